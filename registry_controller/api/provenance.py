@@ -1,0 +1,95 @@
+"""The provenance annotation: where a copy comes from, written by us from the first copy on.
+
+It is a function of the owner's state and of the rule alone, so it is the same in every cluster. It never holds
+any of the object's data. It counts only on the object that it names: controllers pass annotations on, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """One copy's origin.
+
+    `created` is the source's creationTimestamp, `revision` its resourceVersion at the owner when the present
+    content was written (0: not known). `inherited` says that `resource-sync-disabled` came with the source.
+    """
+
+    owner: ClusterUID
+    rule: str
+    policy: str
+    source: GVK
+    key: ObjectKey
+    uid: str
+    created: str
+    revision: int
+    copy: Target
+    inherited: bool = False
+
+    def same_origin(self, other: Provenance) -> bool:
+        """Say whether only the revision differs: alone, that is no reason to write."""
+        return replace(self, revision=0) == replace(other, revision=0)
+
+
+def encode(provenance: Provenance) -> str:
+    """Spell a provenance as the annotation's text: compact JSON, keys sorted."""
+    source = provenance.source
+    return json.dumps(
+        {
+            "owner": provenance.owner,
+            "rule": provenance.rule,
+            "policy": provenance.policy,
+            "source": {
+                "group": source.group,
+                "version": source.version,
+                "kind": source.kind,
+                "namespace": provenance.key.namespace,
+                "name": provenance.key.name,
+                "uid": provenance.uid,
+                "creationTimestamp": provenance.created,
+                "resourceVersion": str(provenance.revision),
+            },
+            "copy": provenance.copy._asdict(),
+            **({"inherited": True} if provenance.inherited else {}),
+        },
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+
+
+def decode(text: str | None, *, of: Target) -> Provenance | None:
+    """Read the annotation of the object `of`; None when it is absent, broken, or meant for another object."""
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+        source = found["source"]
+        provenance = Provenance(
+            owner=ClusterUID(_text(found, "owner")),
+            rule=_text(found, "rule"),
+            policy=_text(found, "policy"),
+            source=GVK(_text(source, "group"), _text(source, "version"), _text(source, "kind")),
+            key=ObjectKey(_text(source, "namespace"), _text(source, "name")),
+            uid=_text(source, "uid"),
+            created=_text(source, "creationTimestamp"),
+            revision=int(_text(source, "resourceVersion")),
+            copy=Target(**{part: _text(found["copy"], part) for part in Target._fields}),
+            inherited=found.get("inherited") is True,
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return provenance if provenance.copy == of and provenance.owner else None
+
+
+def _text(found: Mapping[str, Any], key: str) -> str:
+    value = found[key]
+    if not isinstance(value, str):
+        raise TypeError(key)
+    return value

@@ -1,0 +1,78 @@
+"""LabelSelectors as Kubernetes writes them, and the same shape over annotations."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.fields import Field
+
+
+class Operator(enum.Enum):
+    """How a requirement compares; spelled as in the API."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One key that must compare."""
+
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+
+    def matches(self, found: Mapping[str, str]) -> bool:
+        """Say whether the keys and values hold this; NotIn holds for a missing key, as in Kubernetes."""
+        value = found.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return value is not None and value in self.values
+            case Operator.NOT_IN:
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Requirements that must all hold; none at all selects everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, found: Mapping[str, str]) -> bool:
+        """Say whether labels (or annotations) hold every requirement."""
+        return all(requirement.matches(found) for requirement in self.requirements)
+
+
+def read_selector(field: Field, *, labels_field: str = "matchLabels") -> Selector:
+    """Read `{matchLabels, matchExpressions}`; `labels_field` is `matchAnnotations` for annotations."""
+    wanted = [
+        Requirement(key, Operator.IN, frozenset((value,)))
+        for key, value in sorted(field[labels_field].text_map().items())
+    ]
+    wanted.extend(_read_expression(item) for item in field["matchExpressions"].items())
+    return Selector(tuple(wanted))
+
+
+def _read_expression(field: Field) -> Requirement:
+    key = field["key"].text()
+    if not key:
+        raise InvalidObject(f"{field.path}.key", "is required")
+    try:
+        operator = Operator(field["operator"].text())
+    except ValueError:
+        raise InvalidObject(f"{field.path}.operator", "must be In, NotIn, Exists or DoesNotExist") from None
+    values = frozenset(field["values"].texts())
+    if operator in (Operator.IN, Operator.NOT_IN) and not values:
+        raise InvalidObject(f"{field.path}.values", f"must name at least one value for {operator.value}")
+    if operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:
+        raise InvalidObject(f"{field.path}.values", f"must be empty for {operator.value}")
+    return Requirement(key, operator, values)

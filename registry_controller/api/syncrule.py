@@ -1,0 +1,203 @@
+"""ResourceSyncRule: which objects of the group are copied here, and how they change on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.feature import FeatureMatch, read_feature_match
+from registry_controller.api.fields import Field
+from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.api.selectors import Selector, read_selector
+
+_INT32 = range(-(2**31), 2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentMatch:
+    """A value in the object's body. `key` is a gjson path."""
+
+    key: str
+    value: str | int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Conditions that must all hold; an empty part asks for nothing. `path` is where the match stands."""
+
+    path: str
+    name: str = ""
+    namespace: str = ""
+    namespaces: tuple[str, ...] = ()
+    labels: tuple[Selector, ...] = ()
+    annotations: tuple[Selector, ...] = ()
+    content: tuple[ContentMatch, ...] = ()
+    has_sync_status: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing is asked: everything of the kind."""
+        selectors = self.labels + self.annotations
+        return not (
+            self.name or self.namespace or self.namespaces or self.content or any(s.requirements for s in selectors)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MapMutation:
+    """What to add to labels or annotations, and then what to remove."""
+
+    add: Mapping[str, str]
+    remove: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A change at one path of the copy, in go-patch's syntax."""
+
+    type: str
+    pointer: str
+    value: str
+    parse_value: bool
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutations:
+    """How a source changes on the way. `kind` has empty parts where the source's own stay."""
+
+    annotations: MapMutation
+    labels: MapMutation
+    kind: GVK
+    overrides: tuple[Override, ...]
+    sync_status: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEntry:
+    """One entry of `spec.rules`: matches by any of `matches`, or everything when there is none."""
+
+    matches: tuple[Match, ...]
+    mutations: Mutations
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRule:
+    """A ResourceSyncRule object, read and found to be well-formed."""
+
+    name: str
+    uid: str
+    created: str
+    owner: ClusterUID | None
+    generation: int
+    resource_version: int
+    kind: GVK
+    entries: tuple[RuleEntry, ...]
+    features: tuple[FeatureMatch, ...]
+    deletion_policy: str
+    has_target_clusters: bool
+    suspend: bool
+    create_namespaces: bool
+    is_core: bool
+    sync_disabled: bool
+
+
+def read_rule(manifest: meta.Manifest) -> SyncRule:
+    """Read a ResourceSyncRule object; raise InvalidObject with the path of the first field that is wrong."""
+    field = Field(manifest, "")
+    info, spec = field["metadata"], field["spec"]
+    annotations = info["annotations"].text_map()
+    kind = spec["groupVersionKind"]
+    if kind.value is None:
+        raise InvalidObject("spec.groupVersionKind", "is required")
+    policy = spec["deletionPolicy"].text("Orphan")
+    if policy not in ("Orphan", "Delete"):
+        raise InvalidObject("spec.deletionPolicy", "must be Orphan or Delete")
+    return SyncRule(
+        name=info["name"].text(),
+        uid=info["uid"].text(),
+        created=info["creationTimestamp"].text(),
+        owner=ClusterUID(annotations[meta.OWNER]) if annotations.get(meta.OWNER) else None,
+        generation=info["generation"].value or 0,
+        resource_version=meta.revision(info["resourceVersion"].value),
+        kind=_read_gvk(kind),
+        entries=tuple(_read_entry(item) for item in spec["rules"].items()),
+        features=tuple(read_feature_match(item) for item in spec["clusterFeatureMatch"].items()),
+        deletion_policy=policy,
+        has_target_clusters=spec["targetClusters"].value is not None,
+        suspend=spec["suspend"].flag(),
+        create_namespaces=spec["createNamespaces"].flag(),
+        is_core=info["labels"].text_map().get(meta.CORE_RESOURCE) == "true",
+        sync_disabled=meta.SYNC_DISABLED in annotations,
+    )
+
+
+def _read_gvk(field: Field) -> GVK:
+    return GVK(field["group"].text(), field["version"].text(), field["kind"].text())
+
+
+def _read_entry(field: Field) -> RuleEntry:
+    matches = tuple(_read_match(item) for item in field["match"].items())
+    return RuleEntry(matches, _read_mutations(field["mutations"]), field.path)
+
+
+def _read_match(field: Field) -> Match:
+    for misplaced in ("name", "namespace"):
+        if field[misplaced].value is not None:
+            raise InvalidObject(f"{field.path}.{misplaced}", f"belongs under objectKey: objectKey.{misplaced}")
+    key = field["objectKey"]
+    return Match(
+        path=field.path,
+        name=key["name"].text(),
+        namespace=key["namespace"].text(),
+        namespaces=field["namespaces"].texts(),
+        labels=tuple(read_selector(item) for item in field["labels"].items()),
+        annotations=tuple(
+            read_selector(item, labels_field="matchAnnotations") for item in field["annotations"].items()
+        ),
+        content=tuple(_read_content(item) for item in field["content"].items()),
+        has_sync_status=field["syncStatus"].value is not None,
+    )
+
+
+def _read_content(field: Field) -> ContentMatch:
+    key = field["key"].text()
+    if not key:
+        raise InvalidObject(f"{field.path}.key", "is required")
+    value = field["value"]
+    if isinstance(value.value, str):
+        return ContentMatch(key, value.value, field.path)
+    if value.value is None:
+        raise InvalidObject(value.path, "is required")
+    number = value.whole()
+    if number not in _INT32:
+        raise InvalidObject(value.path, "must fit into 32 bits; write it as a string")
+    return ContentMatch(key, number, field.path)
+
+
+def _read_mutations(field: Field) -> Mutations:
+    return Mutations(
+        annotations=_read_map_mutation(field["annotations"]),
+        labels=_read_map_mutation(field["labels"]),
+        kind=_read_gvk(field["groupVersionKind"]),
+        overrides=tuple(_read_override(item) for item in field["overrides"].items()),
+        sync_status=field["syncStatus"].flag(),
+    )
+
+
+def _read_map_mutation(field: Field) -> MapMutation:
+    return MapMutation(field["add"].text_map(), field["remove"].texts())
+
+
+def _read_override(field: Field) -> Override:
+    return Override(
+        type=field["type"].text(),
+        pointer=field["path"].text(),
+        value=field["value"].text(),
+        parse_value=field["parseValue"].flag(),
+        path=field.path,
+    )

@@ -1,0 +1,1 @@
+"""DOOR: the command line, one file a command."""

@@ -1,0 +1,1 @@
+"""VOICE: what we say of what we did: status, Events, metrics, health, logs."""
