@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
@@ -50,7 +50,7 @@ class Match:
 class MapMutation:
     """What to add to labels or annotations, and then what to remove."""
 
-    add: Mapping[str, str]
+    add: Mapping[str, str] = field(hash=False)
     remove: tuple[str, ...]
 
 

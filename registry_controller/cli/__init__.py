@@ -1,1 +1,40 @@
-"""DOOR: the command line, one file a command."""
+"""DOOR: the command line, one file a command.
+
+The original was started without a command: flags alone, or nothing at all, are `run`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from registry_controller import __version__
+from registry_controller.cli.run import run
+
+PROGRAM: Final = "registry-controller"
+_OF_THE_GROUP: Final = frozenset({"-h", "--help", "--version"})
+
+
+class _RunByDefault(click.Group):
+    """A group whose command may be left out."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `run` in front when the command line begins with a flag, or with nothing."""
+        if not args or (args[0].startswith("-") and args[0] not in _OF_THE_GROUP):
+            args = [run.name or "run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_RunByDefault, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name=PROGRAM)
+def program() -> None:
+    """Keep the objects of a group of Kubernetes clusters in step, peer to peer."""
+
+
+program.add_command(run)
+
+
+def main() -> None:
+    """Run the command line and exit: 0, 1 for a failure, 2 for a wrong command line or option."""
+    program(prog_name=PROGRAM)

@@ -1,0 +1,66 @@
+{{/*
+Names and labels. Selectors and role references can never change once they are installed, so neither can what is
+computed here.
+*/}}
+
+{{- define "cluster-registry.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "cluster-registry.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $full .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The daemon's objects: Deployment, Service, ServiceAccount, roles. */}}
+{{- define "cluster-registry.controller" -}}
+{{- include "cluster-registry.fullname" . }}-controller
+{{- end -}}
+
+{{/* What the other clusters read with: ServiceAccount and roles. */}}
+{{- define "cluster-registry.reader" -}}
+{{- include "cluster-registry.controller" . }}-reader
+{{- end -}}
+
+{{- define "cluster-registry.webhook" -}}
+{{- include "cluster-registry.controller" . }}-{{ .Values.webhooks.clusterValidator.nameSuffix }}
+{{- end -}}
+
+{{- define "cluster-registry.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "cluster-registry.name" . }}-controller
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "cluster-registry.labels" -}}
+app: {{ include "cluster-registry.controller" . }}
+{{ include "cluster-registry.selectorLabels" . }}
+app.kubernetes.io/component: cluster-registry-controller
+app.kubernetes.io/part-of: {{ include "cluster-registry.name" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{/* "true" when Secrets are granted in the release's namespace only. A release that reuses old values has no rbac. */}}
+{{- define "cluster-registry.narrowSecrets" -}}
+{{- if (.Values.rbac).narrowSecrets }}true{{ end -}}
+{{- end -}}
+
+{{/*
+"true" when the Deployment that is there has parameters of a rolling update that are not all this release's, such as
+defaults. The API server refuses Recreate beside them, and server-side apply does not remove what it does not own.
+*/}}
+{{- define "cluster-registry.hasForeignRollingUpdate" -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "cluster-registry.controller" .) -}}
+{{- if dig "spec" "strategy" "rollingUpdate" dict $live -}}
+{{- $ours := false -}}
+{{- $others := false -}}
+{{- range dig "metadata" "managedFields" list $live -}}
+{{- if contains "f:rollingUpdate" (toJson .) -}}
+{{- if hasPrefix "helm" .manager }}{{ $ours = true }}{{ else }}{{ $others = true }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if or $others (not $ours) }}true{{ end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,93 @@
+"""The barest client of one API server: aiohttp, kept-alive connections, bytes in and out."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import orjson
+
+from hack.controlplane import Cluster
+
+_READ_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An API server and the files of its admin; `spelled` is for another process."""
+
+    server: str
+    ca: str
+    certificate: str
+    key: str
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        """Name the endpoint of a cluster."""
+        pki = cluster.pki
+        return cls(cluster.server, str(pki.server_ca), str(pki.admin.certificate), str(pki.admin.key))
+
+    def spelled(self) -> dict[str, str]:
+        """Spell it as plain data."""
+        return asdict(self)
+
+
+class Client:
+    """Speaks to one API server as its admin; `connections` is how many it may open."""
+
+    def __init__(self, endpoint: Endpoint, *, connections: int = 100) -> None:
+        tls = ssl.create_default_context(cafile=endpoint.ca)
+        tls.load_cert_chain(endpoint.certificate, endpoint.key)
+        self._server = endpoint.server
+        self._tls = tls
+        self._connections = connections
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(ssl=self._tls, limit=self._connections)
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=600)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """Send a request and return the body of its answer; RuntimeError for a status of 400 and more."""
+        data = None if body is None else orjson.dumps(body)
+        headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
+        async with self._session.request(method, self._server + path, data=data, headers=headers) as response:
+            content = await response.read()
+            if response.status >= 400:
+                raise RuntimeError(f"{method} {path}: {response.status}: {content[:300].decode(errors='replace')}")
+            return content
+
+    async def chunks(self, path: str, *, version: str) -> AsyncGenerator[bytes]:
+        """Watch a collection from a resourceVersion on; yield bytes as they come, not cut at lines."""
+        url = f"{self._server}{path}{'&' if '?' in path else '?'}watch=1&resourceVersion={version}"
+        async with self._session.get(url, read_bufsize=_READ_BYTES) as response:
+            if response.status >= 400:
+                raise RuntimeError(f"watch {path}: {response.status}")
+            async for chunk in response.content.iter_any():
+                yield chunk
+
+    async def watch(self, path: str, *, version: str) -> AsyncGenerator[Any]:
+        """Watch a collection from a resourceVersion on; yield the decoded events."""
+        rest = b""
+        async for chunk in self.chunks(path, version=version):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield orjson.loads(line)
+
+    async def version(self, path: str) -> str:
+        """Return the resourceVersion of a collection now."""
+        return str(
+            orjson.loads(await self.send("GET", f"{path}{'&' if '?' in path else '?'}limit=1"))["metadata"][
+                "resourceVersion"
+            ]
+        )

@@ -1,0 +1,130 @@
+"""`python -m hack.controlplane build | up | status | down`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from .build import RECIPES, ensure_binaries
+from .cluster import PROGRAMS
+from .detached import Running, detach, end, publish, running
+from .errors import ControlPlaneError
+from .group import Group
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        code: int = options.run(options)
+    except ControlPlaneError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _build(options: argparse.Namespace) -> int:
+    for name, path in ensure_binaries(options.names or tuple(RECIPES)).items():
+        print(f"{name}\t{path}")
+    return 0
+
+
+def _up(options: argparse.Namespace) -> int:
+    if running(options.prefix):
+        raise ControlPlaneError(f"a group {options.prefix} is up already: take another --prefix, or `down`")
+    ensure_binaries(PROGRAMS)  # here, where its progress is seen
+    gates = [f"--feature-gate={gate}" for gate in options.feature_gate]
+    if options.detach:
+        arguments = [str(options.size), f"--prefix={options.prefix}", *gates]
+        _explain(detach(arguments, prefix=options.prefix))
+        return 0
+    _hold(options)
+    return 0
+
+
+def _hold(options: argparse.Namespace) -> None:
+    """Keep a group up until SIGINT, SIGTERM or SIGHUP."""
+    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    for number in signals:
+        signal.signal(number, _interrupt)
+    directory = Path(options.directory) if options.directory else None
+    try:
+        with Group(
+            options.size, prefix=options.prefix, directory=directory, feature_gates=options.feature_gate
+        ) as group:
+            state = publish(group)
+            try:
+                _explain(running(options.prefix)[0])
+                print("Ctrl-C ends it.", flush=True)
+                signal.pause()
+            finally:
+                state.unlink(missing_ok=True)
+    except KeyboardInterrupt:
+        print("ended", flush=True)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Turn the first signal into KeyboardInterrupt; more of them must not disturb the cleaning up."""
+    del number, frame
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _status(options: argparse.Namespace) -> int:
+    found = running(options.prefix)
+    for state in found:
+        _explain(state)
+    if not found:
+        print("no group is up")
+    return 0 if found else 1
+
+
+def _down(options: argparse.Namespace) -> int:
+    found = running(options.prefix)
+    for state in found:
+        end(state)
+        print(f"{state.prefix}: ended")
+    if not found:
+        print("no group is up")
+    return 0
+
+
+def _explain(state: Running) -> None:
+    kubectl = ensure_binaries(["kubectl"])["kubectl"]
+    print(f"{state.prefix} (pid {state.pid}):")
+    for name, server in state.servers.items():
+        print(f"  {name}\t{server}")
+    print(f"  export KUBECONFIG={state.kubeconfig} PATH={kubectl.parent}{os.pathsep}$PATH")
+    print(f"  kubectl --context {next(iter(state.servers), state.prefix)} get namespaces", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m hack.controlplane", description="Real control planes on loopback."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    build = commands.add_parser("build", help="build the programs, or find them")
+    build.add_argument("names", nargs="*", choices=[*RECIPES, []], metavar="NAME", help="only these")
+    build.set_defaults(run=_build)
+    up = commands.add_parser("up", help="start N clusters")
+    up.add_argument("size", type=int, metavar="N")
+    up.add_argument("--prefix", default="demo", help="clusters are named PREFIX-1 and so on")
+    up.add_argument("--directory", help="keep everything in this folder, also afterwards")
+    up.add_argument(
+        "--feature-gate", action="append", default=[], metavar="NAME=BOOL", help="of the API servers"
+    )
+    up.add_argument("--detach", action="store_true", help="return when they are ready; end them with `down`")
+    up.set_defaults(run=_up)
+    for name, run, text in (("status", _status, "list what is up"), ("down", _down, "end what is up")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--prefix", help="only this group")
+        command.set_defaults(run=run)
+    return parser

@@ -1,0 +1,199 @@
+"""One cluster: etcd, kube-apiserver and kube-controller-manager on loopback ports of their own.
+
+Law: a cluster keeps its ports, keys and data over `stop()` and `start()`; it ends controller manager first,
+etcd last (an API server whose etcd is gone does not end on SIGTERM).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from . import flags
+from .api import Api, Manifest
+from .audit import POLICY, audit_offset, read_audit
+from .build import ensure_binaries
+from .errors import CommandError, PortTakenError
+from .guardian import Guardian
+from .kubeconfig import Entry, write_kubeconfig
+from .pki import create_pki
+from .ports import Port
+from .process import Process, Ready
+from .readiness import controller_manager_missing, etcd_missing
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+_ATTEMPTS = 5
+_READY_TIMEOUT_S = 90.0
+_SETTLED = (  # what a namespace gets from the controllers; before, nothing can run in it
+    "/api/v1/namespaces/default/serviceaccounts/default",
+    "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
+)
+
+
+class Cluster:
+    """A control plane without nodes; made by a Group."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        directory: Path,
+        binaries: Mapping[str, Path],
+        guardian: Guardian,
+        feature_gates: Sequence[str] = (),
+        fsync: bool = False,
+    ) -> None:
+        self.name = name
+        self.directory = directory
+        self.guardian = guardian
+        self.kubeconfig = directory / "admin.kubeconfig"
+        self.audit_log = directory / "audit.log"
+        self._binaries = dict(binaries)
+        self._feature_gates = tuple(feature_gates)
+        self._fsync = fsync
+        self.guests: list[Callable[[], None]] = []  # called before the cluster ends for good
+        directory.mkdir(parents=True)
+        self.pki = create_pki(directory / "pki", cluster=name)
+        (directory / "audit-policy.yaml").write_text(POLICY, encoding="utf-8")
+        self._ports: list[Port] = []
+        self._take_ports()
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def entry(self) -> Entry:
+        """What a kubeconfig says about the cluster and its admin."""
+        return Entry(self.name, server=self.server, server_ca=self.pki.server_ca, user=self.pki.admin)
+
+    @property
+    def processes(self) -> tuple[Process, Process, Process]:
+        """The processes in the order in which they may end."""
+        return self.controller_manager, self.apiserver, self.etcd
+
+    def create(self) -> None:
+        """Start it for the first time, with other ports when another program was faster."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self.start()
+                return
+            except PortTakenError:
+                if attempt == _ATTEMPTS:
+                    raise
+                self.kill()
+                self._take_ports()
+
+    def start(self) -> None:
+        """Start what does not run and wait until the cluster is of use."""
+        self.etcd.start()
+        self.apiserver.start()  # its own start takes longer than etcd's, and it waits for etcd
+        self.etcd.wait_ready(_READY_TIMEOUT_S)
+        self.apiserver.wait_ready(_READY_TIMEOUT_S)
+        self.controller_manager.start()
+        self.controller_manager.wait_ready(_READY_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Stop everything; data and ports are kept."""
+        for process in self.processes:
+            process.stop()
+
+    def kill(self) -> None:
+        """Stop everything as a power cut does."""
+        for process in self.processes:
+            process.kill()
+
+    def release(self) -> None:
+        """Give the ports back, after the last stop."""
+        for port in self._ports:
+            port.release()
+
+    def kubectl(
+        self, *argv: str, stdin: str | None = None, check: bool = True, timeout_s: float = 120
+    ) -> str:
+        """Run kubectl as the admin and return its output; CommandError with its stderr when it fails."""
+        return self._run("kubectl", argv, stdin=stdin, check=check, timeout_s=timeout_s)
+
+    def helm(self, *argv: str, stdin: str | None = None, check: bool = True, timeout_s: float = 600) -> str:
+        """Run helm as the admin, with its homes inside the cluster's directory."""
+        if "helm" not in self._binaries:
+            self._binaries |= ensure_binaries(["helm"])
+        return self._run("helm", argv, stdin=stdin, check=check, timeout_s=timeout_s)
+
+    def audit(self, since: int = 0) -> list[Manifest]:
+        """Read the audit events from an offset (bytes, of `audit_offset`) on."""
+        return read_audit(self.audit_log, since=since)
+
+    def audit_offset(self) -> int:
+        """Return where the audit log ends now."""
+        return audit_offset(self.audit_log)
+
+    def _run(
+        self, tool: str, argv: Sequence[str], *, stdin: str | None, check: bool, timeout_s: float
+    ) -> str:
+        command = [str(self._binaries[tool]), *argv]
+        homes = {
+            f"HELM_{kind.upper()}_HOME": f"{self.directory}/helm/{kind}"
+            for kind in ("cache", "config", "data")
+        }
+        env = {"PATH": os.defpath, "HOME": str(self.directory), "KUBECONFIG": str(self.kubeconfig), **homes}
+        done = subprocess.run(
+            command,
+            input=stdin or "",
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )
+        if check and done.returncode != 0:
+            shown = [tool, *argv]
+            raise CommandError(shown, returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        return done.stdout
+
+    def _take_ports(self) -> None:
+        """Choose ports, and with them all that they are part of."""
+        taken, self._ports = self._ports, [Port() for _ in range(4)]
+        for port in taken:
+            port.release()
+        shutil.rmtree(self.directory / "etcd", ignore_errors=True)
+        addresses = flags.Addresses(*(port.number for port in self._ports))
+        self.port = addresses.apiserver
+        self.api = Api(self.port, pki=self.pki)
+        manager_kubeconfig = self.directory / "controller-manager.kubeconfig"
+        manager = Entry(self.name, self.server, self.pki.server_ca, user=self.pki.controller_manager)
+        write_kubeconfig(self.kubeconfig, [self.entry])
+        write_kubeconfig(manager_kubeconfig, [manager])
+        etcd = flags.etcd_flags(addresses, data=self.directory / "etcd", fsync=self._fsync)
+        apiserver = flags.apiserver_flags(
+            addresses,
+            pki=self.pki,
+            policy=self.directory / "audit-policy.yaml",
+            audit_log=self.audit_log,
+            feature_gates=self._feature_gates,
+        )
+        controllers = flags.controller_manager_flags(addresses, pki=self.pki, kubeconfig=manager_kubeconfig)
+        self.etcd = self._process("etcd", etcd, ready=lambda: etcd_missing(addresses.etcd))
+        self.apiserver = self._process("kube-apiserver", apiserver, ready=lambda: self.api.missing("/readyz"))
+        self.controller_manager = self._process(
+            "kube-controller-manager",
+            controllers,
+            ready=lambda: self._unsettled(addresses.controller_manager),
+        )
+
+    def _unsettled(self, port: int) -> str | None:
+        return controller_manager_missing(port, server_ca=self.pki.server_ca, api=self.api, settled=_SETTLED)
+
+    def _process(self, name: str, argv: Sequence[str], *, ready: Ready) -> Process:
+        return Process(
+            name,
+            argv=[str(self._binaries[name]), *argv],
+            env={"PATH": os.defpath, "GOGC": "50"},  # GOGC: 370 MB a cluster instead of half a gigabyte
+            log=self.directory / f"{name}.log",
+            guardian=self.guardian,
+            ready=ready,
+        )

@@ -1,0 +1,298 @@
+"""The stand-in kubelet of one Deployment: there are no nodes, so this runs what the Deployment asks for.
+
+Law: the container has what a pod would have and nothing more: its ServiceAccount's token, its declared
+environment, its mounts. That is how RBAC gets tested. What it does not play it refuses (UnsupportedError).
+It speaks to the API server as the admin, once a second; an API server that does not answer stops nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from .cluster import Cluster
+from .errors import ApiError, CommandError, ControlPlaneError, ProcessError
+from .parallel import run_all
+from .pod import Pod, Surroundings, failure
+from .podspec import Deployment, read_deployment
+from .ports import Port
+from .rollout import compute_status, deployment_path, is_reported, report_status
+
+_POLL_S = 1.0
+_TICK_S = 0.1
+_OVERRIDDEN = ("health", "metrics")  # HEALTH_ADDR, METRICS_ADDR: all clusters share one loopback
+
+
+class Kubelet:
+    """Runs the pods of a Deployment.
+
+    deployment: its name; None is the only one of the namespace. path_prepend: put before the host's PATH, as
+    a virtual environment's bin folder. entrypoint: what an image without `command` would run. env: the last
+    word over the Deployment's, for what a test must force. backoff_s: the pause before the second restart,
+    doubled each time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        namespace: str = "cluster-registry",
+        deployment: str | None = None,
+        path_prepend: Sequence[Path | str] = (),
+        log_directory: Path | None = None,
+        entrypoint: Sequence[str] = ("registry-controller",),
+        env: Mapping[str, str] | None = None,
+        backoff_s: float = 1.0,
+        max_backoff_s: float = 30.0,
+    ) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.log_directory = log_directory or cluster.directory / "logs"
+        self._name = deployment
+        self._around = Surroundings(
+            cluster,
+            path_prepend=[Path(folder).absolute() for folder in path_prepend],
+            entrypoint=tuple(entrypoint),
+            env=dict(env or {}),
+            directory=cluster.directory / "pods",
+            backoff_s=backoff_s,
+            max_backoff_s=max_backoff_s,
+        )
+        self._pods: list[Pod] = []
+        self._ports: list[dict[str, Port]] = []
+        self._deployment: Deployment | None = None
+        self._reported: Mapping[str, object] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()
+        cluster.guests.append(self.kill)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the first pod's container; ProcessError when it does not run."""
+        return self._first().process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of all containers that run."""
+        return [pod.process.pid for pod in self._pods if pod.process.running]
+
+    @property
+    def log(self) -> Path:
+        """What the first pod's container wrote, over all its restarts."""
+        return self._log(0)
+
+    @property
+    def restarts(self) -> int:
+        """How often containers of the pods that are there now were started again."""
+        return sum(pod.restarts for pod in self._pods)
+
+    @property
+    def metrics_url(self) -> str:
+        """The first pod's http://127.0.0.1:PORT/metrics; the port stays until `stop` or `kill`."""
+        return f"http://127.0.0.1:{self._port('metrics')}/metrics"
+
+    @property
+    def health_url(self) -> str:
+        """The first pod's http://127.0.0.1:PORT, without a path; the port stays until `stop` or `kill`."""
+        return f"http://127.0.0.1:{self._port('health')}"
+
+    @property
+    def exec_env(self) -> dict[str, str]:
+        """The environment of the first pod's container."""
+        return dict(self._first().env)
+
+    @property
+    def pod_name(self) -> str:
+        """The name of the first pod."""
+        return self._first().facts.name
+
+    def start(self) -> None:
+        """Run the Deployment; ControlPlaneError when there is not exactly one, or it cannot start."""
+        if self._thread is not None:
+            return
+        self._name = self._name or self._only_deployment()
+        self._stopping.clear()
+        try:
+            self._reconcile(self._read())
+        except BaseException:
+            self._end(Pod.kill)
+            raise
+        self._thread = threading.Thread(target=self._loop, name=f"kubelet-{self.cluster.name}", daemon=True)
+        self._thread.start()
+
+    def wait_ready(self, timeout_s: float = 30.0) -> None:
+        """Wait until the Deployment as it is now runs, is ready and is reported as such."""
+        deadline = time.monotonic() + timeout_s
+        generation = self._read_generation()
+        while not self._is_ready(generation):
+            if time.monotonic() > deadline:
+                raise failure(self._pods, f"deployment {self._name} was not ready after {timeout_s:g} s")
+            time.sleep(_TICK_S)
+
+    def stop(self, grace_s: float = 30.0) -> None:
+        """End all pods with SIGTERM, then the kubelet; the status says that nothing is ready."""
+        if self._thread is None:
+            return
+        self._end(lambda pod: pod.stop(grace_s))
+        with contextlib.suppress(ControlPlaneError):
+            self._report(self._read())
+
+    def kill(self) -> None:
+        """End all pods with SIGKILL, then the kubelet: the node is gone, and nobody says so."""
+        self._end(Pod.kill)
+
+    def crash(self) -> None:
+        """End the containers with SIGKILL; the kubelet starts them again and counts it."""
+        for pod in self._pods:
+            pod.process.kill()
+
+    def freeze(self) -> None:
+        """Stop the clock of all pods and of their probes, as on a suspended node."""
+        for pod in self._pods:
+            pod.freeze()
+
+    def thaw(self) -> None:
+        """Let frozen pods go on."""
+        for pod in self._pods:
+            pod.thaw()
+
+    def restart(self, grace_s: float = 30.0) -> None:
+        """Stop and start; the pods are new ones."""
+        self.stop(grace_s)
+        self.start()
+
+    def rotate_token(self) -> None:
+        """Put new tokens in the place of the old ones, atomically."""
+        for pod in self._pods:
+            pod.rotate_token()
+
+    def execute(self, *argv: str, check: bool = True, timeout_s: float = 60.0) -> str:
+        """Run a command in the first pod's container, as `kubectl exec` does; return its output."""
+        done: subprocess.CompletedProcess[str] = self._first().execute(argv, timeout_s=timeout_s)
+        if check and done.returncode != 0:
+            raise CommandError(argv, returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        return done.stdout
+
+    def _loop(self) -> None:
+        due = 0.0
+        while not self._stopping.wait(_TICK_S):
+            try:
+                if time.monotonic() >= due:
+                    due = time.monotonic() + _POLL_S
+                    self._reconcile(self._read())
+                self._report(self._deployment)
+            except ControlPlaneError as error:
+                if not (isinstance(error, ApiError) and error.status == 0) and self._pods:
+                    self._pods[0].note(str(error))
+
+    def _reconcile(self, deployment: Deployment | None) -> None:
+        """Make the pods what the Deployment asks for now."""
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            wanted = deployment.replicas if deployment is not None else 0
+            digest = deployment.template.digest if deployment is not None else ""
+            old = [pod for pod in self._pods if pod.template.digest != digest]
+            surplus = [pod for pod in self._pods if pod not in old][wanted:]
+            self._stop_pods([*old, *surplus], lambda pod: pod.stop(pod.template.grace_s))
+            while deployment is not None and len(self._pods) < wanted:
+                self._add_pod(deployment)
+            self._deployment = deployment
+
+    def _add_pod(self, deployment: Deployment) -> None:
+        slot = len(self._pods)
+        if slot == len(self._ports):
+            self._ports.append({name: Port() for name in _OVERRIDDEN})
+        self.log_directory.mkdir(parents=True, exist_ok=True)
+        pod = Pod(deployment, ports=self._ports[slot], log=self._log(slot), surroundings=self._around)
+        try:
+            pod.start()
+        except BaseException:
+            pod.kill()
+            raise
+        self._pods.append(pod)
+
+    def _stop_pods(self, pods: Sequence[Pod], stop: Callable[[Pod], None]) -> None:
+        if pods:
+            run_all([functools.partial(stop, pod) for pod in pods])
+            self._pods = [pod for pod in self._pods if pod not in pods]
+
+    def _end(self, stop: Callable[[Pod], None]) -> None:
+        self._stopping.set()
+        with self._lock:
+            self._stop_pods(self._pods, stop)
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        for ports in self._ports:
+            for port in ports.values():
+                port.release()
+        self._ports = []
+
+    def _report(self, deployment: Deployment | None) -> None:
+        """Write the status when it says something else; what was written last is compared first."""
+        if deployment is None:
+            return
+        running, ready = len(self._pods), sum(pod.is_ready for pod in self._pods)
+        status = compute_status(deployment, running=running, ready=ready)
+        if not is_reported(status, self._reported) or not is_reported(status, deployment.status):
+            report_status(self.cluster, deployment, status)
+            self._reported = status
+            self._deployment = self._read() if self._deployment is not None else None
+
+    def _read(self) -> Deployment | None:
+        assert self._name is not None
+        try:
+            return read_deployment(self.cluster.api.get(deployment_path(self.namespace, self._name)))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _read_generation(self) -> int:
+        """Ask which generation is to be ready; without an answer it is the one that is known."""
+        try:
+            found = self._read()
+        except ApiError:
+            found = self._deployment
+        if found is None:
+            raise ProcessError(f"there is no deployment {self._name} in namespace {self.namespace}")
+        return found.generation
+
+    def _is_ready(self, generation: int) -> bool:
+        deployment = self._deployment
+        if deployment is None or deployment.generation < generation or len(self._pods) != deployment.replicas:
+            return False
+        is_available = self._reported.get("readyReplicas") == deployment.replicas
+        is_current = self._reported.get("observedGeneration") == deployment.generation
+        return is_available and is_current and all(pod.is_ready for pod in self._pods)
+
+    def _only_deployment(self) -> str:
+        found = self.cluster.api.get(deployment_path(self.namespace))["items"]
+        if len(found) != 1:
+            names = ", ".join(item["metadata"]["name"] for item in found) or "none"
+            raise ControlPlaneError(f"namespace {self.namespace} has not one deployment but these: {names}")
+        name = found[0]["metadata"]["name"]
+        assert isinstance(name, str)
+        return name
+
+    def _first(self) -> Pod:
+        if not self._pods:
+            raise ProcessError(f"no pod of deployment {self._name} runs")
+        return self._pods[0]
+
+    def _port(self, name: str) -> int:
+        if not self._ports:
+            raise ProcessError(f"the kubelet of deployment {self._name} does not run")
+        return self._ports[0][name].number
+
+    def _log(self, slot: int) -> Path:
+        if self._name is None:
+            raise ProcessError("which deployment it is is known from the start on")
+        return self.log_directory / f"{self._name}-{slot}.log"

@@ -1,0 +1,82 @@
+"""`registry-controller run`: the daemon."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from registry_controller import __version__, settings
+from registry_controller.api.errors import InvalidOption
+
+_IGNORED_FLAGS: Final = tuple(
+    "--" + prefix.lower().replace("_", "-") for prefix in settings.IGNORED_PREFIXES
+)  # fmt: skip
+
+
+class _Run(click.Command):
+    """A command that takes the original's flags of its controllers, whatever their names."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set aside `--clustercontroller-*` and `--synccontroller-*`, in ctx.meta; they have no effect."""
+        given: list[str] = []
+        kept: list[str] = []
+        is_value = False  # of an ignored flag before it: "--flag value"
+        for arg in args:
+            if arg.startswith(_IGNORED_FLAGS):
+                given.append(arg.partition("=")[0])
+                is_value = "=" not in arg
+            elif is_value and not arg.startswith("-"):
+                is_value = False
+            else:
+                kept.append(arg)
+                is_value = False
+        ctx.meta[__name__] = given
+        return super().parse_args(ctx, kept)
+
+
+def _options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a flag for each row of the table; booleans may stand without a value, as in the original."""
+    for ignored in reversed(settings.IGNORED):
+        function = click.option(ignored.flag, ignored.field, is_flag=False, flag_value="true", hidden=True)(function)
+    for option in reversed(settings.OPTIONS):
+        shown = f"[env {option.environment}; default {option.default!r}]" if option.default else (
+            f"[env {option.environment}]"
+        )  # fmt: skip
+        more: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if option.form == "true|false" else {}
+        decorate = click.option(
+            option.flag, option.field, metavar=option.form.upper(), help=f"{option.help} {shown}", **more
+        )
+        function = decorate(function)
+    return function
+
+
+@click.command(cls=_Run)
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of this cluster. Without it: the Pod's own."
+)
+@click.option("--context", "context_name", help="Context in the kubeconfig. Without it: its current one.")
+@click.option("--dump-config", is_flag=True, help="Print the options as they are understood, and exit.")
+@click.version_option(__version__, prog_name="registry-controller")
+@_options
+@click.pass_context
+def run(
+    ctx: click.Context, /, kubeconfig: Path | None, context_name: str | None, dump_config: bool, **flags: str | None
+) -> None:
+    """Run the daemon in this cluster."""
+    extra = {name.removeprefix("--").replace("-", "_"): "" for name in ctx.meta.get(__name__, ())}
+    try:
+        loaded = settings.load(os.environ, {**flags, **extra})
+    except InvalidOption as error:
+        raise click.UsageError(str(error), ctx) from None
+    if dump_config:
+        click.echo(yaml.safe_dump(loaded.dump(), sort_keys=False), nl=False)
+        return
+    from registry_controller import app  # noqa: PLC0415  a wrong option is refused without loading the daemon
+
+    sys.exit(app.run(loaded, kubeconfig=kubeconfig, context=context_name))

@@ -1,0 +1,180 @@
+"""What every cluster decides for itself in objects of the built-in kinds: never copied, and no drift in a copy.
+
+A path is a tuple of keys; `*` stands for any element of a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from registry_controller.api.meta import Manifest
+
+Path = tuple[str, ...]
+"""Keys from the object down; an element of a list is `*`."""
+
+_JOB_LABELS: Final = (
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+)
+
+_LOCAL: Final[Mapping[tuple[str, str], frozenset[Path]]] = {
+    ("", "Service"): frozenset(
+        (
+            ("spec", "clusterIP"),
+            ("spec", "clusterIPs"),
+            ("spec", "ipFamilies"),
+            ("spec", "healthCheckNodePort"),
+            ("spec", "ports", "*", "nodePort"),
+        )
+    ),
+    ("", "PersistentVolumeClaim"): frozenset((("spec", "volumeName"),)),
+    ("", "PersistentVolume"): frozenset((("spec", "claimRef", "uid"), ("spec", "claimRef", "resourceVersion"))),
+    ("", "Pod"): frozenset((("spec", "nodeName"),)),
+    ("", "Namespace"): frozenset((("spec", "finalizers"),)),
+    ("", "ServiceAccount"): frozenset((("secrets",),)),
+    ("batch", "Job"): frozenset(
+        (
+            ("spec", "selector"),
+            *(("metadata", "labels", label) for label in _JOB_LABELS),
+            *(("spec", "template", "metadata", "labels", label) for label in _JOB_LABELS),
+        )
+    ),
+}
+
+_CONTROLLERS_ANNOTATIONS: Final = frozenset(
+    (
+        "deployment.kubernetes.io/desired-replicas",
+        "deployment.kubernetes.io/max-replicas",
+        "deployment.kubernetes.io/revision",
+        "deployment.kubernetes.io/revision-history",
+        "endpoints.kubernetes.io/last-change-trigger-time",
+        "control-plane.alpha.kubernetes.io/leader",
+        "pv.kubernetes.io/bind-completed",
+        "pv.kubernetes.io/bound-by-controller",
+        "pv.kubernetes.io/provisioned-by",
+        "volume.beta.kubernetes.io/storage-provisioner",
+        "volume.kubernetes.io/selected-node",
+        "volume.kubernetes.io/storage-provisioner",
+        "batch.kubernetes.io/job-tracking",
+        "openshift.io/sa.scc.mcs",
+        "openshift.io/sa.scc.supplemental-groups",
+        "openshift.io/sa.scc.uid-range",
+    )
+)
+"""Kubernetes' own controllers write these, in every cluster their own: a copied one would be fought over."""
+
+_HEADLESS: Final = ("None", ["None"])
+
+
+def local_fields(group: str, kind: str) -> frozenset[Path]:
+    """Name the fields of a kind that each cluster decides for itself."""
+    return _LOCAL.get((group, kind), frozenset())
+
+
+def is_controllers_annotation(key: str) -> bool:
+    """Say whether a controller of Kubernetes keeps this annotation by itself."""
+    return key in _CONTROLLERS_ANNOTATIONS
+
+
+def is_local(path: Path, value: object, *, fields: frozenset[Path]) -> bool:
+    """Say whether this value at this path is the cluster's own; a headless Service's `None` is the author's."""
+    return path in fields and value not in _HEADLESS
+
+
+def without_local_fields(manifest: Manifest, *, group: str, kind: str) -> Manifest:
+    """Leave out what each cluster decides for itself; the input is not changed."""
+    fields = local_fields(group, kind)
+    if (group, kind) == ("", "Pod"):
+        manifest = _without_token_volume(manifest)
+    if (group, kind) == ("batch", "Job") and _spec(manifest).get("manualSelector") is True:
+        return manifest
+    if not fields:
+        return manifest
+    stripped: Manifest = _strip(manifest, (), fields)
+    if (group, kind) == ("", "Namespace") and not stripped.get("spec"):
+        return {key: value for key, value in stripped.items() if key != "spec"}
+    return stripped
+
+
+def _strip(value: Any, path: Path, fields: frozenset[Path]) -> Any:
+    """Build `value` anew along the paths that lead to a local field; everything else is shared."""
+    if not any(field[: len(path)] == path for field in fields):
+        return value
+    if isinstance(value, Mapping):
+        return {
+            key: _strip(child, (*path, key), fields)
+            for key, child in value.items()
+            if not is_local((*path, key), child, fields=fields)
+        }
+    if isinstance(value, list):
+        return [_strip(child, (*path, "*"), fields) for child in value]
+    return value
+
+
+def _spec(manifest: Manifest) -> Mapping[str, Any]:
+    spec = manifest.get("spec")
+    return spec if isinstance(spec, Mapping) else {}
+
+
+def _without_token_volume(manifest: Manifest) -> Manifest:
+    """Leave out the token volume that admission adds to every Pod; its name is random."""
+    spec = _spec(manifest)
+
+    def is_token(item: object) -> bool:
+        return isinstance(item, Mapping) and str(item.get("name", "")).startswith("kube-api-access-")
+
+    def stripped(container: Any) -> Any:
+        mounts = container.get("volumeMounts") if isinstance(container, Mapping) else None
+        if not isinstance(mounts, list):
+            return container
+        return {**container, "volumeMounts": [mount for mount in mounts if not is_token(mount)]}
+
+    changed: dict[str, Any] = {}
+    if isinstance(volumes := spec.get("volumes"), list):
+        changed["volumes"] = [volume for volume in volumes if not is_token(volume)]
+    for field in ("containers", "initContainers"):
+        if isinstance(containers := spec.get(field), list):
+            changed[field] = [stripped(container) for container in containers]
+    return {**manifest, "spec": {**spec, **changed}} if changed else manifest
+
+
+def fit_service(merged: dict[str, Any], current: Manifest) -> dict[str, Any]:
+    """Make what a Service carries over from its present state fit its new type; keep node ports by port name."""
+    spec = dict(_spec(merged))
+    kind = spec.get("type", "ClusterIP")
+    if kind == "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "healthCheckNodePort"):
+            spec.pop(field, None)
+    if kind != "LoadBalancer" or spec.get("externalTrafficPolicy") != "Local":
+        spec.pop("healthCheckNodePort", None)
+    ports = [dict(port) for port in _ports(spec)]
+    for port in ports:
+        if kind not in ("NodePort", "LoadBalancer"):
+            port.pop("nodePort", None)
+    if kind in ("NodePort", "LoadBalancer"):
+        _keep_node_ports(ports, _ports(_spec(current)))
+    if "ports" in spec:
+        spec["ports"] = ports
+    return {**merged, "spec": spec} if "spec" in merged else merged
+
+
+def _ports(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    ports = spec.get("ports")
+    return [port for port in ports if isinstance(port, Mapping)] if isinstance(ports, list) else []
+
+
+def _keep_node_ports(ports: list[dict[str, Any]], current: list[Mapping[str, Any]]) -> None:
+    """Give ports without a node port the one that their name has now."""
+    taken = {(port["nodePort"], port.get("protocol", "TCP")) for port in ports if "nodePort" in port}
+    named = {port["name"]: port for port in current if port.get("name") and port.get("nodePort")}
+    for port in ports:
+        before = named.get(port.get("name", ""))
+        if "nodePort" in port or before is None:
+            continue
+        choice = (before["nodePort"], port.get("protocol", "TCP"))
+        if choice not in taken:
+            port["nodePort"] = before["nodePort"]
+            taken.add(choice)

@@ -1,0 +1,44 @@
+"""Put the provenance on a copy.
+
+Law: provenance is a function of the owner's state and of the rule alone, the same in every cluster.
+"""
+
+from __future__ import annotations
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, Manifest, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, encode
+from registry_controller.core.decide import Claim
+from registry_controller.core.own import Marks, Voice
+
+
+def provenance_of(claim: Claim, *, policy: str, marks: Marks, target: Target) -> Provenance:
+    """Say where a copy made from a claim comes from; `marks` are those of the object that was read.
+
+    What an intermediary holds passes on the provenance that it has from the owner, or says that nothing is known.
+    """
+    if claim.voice is Voice.INTERMEDIARY:
+        theirs = marks.provenance if marks.provenance and marks.provenance.owner == claim.owner else None
+        uid, created, revision = (theirs.uid, theirs.created, theirs.revision) if theirs else ("", "", 0)
+        inherited = marks.sync_disabled
+    else:
+        uid, created, revision, inherited = claim.uid, claim.created, claim.revision, claim.sync_disabled
+    return Provenance(
+        owner=claim.owner,
+        rule=claim.rule,
+        policy=policy,
+        source=GVK(*claim.kind),
+        key=ObjectKey(*claim.key),
+        uid=uid,
+        created=created,
+        revision=revision,
+        copy=target,
+        inherited=inherited,
+    )
+
+
+def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
+    """Build the manifest anew with the annotation."""
+    info = meta.metadata_of(manifest)
+    annotations = {**(info.get("annotations") or {}), meta.PROVENANCE: encode(provenance)}
+    return {**manifest, "metadata": {**info, "annotations": annotations}}

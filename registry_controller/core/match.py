@@ -1,0 +1,104 @@
+"""Which objects a rule asks for, and with which of its entries.
+
+Law: what cannot be evaluated is an error, never "no match".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, Manifest, ObjectKey
+from registry_controller.api.syncrule import ContentMatch, Match, RuleEntry, SyncRule
+from registry_controller.core.content import content_matches, value_matches
+
+_CLUSTERS_OWN_SECRETS: Final = frozenset(
+    ("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token", "helm.sh/release.v1")
+)
+_CLUSTERS_OWN_CONFIG_MAP: Final = "kube-root-ca.crt"
+
+
+class Facts(Protocol):
+    """What a match may ask of an object without its body. `kind_type` is a Secret's `type`."""
+
+    @property
+    def key(self) -> ObjectKey: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def annotations(self) -> Mapping[str, str]: ...
+
+    @property
+    def kind_type(self) -> str: ...
+
+
+def matching_entries(rule: SyncRule, facts: Facts, body: Callable[[], Manifest]) -> tuple[RuleEntry, ...]:
+    """Find the entries of a rule that match an object of the rule's kind, in order.
+
+    `body` is called at most once, and only when a match asks for content that `facts` cannot answer. Raises
+    InvalidObject for content that cannot be evaluated.
+    """
+    if facts.labels.get(meta.CORE_RESOURCE) == "true":
+        return ()
+    bodies: list[Manifest] = []
+
+    def body_once() -> Manifest:
+        if not bodies:
+            bodies.append(body())
+        return bodies[0]
+
+    return tuple(entry for entry in rule.entries if _entry_matches(entry, rule.kind, facts, body_once))
+
+
+def needs_body(rule: SyncRule) -> bool:
+    """Say whether the rule asks for content that is not known without the body."""
+    return any(
+        not _is_secret_type(content, rule.kind)
+        for entry in rule.entries
+        for match in entry.matches
+        for content in match.content
+    )
+
+
+def _entry_matches(entry: RuleEntry, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
+    if not entry.matches:
+        return not _is_clusters_own(kind, facts)
+    return any(_matches(match, kind, facts, body) for match in entry.matches)
+
+
+def _matches(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
+    if match.is_empty:
+        return not _is_clusters_own(kind, facts)
+    namespace, name = facts.key
+    return (
+        match.name in ("", name)
+        and match.namespace in ("", namespace)
+        and (not match.namespaces or not namespace or namespace in match.namespaces)
+        and (not match.labels or any(selector.matches(facts.labels) for selector in match.labels))
+        and (not match.annotations or any(selector.matches(facts.annotations) for selector in match.annotations))
+        and all(_content_matches(content, kind, facts, body) for content in match.content)
+    )
+
+
+def _content_matches(content: ContentMatch, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
+    if _is_secret_type(content, kind):
+        return bool(facts.kind_type) and value_matches(content.value, facts.kind_type)
+    return content_matches(content, body())
+
+
+def _is_secret_type(content: ContentMatch, kind: GVK) -> bool:
+    return content.key == "type" and kind.group == "" and kind.kind == "Secret"
+
+
+def _is_clusters_own(kind: GVK, facts: Facts) -> bool:
+    """Say whether every cluster has its own of this, so that "everything of the kind" leaves it out (W7)."""
+    if facts.key.namespace.startswith("kube-"):
+        return True
+    if kind.group:
+        return False
+    if kind.kind == "Secret":
+        return facts.kind_type in _CLUSTERS_OWN_SECRETS
+    return kind.kind == "ConfigMap" and facts.key.name == _CLUSTERS_OWN_CONFIG_MAP

@@ -1,0 +1,94 @@
+"""Whose object is it: marks read from an object, and who may speak of it.
+
+Laws: only the annotation (or a provenance that names this very object) makes a copy; a label never does. A peer
+may speak of what was born there. Of membership (Clusters and registry Secrets) the natural owner speaks, whatever
+the marks say.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.api.provenance import Provenance, decode
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What an object's annotations say of its origin.
+
+    `owner` is None on a native object. `frozen` says that `resource-sync-disabled` stands on it by its own right,
+    `go_written` that the Go original wrote it last (its provenance, if any, was merely copied along).
+    """
+
+    owner: ClusterUID | None
+    provenance: Provenance | None
+    sync_disabled: bool
+    go_written: bool
+
+    @property
+    def is_copy(self) -> bool:
+        return self.owner is not None
+
+    @property
+    def frozen(self) -> bool:
+        return self.sync_disabled and not (self.provenance and self.provenance.inherited)
+
+
+NATIVE = Marks(None, None, False, False)
+
+
+def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
+    """Read the marks of the object that `of` names."""
+    sync_disabled = meta.SYNC_DISABLED in annotations
+    owner, text = annotations.get(meta.OWNER), annotations.get(meta.PROVENANCE)
+    if not owner and not text:
+        return Marks(None, None, True, False) if sync_disabled else NATIVE
+    go_written = meta.GO_LAST_APPLIED in annotations
+    provenance = None if go_written else decode(text, of=of)
+    named = provenance.owner if provenance else ClusterUID(owner) if owner else None
+    return Marks(named, provenance, sync_disabled, go_written)
+
+
+class Voice(enum.Enum):
+    """By what right a peer offers an object."""
+
+    OWNER = "owner"
+    INTERMEDIARY = "intermediary"
+    OURS = "ours"
+    SILENT = "silent"
+    """No right at all: a copy of somebody else's object, or a Secret that no Cluster names."""
+    DISPUTED = "disputed"
+    """A Secret that Clusters of different members name, or that our own Cluster names."""
+
+
+def voice_of(marks: Marks, *, peer: ClusterUID, local: ClusterUID) -> Voice:
+    """Say by what right `peer` offers an ordinary object (O2, O3)."""
+    if marks.owner is None or marks.owner == peer:
+        return Voice.OWNER
+    return Voice.OURS if marks.owner == local else Voice.SILENT
+
+
+def voice_of_membership(natural: Collection[ClusterUID], *, peer: ClusterUID, local: ClusterUID) -> Voice:
+    """Say by what right `peer` offers a Cluster or a registry Secret (O2, O7).
+
+    `natural` holds the clusters it speaks for: of a Cluster its clusterID, of a Secret the clusterIDs of the
+    Clusters, here and at that peer, that name it.
+    """
+    if not natural:
+        return Voice.SILENT
+    if local in natural:
+        return Voice.OURS
+    if len(natural) > 1:
+        return Voice.DISPUTED
+    return Voice.OWNER if peer in natural else Voice.INTERMEDIARY
+
+
+def is_membership(kind: GVK, secret_type: str) -> bool:
+    """Say whether objects of this kind (and Secret type) are membership."""
+    if kind.group == meta.GROUP:
+        return kind.kind == meta.CLUSTER.kind
+    return kind.group == "" and kind.kind == "Secret" and secret_type == meta.REGISTRY_SECRET_TYPE

@@ -1,0 +1,125 @@
+"""Is a peer alive? Decided from signs of life and unanswered probes; the clock is an argument.
+
+Laws: one unanswered probe changes nothing; two in a row make a peer unreachable; any sign of life undoes that.
+
+    state        | heard      | unanswered
+    -------------|------------|------------
+    ANSWERING    | ANSWERING  | DOUBTED
+    DOUBTED      | ANSWERING  | UNREACHABLE
+    UNREACHABLE  | ANSWERING  | UNREACHABLE
+
+A peer begins as ANSWERING: at start its word still counts until two probes have failed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+SILENCE_S: Final = 15.0
+PROBE_INTERVAL_S: Final = 5.0
+
+
+class State(enum.Enum):
+    """How a peer has answered lately."""
+
+    ANSWERING = "answering"
+    DOUBTED = "doubted"
+    UNREACHABLE = "unreachable"
+
+
+class Sign(enum.Enum):
+    """What was noticed of a peer."""
+
+    HEARD = "heard"
+    UNANSWERED = "unanswered"
+
+
+_NEXT: Final[Mapping[tuple[State, Sign], State]] = {
+    (State.ANSWERING, Sign.HEARD): State.ANSWERING,
+    (State.ANSWERING, Sign.UNANSWERED): State.DOUBTED,
+    (State.DOUBTED, Sign.HEARD): State.ANSWERING,
+    (State.DOUBTED, Sign.UNANSWERED): State.UNREACHABLE,
+    (State.UNREACHABLE, Sign.HEARD): State.ANSWERING,
+    (State.UNREACHABLE, Sign.UNANSWERED): State.UNREACHABLE,
+}
+
+
+class PeerHealth:
+    """Remember when a peer was last heard, and whether it proved to be who its Cluster says.
+
+    Times are monotonic seconds. What counts as heard is the caller's to know: a watch event, a bookmark, an
+    answered probe; never a 401, and a 403 on one kind is no failure of the peer.
+    """
+
+    __slots__ = ("_last_heard", "_next_probe_at", "_proven", "_state")
+
+    def __init__(self, *, now: float) -> None:
+        self._state = State.ANSWERING
+        self._last_heard = now
+        self._next_probe_at = now + SILENCE_S
+        self._proven = False
+
+    def heard(self, now: float) -> bool:
+        """Note a sign of life; return True when the peer had been unreachable until now."""
+        was_unreachable = self.unreachable
+        self._state = _NEXT[self._state, Sign.HEARD]
+        self._last_heard = max(self._last_heard, now)
+        self._next_probe_at = self._last_heard + SILENCE_S
+        return was_unreachable
+
+    def probe_failed(self, now: float, *, started_at: float | None = None) -> bool:
+        """Note a probe without an answer; return True when this made the peer unreachable.
+
+        With `started_at` the next probe is due 5 s after that moment, so that a probe that waited for its whole
+        timeout does not stretch the interval. A failure of a probe that began before the last sign of life is old
+        news and changes nothing.
+        """
+        if started_at is not None and started_at < self._last_heard:
+            return False
+        was_unreachable = self.unreachable
+        self._state = _NEXT[self._state, Sign.UNANSWERED]
+        self._next_probe_at = max(now, (now if started_at is None else started_at) + PROBE_INTERVAL_S)
+        return self.unreachable and not was_unreachable
+
+    def next_probe_at(self) -> float:
+        """Say when a probe is due: 15 s after the last sign of life, then every 5 s while there is none."""
+        return self._next_probe_at
+
+    def prove(self, now: float) -> bool:
+        """Note that the peer's kube-system has the UID of its Cluster; return what `heard` returns."""
+        self._proven = True
+        return self.heard(now)
+
+    def disprove(self) -> None:
+        """Note that another cluster answers there; nothing is read until it is proven again."""
+        self._proven = False
+
+    @property
+    def alive(self) -> bool:
+        """True until two probes in a row were not answered."""
+        return not self.unreachable
+
+    @property
+    def unreachable(self) -> bool:
+        return self._state is State.UNREACHABLE
+
+    @property
+    def proven(self) -> bool:
+        """True once the kube-system UID was found to be the `clusterID`."""
+        return self._proven
+
+    @property
+    def last_heard(self) -> float:
+        return self._last_heard
+
+
+def backoff_s(attempt: int, *, base: float, cap: float, chance: float) -> float:
+    """Choose a pause before try number `attempt` (0 is the first again), with full jitter.
+
+    `base` and `cap` are seconds, `chance` is uniform in 0..1 and comes from the caller. The answer is between 0 and
+    min(cap, base * 2**attempt).
+    """
+    doublings = min(max(attempt, 0), 63)  # beyond that every base is over every cap
+    return chance * min(cap, base * 2.0**doublings)

@@ -1,0 +1,124 @@
+"""Merge the status that we want into the status that is stored.
+
+Laws: nothing to write is None; merging twice is merging once; what we do not know stays; a moment alone
+(`lastTransitionTime`, `lastHeartbeatTime`) is never a reason to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+_TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime")
+
+Status = Mapping[str, Any]
+
+
+def merge_status(
+    current: Status | None, wanted: Status, *, now: str, own_conditions: frozenset[str] = frozenset()
+) -> Status | None:
+    """Return the merge patch's `status`, or None when the stored one says all of `wanted`.
+
+    `wanted` has the fields that we own: each replaces the stored one whole, None removes it, and those that it does
+    not name stay. Its `conditions` replace those of their types; one whose status is None is taken away, and so is
+    one of `own_conditions` that it leaves out; all other types stay as they are. A condition's `lastTransitionTime`
+    changes only with its status. `now` is RFC 3339 in UTC.
+    """
+    stored = current or {}
+    patch: dict[str, Any] = {}
+    for field, value in wanted.items():
+        if field == "conditions":
+            continue
+        if value is None:
+            if stored.get(field) is not None:
+                patch[field] = None
+        elif not same(stored.get(field), value):
+            patch[field] = _replacement(stored.get(field), value)
+    conditions = merge_conditions(_conditions(stored), _conditions(wanted), now=now, own=own_conditions)
+    if conditions is not None:
+        patch["conditions"] = conditions
+    return patch or None
+
+
+def merge_conditions(
+    stored: Sequence[Status], wanted: Sequence[Status], *, now: str, own: frozenset[str] = frozenset()
+) -> list[Status] | None:
+    """Return the whole list of conditions to write, in the stored order, new ones last; None for no difference."""
+    ours = own | {str(condition["type"]) for condition in wanted}
+    news = {str(condition["type"]): condition for condition in wanted if condition.get("status") is not None}
+    merged: list[Status] = []
+    changed = False
+    for old in stored:
+        kind = str(old.get("type", ""))
+        new = news.pop(kind, None)
+        if kind not in ours:
+            merged.append(old)
+        elif new is None:  # taken away, or a second one of its type
+            changed = True
+        elif _says(old, new):
+            merged.append(old)
+        else:
+            kept = old.get("lastTransitionTime") if old.get("status") == new.get("status") else None
+            merged.append(_timed(new, since=kept, now=now))
+            changed = True
+    merged.extend(_timed(new, since=None, now=now) for new in news.values())
+    return merged if changed or news else None
+
+
+def transitions(current: Status | None, wanted: Status) -> list[Status]:
+    """List the wanted conditions whose status or reason differs from the stored one, or that are new."""
+    stored = {condition.get("type"): condition for condition in _conditions(current or {})}
+    found = []
+    for condition in _conditions(wanted):
+        if condition.get("status") is None:
+            continue
+        old = stored.get(condition["type"], {})
+        if any(old.get(part) != condition.get(part) for part in ("status", "reason")):
+            found.append(condition)
+    return found
+
+
+def same(stored: object, wanted: object) -> bool:
+    """Say whether a stored value says what is wanted: for Go, and so on the wire, empty and absent are one."""
+    if _is_empty(stored) and _is_empty(wanted):
+        return True
+    if isinstance(stored, Mapping) and isinstance(wanted, Mapping):
+        return all(same(stored.get(key), wanted.get(key)) for key in stored.keys() | wanted.keys())
+    if isinstance(stored, list | tuple) and isinstance(wanted, list | tuple):
+        return len(stored) == len(wanted) and all(map(same, stored, wanted))
+    return type(stored) is type(wanted) and stored == wanted
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, str | Mapping | list | tuple) and not value)
+
+
+def _replacement(stored: object, wanted: Any) -> Any:
+    """Spell a value so that a merge patch replaces the stored one: objects name what has to go with null."""
+    if not (isinstance(stored, Mapping) and isinstance(wanted, Mapping)):
+        return wanted
+    gone = {key: None for key in stored if key not in wanted}
+    return gone | {key: _replacement(stored.get(key), value) for key, value in wanted.items()}
+
+
+def _conditions(status: Status) -> Sequence[Status]:
+    found = status.get("conditions")
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list | tuple) else ()
+
+
+def _says(old: Status, new: Status) -> bool:
+    """Say whether a stored condition says what is wanted.
+
+    One without any observedGeneration was written by the original, or pruned by its CRDs: no reason to write.
+    """
+    wanted = {key: value for key, value in new.items() if key != "observedGeneration" or key in old}
+    return same(_timeless(old), _timeless(wanted))
+
+
+def _timeless(condition: Status) -> Status:
+    return {key: value for key, value in condition.items() if key not in _TIMES}
+
+
+def _timed(condition: Status, *, since: object, now: str) -> Status:
+    """Give a condition its moments: since when it is so, and when it was said."""
+    return {**_timeless(condition), "lastTransitionTime": since or now, "lastHeartbeatTime": now}

@@ -1,0 +1,207 @@
+"""What is here: one feed a kind that rules write, with a record of every copy and the names of native objects.
+
+Law: of a copy that is in sync we remember marks, numbers and digests, never its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.selection import Selection
+from registry_controller.core.own import Marks, is_membership, read_marks
+from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.stream import Stream
+from registry_controller.kube.watch import Heard
+
+HERE = ClusterUID("")
+"""The cluster of slots that hold bodies of our own objects."""
+
+
+@dataclass(slots=True)
+class CopyRecord:
+    """One copy here (or a membership object, marked or not).
+
+    `desired` is the digest of what we last found wanted, `baseline` that of what the server stored for it, and
+    `verified` the resourceVersion at which the stored object was that; None and 0 until we have compared. `is_plain`
+    says that the stored object is exactly what we sent, so that the next replacement needs nothing carried over.
+    """
+
+    uid: str
+    revision: int
+    deleting: bool
+    marks: Marks
+    natural: ClusterUID | None
+    streams: int
+    kind_type: str = ""
+    desired: bytes | None = None
+    baseline: bytes | None = None
+    verified: int = 0
+    is_plain: bool = False
+
+
+class LocalFeed:
+    """Objects of one kind here."""
+
+    def __init__(self, *, kind: GVK, selections: Iterable[Selection], copies: Copies) -> None:
+        self.kind = kind
+        self.records: dict[ObjectKey, CopyRecord] = {}
+        self.natives: dict[ObjectKey, int] = {}
+        self._copies = copies
+        self._closed = False
+        self.streams = {
+            selection: Stream(self, selection, 1 << index) for index, selection in enumerate(sorted(selections))
+        }
+
+    def target(self, key: ObjectKey) -> Target:
+        """Name an object of this kind as a target."""
+        return Target(self.kind.group, self.kind.kind, key.namespace, key.name)
+
+    def covers(self, namespace: str) -> bool:
+        """Say whether a complete stream would show objects of that namespace."""
+        return any(s.is_complete and s.selection.namespace in ("", namespace) for s in self.streams.values())
+
+    def upsert(self, stream: Stream, heard: Heard) -> None:
+        """Hear an object's present state."""
+        if self._closed:
+            return
+        key = heard.key
+        record = self.records.get(key)
+        if record is not None and record.uid == heard.uid and heard.revision <= record.revision:
+            record.streams |= stream.bit
+            return
+        target = self.target(key)
+        marks = read_marks(heard.annotations, of=target)
+        if not marks.is_copy and not is_membership(self.kind, heard.kind_type):
+            self._heard_native(stream, key, record, target)
+            return
+        self.natives.pop(key, None)
+        bits = stream.bit | (record.streams if record else 0)
+        fresh = CopyRecord(
+            heard.uid, heard.revision, heard.deleting, marks, self._natural(heard), bits, heard.kind_type
+        )
+        if record is not None and record.uid == heard.uid:
+            fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
+        self.records[key] = fresh
+        self._copies.bodies.put(Slot(HERE, self.kind, key), heard.raw)
+        self._copies.on_change(target)
+
+    def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
+        """Hear that an object is gone from a stream."""
+        if self._closed:
+            return
+        record = self.records.get(key)
+        if record is not None:
+            if heard is not None and heard.revision < record.revision:
+                return
+            record.streams &= ~stream.bit
+            if not record.streams:
+                self._forget(key)
+        elif key in self.natives:
+            self.natives[key] &= ~stream.bit
+            if not self.natives[key]:
+                del self.natives[key]
+                self._copies.on_change(self.target(key))
+
+    def wrote(self, heard: Heard, *, desired: bytes, baseline: bytes, is_plain: bool) -> None:
+        """Remember what the server stored for our own write, so that its echo says nothing new."""
+        key = heard.key
+        held = self.records.get(key)
+        if held is not None and held.uid == heard.uid and held.revision > heard.revision:
+            held.desired, held.baseline, held.verified = desired, baseline, heard.revision
+            return
+        bits = held.streams if held else 0
+        for stream in self.streams.values():
+            if stream.selection.namespace in ("", key.namespace):
+                bits |= stream.bit
+        marks = read_marks(heard.annotations, of=self.target(key))
+        self.natives.pop(key, None)
+        self._copies.bodies.drop(Slot(HERE, self.kind, key))
+        self.records[key] = CopyRecord(
+            heard.uid,
+            heard.revision,
+            heard.deleting,
+            marks,
+            self._natural(heard),
+            bits,
+            heard.kind_type,
+            desired,
+            baseline,
+            heard.revision,
+            is_plain,
+        )
+
+    def completed(self) -> None:
+        """Hear that a stream's list is complete."""
+        if not self._closed:
+            self._copies.on_complete(self)
+
+    def changed(self) -> None:
+        """Say that this feed's standing changed."""
+        self._copies.on_standing(self)
+
+    def close(self) -> None:
+        """Stop hearing."""
+        self._closed = True
+        for key in self.records:
+            self._copies.bodies.drop(Slot(HERE, self.kind, key))
+
+    def _heard_native(self, stream: Stream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
+        if record is not None:
+            self._forget(key)
+        known = self.natives.get(key)
+        self.natives[key] = stream.bit | (known or 0)
+        if known is None:
+            self._copies.on_change(target)
+
+    def _forget(self, key: ObjectKey) -> None:
+        del self.records[key]
+        self._copies.bodies.drop(Slot(HERE, self.kind, key))
+        self._copies.on_change(self.target(key))
+
+    def _natural(self, heard: Heard) -> ClusterUID | None:
+        if not (self.kind.group == meta.GROUP and self.kind.kind == meta.CLUSTER.kind):
+            return None
+        found = (orjson.loads(heard.raw).get("spec") or {}).get("clusterID")
+        return ClusterUID(found) if isinstance(found, str) and found else None
+
+
+class Copies:
+    """All local feeds."""
+
+    def __init__(
+        self,
+        *,
+        bodies: Bodies,
+        on_change: Callable[[Target], None],
+        on_complete: Callable[[LocalFeed], None],
+        on_standing: Callable[[LocalFeed], None],
+    ) -> None:
+        self.bodies = bodies
+        self.on_change = on_change
+        self.on_complete = on_complete
+        self.on_standing = on_standing
+        self._feeds: dict[tuple[str, str], LocalFeed] = {}
+
+    def feed(self, group: str, kind: str) -> LocalFeed | None:
+        """Find the feed of a kind."""
+        return self._feeds.get((group, kind))
+
+    def all_feeds(self) -> Iterable[LocalFeed]:
+        """List every feed."""
+        return list(self._feeds.values())
+
+    def open(self, feed: LocalFeed) -> None:
+        """Add a feed in place of the one of the same kind."""
+        self.close(feed.kind.group, feed.kind.kind)
+        self._feeds[(feed.kind.group, feed.kind.kind)] = feed
+
+    def close(self, group: str, kind: str) -> None:
+        """Drop a feed."""
+        feed = self._feeds.pop((group, kind), None)
+        if feed is not None:
+            feed.close()

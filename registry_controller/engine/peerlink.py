@@ -1,0 +1,374 @@
+"""One peer's lifetime: dial, prove, listen, probe; one cancellation scope.
+
+Laws: a peer is read only once its kube-system UID is the one that its Cluster names · one peer's trouble never
+touches another · what a lost connection had heard stays, and listening goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject, NotFound, RegistryError, Unauthorized
+from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
+from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.core.metadata import NodeFacts, combine, node_facts
+from registry_controller.core.peer import PeerHealth, backoff_s
+from registry_controller.core.wanted import ActiveRule
+from registry_controller.engine.members import Members, MemberView
+from registry_controller.engine.reflector import Reflector
+from registry_controller.engine.sources import Feed, Sources, Tap
+from registry_controller.engine.stream import Stream
+from registry_controller.kube.connect import Reader, connect_peer
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.watch import Heard, list_objects
+from registry_controller.report.logs import get_logger
+
+log = get_logger(__name__)
+
+KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
+PROBE_TIMEOUT_S: Final = 5.0
+REDIAL_CAP_S: Final = 5.0
+METADATA_PERIOD_S: Final = 300.0
+
+
+class LostError(Exception):
+    """The connection is no longer to be used."""
+
+
+class PeerLink:
+    """The connection to one peer, and the feeds that it fills.
+
+    `changed` is called when something about the peer changed that a status may say; `features_changed` when rules
+    may read from it or no longer.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster_id: ClusterUID,
+        name: str,
+        credentials: Credentials,
+        sources: Sources,
+        members: Members,
+        changed: Callable[[], None],
+        features_changed: Callable[[], None],
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.name = name
+        self.health = PeerHealth(now=_now())
+        self.reader: Reader | None = None
+        self.discovery: Discovery | None = None
+        self.failure = ""
+        self.renewal_problem = ""
+        self.metadata: Mapping[str, object] | None = None
+        self.metadata_problem = ""
+        self.features: _Features = _Features(self)
+        self.clusters = _Clusters(self, members)
+        self.changed = changed
+        self.features_changed = features_changed
+        self._credentials = credentials
+        self._offered = asyncio.Event()
+        self._next: Reader | None = None
+        self._sources = sources
+        self._streams: dict[tuple[GVK, Selection], Stream] = {}
+        self._reflectors: dict[tuple[GVK, Selection], Reflector] = {}
+        self._tasks: dict[tuple[GVK, Selection], asyncio.Task[NoReturn]] = {}
+        self._scope: asyncio.TaskGroup | None = None
+        self._rules: Mapping[GVK, tuple[ActiveRule, ...]] = {}
+        self.set_rules({})
+
+    @property
+    def connected(self) -> bool:
+        """True while there is a proven connection."""
+        return self.reader is not None
+
+    @property
+    def alive(self) -> bool:
+        """True until two probes in a row went unanswered (P5)."""
+        return self.health.alive
+
+    def offer(self, credentials: Credentials) -> None:
+        """Use other credentials or another endpoint from now on, the old ones until those work."""
+        if credentials != self._credentials:
+            self._credentials = credentials
+            self._offered.set()
+
+    def set_rules(self, rules: Mapping[GVK, tuple[ActiveRule, ...]]) -> None:
+        """Read what these rules ask for, and what membership needs."""
+        self._rules = rules
+        taps: dict[GVK, Tap] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
+        for kind in {*rules, *taps}:
+            feed = self._sources.feed(self.cluster_id, kind)
+            wanted = rules.get(kind, ())
+            if feed is None or [active.identity for active in feed.rules] != [active.identity for active in wanted]:
+                self._open(
+                    Feed(peer=self.cluster_id, kind=kind, rules=wanted, sources=self._sources, tap=taps.get(kind))
+                )
+        for feed in self._sources.feeds_of(self.cluster_id):
+            if feed.kind not in rules and feed.kind not in taps:
+                self._stop_kind(feed.kind)
+                self._sources.close(self.cluster_id, feed.kind)
+
+    def kind_may_have_changed(self) -> None:
+        """Try again at once what was not served or not allowed."""
+        if self.discovery is not None:
+            self.discovery.forget()
+        for reflector in self._reflectors.values():
+            reflector.retry_now()
+
+    def close(self) -> None:
+        """Withdraw everything this peer offered; the task that runs the link is cancelled by its owner."""
+        for feed in self._sources.feeds_of(self.cluster_id):
+            self._sources.close(self.cluster_id, feed.kind)
+        self.clusters.members.forget(self.cluster_id)
+
+    async def run(self) -> NoReturn:
+        """Keep the link up. Never returns."""
+        attempt = 0
+        while True:
+            try:
+                reader, self._next = self._next or await self._dial(), None
+            except RegistryError as error:
+                self._fail(error)
+                await self._pause(backoff_s(attempt, base=0.2, cap=REDIAL_CAP_S, chance=random.random()))  # noqa: S311
+                attempt += 1
+                continue
+            attempt = 0
+            try:
+                await self._serve(reader)
+            finally:
+                self.reader = self.discovery = None
+                await reader.close()
+
+    async def _dial(self) -> Reader:
+        self._offered.clear()
+        reader = connect_peer(self._credentials)
+        try:
+            await self._prove(reader)
+        except BaseException:
+            await reader.close()
+            raise
+        return reader
+
+    async def _prove(self, reader: Reader) -> None:
+        try:
+            raw = await reader.get(meta.NAMESPACES, KUBE_SYSTEM, timeout_s=PROBE_TIMEOUT_S)
+        except NotFound as error:
+            raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
+        uid = (orjson.loads(raw).get("metadata") or {}).get("uid", "")
+        if uid != self.cluster_id:
+            raise RegistryError(
+                f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is {uid}, "
+                f"not the clusterID {self.cluster_id}; correct the kubeconfig or the clusterID"
+            )
+
+    async def _serve(self, reader: Reader) -> None:
+        self.reader, self.discovery = reader, Discovery(reader)
+        self.failure = ""
+        self.health.heard(_now())
+        self.health.prove(_now())
+        log.info("peer connected", peer=self.name, server=reader.server)
+        self.changed()
+        try:
+            async with asyncio.TaskGroup() as scope:
+                self._scope = scope
+                for key in self._streams:
+                    self._start(key)
+                scope.create_task(self._probe(reader), name=f"probe {self.name}")
+                scope.create_task(self._read_metadata(reader), name=f"metadata {self.name}")
+                scope.create_task(self._renew(), name=f"renew {self.name}")
+        except* LostError as lost:
+            self.failure = str(lost.exceptions[0]) if self._next is None else ""
+        finally:
+            self._scope = None
+            self._tasks.clear()
+            self.changed()
+
+    async def _probe(self, reader: Reader) -> NoReturn:
+        while True:
+            delay_s = self.health.next_probe_at() - _now()
+            if delay_s > 0:
+                await asyncio.sleep(delay_s)
+                continue
+            try:
+                await self._prove(reader)
+            except RegistryError as error:
+                if self.health.probe_failed(_now()):
+                    log.info("peer unreachable", peer=self.name, error=str(error))
+                    raise LostError(str(error)) from None
+                if isinstance(error, Unauthorized):
+                    self.failure = str(error)
+                    self.changed()
+            else:
+                self._heard()
+
+    async def _renew(self) -> NoReturn:
+        """Dial with credentials that were offered while the link is up, and change over when they work."""
+        attempt = 0
+        while True:
+            await self._offered.wait()
+            try:
+                self._next = await self._dial()
+            except RegistryError as error:
+                self.renewal_problem = f"new credentials do not work yet: {error}"
+                self.changed()
+                await self._pause(backoff_s(attempt, base=0.2, cap=REDIAL_CAP_S, chance=random.random()))  # noqa: S311
+                self._offered.set()
+                attempt += 1
+                continue
+            self.renewal_problem = ""
+            raise LostError("changing over to new credentials")
+
+    async def _read_metadata(self, reader: Reader) -> NoReturn:
+        while True:
+            try:
+                version = await Discovery(reader).server_version()
+                facts: list[NodeFacts] = []
+                async for page in list_objects(reader, meta.NODES, EVERYTHING, kind=meta.NODE):
+                    facts = [] if page.is_first else facts
+                    facts.extend(node_facts(orjson.loads(heard.raw)) for heard in page.items)
+                self.metadata, self.metadata_problem = combine(facts, server_version=version), ""
+            except (RegistryError, InvalidObject) as error:
+                self.metadata_problem = str(error)
+            self.changed()
+            pause_s = METADATA_PERIOD_S * (0.9 + 0.2 * random.random())  # noqa: S311
+            await asyncio.sleep(15.0 if self.metadata_problem else pause_s)
+
+    async def _pause(self, delay_s: float) -> None:
+        """Wait, but no longer than until other credentials are offered."""
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._offered.wait()
+        except TimeoutError:
+            pass
+
+    def _heard(self) -> None:
+        if self.health.heard(_now()):
+            self.changed()
+        if self.failure and self.connected:
+            self.failure = ""
+            self.changed()
+
+    def _fail(self, error: RegistryError) -> None:
+        became_unreachable = self.health.probe_failed(_now())
+        text = str(error)
+        if became_unreachable or text != self.failure:
+            self.failure = text
+            self.changed()
+
+    def _open(self, feed: Feed) -> None:
+        self._stop_kind(feed.kind)
+        self._sources.open(feed)
+        for selection, stream in feed.streams.items():
+            self._streams[(feed.kind, selection)] = stream
+            if self._scope is not None:
+                self._start((feed.kind, selection))
+
+    def _stop_kind(self, kind: GVK) -> None:
+        for key in [key for key in self._streams if key[0] == kind]:
+            del self._streams[key]
+            self._reflectors.pop(key, None)
+            task = self._tasks.pop(key, None)
+            if task is not None:
+                task.cancel()
+
+    def _start(self, key: tuple[GVK, Selection]) -> None:
+        assert self._scope is not None
+        assert self.reader is not None
+        assert self.discovery is not None
+        reflector = self._reflectors.get(key)
+        if reflector is None:
+            reflector = self._reflectors[key] = Reflector(
+                reader=self.reader,
+                discovery=self.discovery,
+                kind=key[0],
+                selection=key[1],
+                sink=self._streams[key],
+                heard_from=self._heard,
+            )
+        else:
+            reflector.swap(self.reader, self.discovery)
+        self._tasks[key] = self._scope.create_task(reflector.run(), name=f"reflect {self.name} {key[0]} {key[1]}")
+
+
+class _Features(Tap):
+    """The ClusterFeatures that a peer holds; None until they were heard."""
+
+    def __init__(self, link: PeerLink) -> None:
+        self._link = link
+        self._held: dict[str, Feature] = {}
+        self._complete = False
+
+    @property
+    def held(self) -> tuple[Feature, ...] | None:
+        return tuple(self._held.values()) if self._complete else None
+
+    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+        try:
+            feature = read_feature(body())
+        except InvalidObject:
+            return
+        if self._held.get(heard.key.name) != feature:
+            self._held[heard.key.name] = feature
+            self._tell()
+
+    def remove(self, key: ObjectKey) -> None:
+        if self._held.pop(key.name, None) is not None:
+            self._tell()
+
+    def complete(self) -> None:
+        self._complete = True
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._complete:
+            self._link.features_changed()
+
+
+class _Clusters(Tap):
+    """The Clusters that a peer holds."""
+
+    def __init__(self, link: PeerLink, members: Members) -> None:
+        self._link = link
+        self.members = members
+        self.is_complete = False
+
+    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+        if self.members.set_there(self._link.cluster_id, heard.key.name, _member_view(heard, body())):
+            self._link.changed()
+
+    def remove(self, key: ObjectKey) -> None:
+        if self.members.set_there(self._link.cluster_id, key.name, None):
+            self._link.changed()
+
+    def complete(self) -> None:
+        self.is_complete = True
+        self._link.changed()
+
+
+def _member_view(heard: Heard, manifest: Manifest) -> MemberView | None:
+    spec, status = manifest.get("spec"), manifest.get("status")
+    spec = spec if isinstance(spec, Mapping) else {}
+    status = status if isinstance(status, Mapping) else {}
+    auth = spec.get("authInfo")
+    reference = auth.get("secretRef") if isinstance(auth, Mapping) else None
+    reference = reference if isinstance(reference, Mapping) else {}
+    cluster_id, name, namespace = spec.get("clusterID"), reference.get("name"), reference.get("namespace")
+    if not isinstance(cluster_id, str) or not cluster_id:
+        return None
+    secret = ObjectKey(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
+    disabled = meta.CLUSTER_DISABLED in heard.annotations
+    state, kind = status.get("state"), status.get("type")
+    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, str(state or ""), str(kind or ""), disabled)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,299 @@
+"""Follow one kind at one API server, for ever: list, watch, resume, list again.
+
+Law: a reflector never returns. It absorbs what a server can do (refuse, vanish, lie, be slow); an error of our own
+code goes up and ends the daemon loudly. It never says that a list is complete unless it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, NoReturn, Protocol
+
+from registry_controller.api.errors import (
+    ApiError,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotServed,
+    ProtocolError,
+    RegistryError,
+    Unreachable,
+)
+from registry_controller.api.meta import GVK, GVR, ObjectKey, revision
+from registry_controller.api.selection import Selection
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.watch import Event, EventType, Heard, list_objects, watch_events
+
+_WATCH_S: Final = (240, 290)  # below 290 s, so that lost permission is noticed
+_TAINTED_WATCH_S: Final = (30, 60)  # something was refused: list again soon
+_INITIAL_SILENCE_S: Final = 10.0  # a server with WatchList ends its initial events within about a second
+_SILENCE_S: Final = 90.0  # bookmarks come about once a minute
+_SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
+_BASE_S: Final = 0.2
+_CAP_S: Final = 5.0
+_PATIENT_CAP_S: Final = 60.0  # somebody must act first: grant a right, install a kind
+_BREATH: Final = 200  # events between two turns of the loop: about 10 ms
+
+
+class Sink(Protocol):
+    """What hears of the objects. It must not block, and must not raise for what a server says."""
+
+    def upsert(self, heard: Heard) -> None:
+        """Take an object: listed, added or modified."""
+
+    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+        """Take a removal: heard (its last state, at the revision of the delete), or found missing (None)."""
+
+    def complete(self) -> None:
+        """Know that everything has been heard; after each list again."""
+
+    def stalled(self, error: RegistryError) -> None:
+        """Know that we may be behind, and why; the reflector goes on trying."""
+
+    def current(self) -> None:
+        """Know that we hear again, after `stalled`."""
+
+
+class Reflector:
+    """One kind, one selection, one server.
+
+    `revision` is the last resourceVersion heard, `synced` whether a list was ever complete, `refused` how many
+    objects were nonsense. `heard_from` is called for whatever proves that the server lives.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: Reader,
+        discovery: Discovery,
+        kind: GVK,
+        selection: Selection,
+        sink: Sink,
+        heard_from: Callable[[], None],
+        watch_list: bool = True,
+    ) -> None:
+        self._reader = reader
+        self._discovery = discovery
+        self._kind = kind
+        self._selection = selection
+        self._sink = sink
+        self._heard_from = heard_from
+        self._watch_list = watch_list
+        self.revision = 0
+        self.synced = False
+        self.refused = 0
+        self._keys: dict[ObjectKey, None] = {}
+        self._resume = ""  # empty: list
+        self._failures = 0
+        self._stalled = False
+        self._tainted = False
+        self._swapped = False
+        self._wake = asyncio.Event()
+        self._since_breath = 0
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled."""
+        while True:
+            reader, answers, began = self._reader, self._reader.answers, time.monotonic()
+            self._swapped = False
+            error: RegistryError | None = None
+            try:
+                await self._follow(await self._discovery.resolve(self._kind))
+            except RegistryError as caught:
+                error = caught
+            if reader.answers != answers:
+                self._heard_from()
+            lasted_s = time.monotonic() - began
+            if error is not None:
+                await self._absorb(error, lasted_s=lasted_s)
+            elif lasted_s < _SHORT_S:
+                await self._pause(_CAP_S)
+            else:
+                self._failures = 0
+
+    def retry_now(self) -> None:
+        """Try again at once: something has changed that the last failure may have been about."""
+        self._failures = 0
+        self._wake.set()
+
+    def swap(self, reader: Reader, discovery: Discovery) -> None:
+        """Go on with another connection to the same cluster, from where we are, once the old one is closed."""
+        self._reader, self._discovery = reader, discovery
+        self._swapped = True
+        self.retry_now()
+
+    async def _follow(self, gvr: GVR) -> None:
+        """Hear everything if need be, and then events until the stream ends."""
+        if not self._resume:
+            if self._watch_list and await self._stream_everything(gvr):
+                return
+            await self._list_everything(gvr)
+        async with contextlib.aclosing(self._open(gvr, initial=False)) as events:
+            async for event in events:
+                self._take(event, seen=self._keys)
+                self._advance(event)
+                await self._breathe()
+        self._end()
+
+    async def _stream_everything(self, gvr: GVR) -> bool:
+        """Hear everything and then events in one stream (WatchList); false when the server cannot do that."""
+        self._tainted = False
+        seen: dict[ObjectKey, None] = {}
+        complete = False
+        answers = self._reader.answers
+        try:
+            async with contextlib.aclosing(self._open(gvr, initial=True)) as events:
+                while (event := await self._next(events, patient=complete)) is not None:
+                    if event.is_initial_end and not complete:
+                        complete = True
+                        self._finish(seen, resource_version=event.resource_version)
+                    elif event.type is EventType.BOOKMARK and not complete:
+                        break  # the server did not understand what it was asked
+                    self._take(event, seen=self._keys if complete else seen)
+                    if complete:
+                        self._advance(event)
+                    await self._breathe()
+        except Invalid:
+            if complete:
+                raise
+        except TimeoutError:
+            if self._reader.answers == answers:
+                raise Unreachable(f"watch {gvr} ({self._selection}): no answer in time") from None
+        if complete:
+            self._end()
+        else:
+            self._watch_list = False
+        return complete
+
+    async def _list_everything(self, gvr: GVR) -> None:
+        """Hear everything in pages."""
+        self._tainted = False
+        seen: dict[ObjectKey, None] = {}
+        pages = list_objects(self._reader, gvr, self._selection, kind=self._kind)
+        async with contextlib.aclosing(pages):
+            async for page in pages:
+                self._heard_from()
+                if page.is_first:
+                    seen, self._tainted = {}, False
+                if page.refused:
+                    self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
+                    self.refused += page.refused - 1
+                for heard in page.items:
+                    self._keys[heard.key] = seen[heard.key] = None
+                    self._sink.upsert(heard)
+                    await self._breathe()
+                if page.is_last:
+                    self._finish(seen, resource_version=page.resource_version)
+
+    def _open(self, gvr: GVR, *, initial: bool) -> AsyncGenerator[Event, None]:
+        window = _TAINTED_WATCH_S if self._tainted and not initial else _WATCH_S
+        return watch_events(
+            self._reader,
+            gvr,
+            self._selection,
+            kind=self._kind,
+            resource_version="" if initial else self._resume,
+            initial=initial,
+            timeout_s=random.randint(*window),  # noqa: S311
+            on_bytes=self._on_bytes,
+            silence_s=_SILENCE_S,
+        )
+
+    async def _next(self, events: AsyncGenerator[Event, None], *, patient: bool) -> Event | None:
+        """Wait for an event; None at the end. TimeoutError when initial events stop coming."""
+        async with asyncio.timeout(None if patient else _INITIAL_SILENCE_S):
+            return await anext(events, None)
+
+    def _take(self, event: Event, *, seen: dict[ObjectKey, None]) -> None:
+        """Pass an event on; `seen` are the keys that exist as far as the present list knows."""
+        heard = event.heard
+        if event.refused:
+            self._refuse(event.refused)
+        elif heard is not None and event.type is EventType.DELETED:
+            self._keys.pop(heard.key, None)
+            seen.pop(heard.key, None)
+            self._sink.remove(heard.key, heard)
+        elif heard is not None:
+            self._keys[heard.key] = seen[heard.key] = None
+            self._sink.upsert(heard)
+
+    def _advance(self, event: Event) -> None:
+        if event.resource_version:
+            self._resume = event.resource_version
+            self.revision = revision(event.resource_version)
+
+    def _finish(self, seen: dict[ObjectKey, None], *, resource_version: str) -> None:
+        """End a list: what was known and was not seen is gone, unless something in it could not be read."""
+        self._resume = resource_version
+        self.revision = revision(resource_version)
+        if self._tainted:
+            return
+        gone = [key for key in self._keys if key not in seen]
+        self._keys = seen
+        for key in gone:
+            self._sink.remove(key, None)
+        self.synced = True
+        self._sink.complete()
+        self._say_current()
+
+    def _end(self) -> None:
+        """End a stream in order; what was refused in it is listed again."""
+        if self._tainted:
+            self._resume = ""
+
+    def _refuse(self, message: str) -> None:
+        self.refused += 1
+        self._tainted = True
+        self._say_stalled(ProtocolError(message))
+
+    def _on_bytes(self) -> None:
+        self._heard_from()
+        if self._stalled and self._resume and not self._tainted:
+            self._say_current()
+
+    def _say_stalled(self, error: RegistryError) -> None:
+        self._stalled = True
+        self._sink.stalled(error)
+
+    def _say_current(self) -> None:
+        if self._stalled:
+            self._stalled = False
+            self._sink.current()
+
+    async def _breathe(self) -> None:
+        """Let others run now and then: a stream whose bytes are here already never waits by itself."""
+        self._since_breath += 1
+        if self._since_breath >= _BREATH:
+            self._since_breath = 0
+            await asyncio.sleep(0)
+
+    async def _absorb(self, error: RegistryError, *, lasted_s: float) -> None:
+        """Say what went wrong, and wait as long as its kind asks for."""
+        if self._swapped:  # the old connection was closed under us; the new one goes on
+            return
+        if lasted_s >= _SHORT_S:
+            self._failures = 0
+        if isinstance(error, Gone | Invalid | NotServed | ProtocolError):
+            self._resume = ""
+        if isinstance(error, NotServed):
+            self._discovery.forget(self._kind)
+        broke = isinstance(error, Unreachable) and lasted_s >= _SHORT_S and bool(self._resume)
+        if not (broke or isinstance(error, Gone)):  # a stream that broke is opened again before anybody worries
+            self._say_stalled(error)
+        patient = isinstance(error, Forbidden | NotServed)
+        retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+        await self._pause(_PATIENT_CAP_S if patient else _CAP_S, at_least_s=min(retry_after_s, _PATIENT_CAP_S))
+
+    async def _pause(self, cap_s: float, *, at_least_s: float = 0.0) -> None:
+        """Wait with full jitter; `retry_now` ends it."""
+        delay_s = random.uniform(0, min(cap_s, _BASE_S * 2.0 ** min(self._failures, 20)))  # noqa: S311
+        self._failures += 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_least_s + delay_s):
+                await self._wake.wait()
+        self._wake.clear()

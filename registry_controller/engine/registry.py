@@ -1,0 +1,131 @@
+"""Our own three kinds as they are here: heard through the ear, read once more at every start.
+
+Law: an older state never replaces a newer one; what a complete list does not have is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from registry_controller.api import meta
+from registry_controller.api.cluster import Cluster, read_cluster
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.meta import ClusterUID, Manifest
+from registry_controller.api.syncrule import SyncRule
+from registry_controller.core.accept import Verdict, read_and_accept
+from registry_controller.core.own import Marks, read_marks
+from registry_controller.core.wanted import ActiveRule, activate
+from registry_controller.engine.members import cluster_target
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCluster:
+    """A Cluster here. `cluster` is None while `problem` says what is wrong with it."""
+
+    cluster: Cluster | None
+    problem: str
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRule:
+    """A ResourceSyncRule here, with our verdict; `rule` is None where it could not be read at all."""
+
+    rule: SyncRule | None
+    verdict: Verdict
+    marks: Marks
+    manifest: Manifest
+
+    def active(self, *, local: ClusterUID) -> ActiveRule | None:
+        """Prepare the rule for acting; None when it does not act."""
+        if self.rule is None or not self.verdict.accepted or self.rule.suspend:
+            return None
+        provenance = self.marks.provenance
+        born = provenance.created if provenance else self.rule.created
+        return activate(self.rule, born=born, owner=self.marks.owner or local)
+
+
+class Registry:
+    """What was heard of our own kinds; `on_change` hears which one changed: its plural and name."""
+
+    def __init__(self, *, on_change: Callable[[str, str], None]) -> None:
+        self.clusters: dict[str, HeldCluster] = {}
+        self.rules: dict[str, HeldRule] = {}
+        self.features: dict[str, Manifest] = {}
+        self.pruned: dict[str, tuple[str, ...]] = {}
+        self._revisions: dict[tuple[str, str], int] = {}
+        self._on_change = on_change
+
+    def apply(self, plural: str, kind: str | None, manifest: Manifest) -> None:
+        """Hear one event; `kind` is ADDED, MODIFIED, DELETED, or None for an item of a list."""
+        name = meta.metadata_of(manifest).get("name", "")
+        revision = meta.revision(meta.metadata_of(manifest).get("resourceVersion"))
+        if not name or revision < self._revisions.get((plural, name), 0):
+            return
+        self._revisions[(plural, name)] = revision
+        if kind == "DELETED":
+            self._drop(plural, name)
+        else:
+            self._hold(plural, name, manifest)
+        self._on_change(plural, name)
+
+    def replace(self, plural: str, manifests: Iterable[Manifest], *, revision: int) -> None:
+        """Hear a complete list that was read at a resourceVersion: what it does not have is gone."""
+        if revision < max((r for (held, _), r in self._revisions.items() if held == plural), default=0):
+            # Our own etcd was put back to an older copy: the past is the present now.
+            self._revisions = {key: 0 if key[0] == plural else held for key, held in self._revisions.items()}
+        listed = set()
+        for manifest in manifests:
+            listed.add(meta.metadata_of(manifest).get("name", ""))
+            self.apply(plural, None, manifest)
+        for name in [*self._names(plural)]:
+            if name not in listed and self._revisions.get((plural, name), 0) <= revision:
+                self._drop(plural, name)
+                self._on_change(plural, name)
+
+    def set_pruned(self, rule: str, paths: tuple[str, ...]) -> None:
+        """Remember which fields of a copied rule our CRD does not know: such a rule does nothing (A8)."""
+        if self.pruned.get(rule, ()) != paths:
+            self.pruned.pop(rule, None)
+            if paths:
+                self.pruned[rule] = paths
+            self._on_change(meta.RULES.resource, rule)
+
+    def local_clusters(self, local: ClusterUID) -> list[Cluster]:
+        """List the Clusters that stand for our own cluster, by name."""
+        found = (held.cluster for _, held in sorted(self.clusters.items()))
+        return [cluster for cluster in found if cluster is not None and cluster.cluster_id == local]
+
+    def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
+        """List the rules that act."""
+        found = (held.active(local=local) for name, held in sorted(self.rules.items()) if name not in self.pruned)
+        return [active for active in found if active is not None]
+
+    def _hold(self, plural: str, name: str, manifest: Manifest) -> None:
+        if plural == meta.CLUSTERS.resource:
+            try:
+                self.clusters[name] = HeldCluster(read_cluster(manifest), "", manifest)
+            except InvalidObject as error:
+                self.clusters[name] = HeldCluster(None, str(error), manifest)
+        elif plural == meta.RULES.resource:
+            rule, verdict = read_and_accept(manifest)
+            target = cluster_target(name)._replace(kind=meta.RULE.kind)
+            marks = read_marks(meta.annotations_of(manifest), of=target)
+            self.rules[name] = HeldRule(rule, verdict, marks, manifest)
+        else:
+            self.features[name] = manifest
+
+    def _drop(self, plural: str, name: str) -> None:
+        if plural == meta.CLUSTERS.resource:
+            self.clusters.pop(name, None)
+        elif plural == meta.RULES.resource:
+            self.rules.pop(name, None)
+            self.pruned.pop(name, None)
+        else:
+            self.features.pop(name, None)
+
+    def _names(self, plural: str) -> Mapping[str, object]:
+        if plural == meta.CLUSTERS.resource:
+            return self.clusters
+        return self.rules if plural == meta.RULES.resource else self.features

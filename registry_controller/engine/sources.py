@@ -1,0 +1,299 @@
+"""What peers offer: one feed a peer and kind, and the claims that it makes on targets.
+
+Laws: of an object we remember marks and numbers, never its body · a claim exists while a stream that a rule asked
+for has the object and the rule matches it · an incomplete feed proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.selection import EVERYTHING
+from registry_controller.api.syncrule import RuleEntry
+from registry_controller.core.match import matching_entries
+from registry_controller.core.mutate import target_of
+from registry_controller.core.own import Marks, is_membership, read_marks
+from registry_controller.core.wanted import ActiveRule
+from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.stream import Stream
+from registry_controller.kube.watch import Heard
+
+
+class Hit(NamedTuple):
+    """A rule that matches an object, with its matching entries and the kind of the copy."""
+
+    rule: str
+    entries: tuple[RuleEntry, ...]
+    kind: GVK
+
+    def target(self, key: ObjectKey) -> Target:
+        return Target(self.kind.group, self.kind.kind, key.namespace, key.name)
+
+
+@dataclass(slots=True)
+class SourceRecord:
+    """One object at a peer. `hits` are in the order of the rules' rank."""
+
+    uid: str
+    revision: int
+    created: str
+    deleting: bool
+    marks: Marks
+    membership: bool
+    cluster_id: ClusterUID | None
+    hits: tuple[Hit, ...]
+    streams: int
+
+    def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
+        """Find the rule by which this object becomes that target; the highest ranked, if several do."""
+        return next((hit for hit in self.hits if hit.target(key) == target), None)
+
+
+class Tap:
+    """Somebody who wants every object of a kind at a peer, whatever the rules say."""
+
+    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+        """Hear an object."""
+
+    def remove(self, key: ObjectKey) -> None:
+        """Hear that an object is gone."""
+
+    def complete(self) -> None:
+        """Hear that the list is complete."""
+
+
+class Feed:
+    """Objects of one kind at one peer, as the rules that read them see them."""
+
+    def __init__(
+        self, *, peer: ClusterUID, kind: GVK, rules: tuple[ActiveRule, ...], sources: Sources, tap: Tap | None = None
+    ) -> None:
+        self.peer = peer
+        self.kind = kind
+        self.rules = rules
+        self.records: dict[ObjectKey, SourceRecord] = {}
+        self._sources = sources
+        self._tap = tap
+        self._closed = False
+        self._shared: dict[tuple[Hit, ...], tuple[Hit, ...]] = {}
+        asked = {selection for active in rules for selection in active.selections}
+        if tap is not None:
+            asked.add(EVERYTHING)
+        self.streams = {selection: Stream(self, selection, 1 << index) for index, selection in enumerate(sorted(asked))}
+
+    def is_complete_for(self, rule: str) -> bool:
+        """Say whether everything that a rule asks of this peer was heard."""
+        return any(active.rule.name == rule for active in self.rules) and all(
+            self.streams[selection].is_complete
+            for active in self.rules
+            if active.rule.name == rule
+            for selection in active.selections
+        )
+
+    def has_rule(self, rule: str) -> bool:
+        """Say whether a rule reads this feed."""
+        return any(active.rule.name == rule for active in self.rules)
+
+    def upsert(self, stream: Stream, heard: Heard) -> None:
+        """Hear an object's present state on one stream."""
+        if self._closed:
+            return
+        old = self.records.get(heard.key)
+        if old is not None and old.uid == heard.uid and heard.revision < old.revision and old.streams & ~stream.bit:
+            old.streams |= stream.bit
+            return
+        body = _lazily(heard.raw)
+        if self._tap is not None:
+            self._tap.upsert(heard, body)
+        hits = self._hits(heard, body)
+        if not hits:
+            if old is not None:
+                self._forget(heard.key, old)
+            return
+        record = self._record(heard, body, hits, stream.bit | (old.streams if old else 0))
+        self.records[heard.key] = record
+        self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard.raw)
+        if old is None or old.hits is not hits:
+            self._sources.relink(self, heard.key, old.hits if old else (), hits)
+        for hit in hits:
+            self._sources.on_change(hit.target(heard.key))
+
+    def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
+        """Hear that a stream no longer has an object: deleted, or not matching its selection any more."""
+        if self._closed:
+            return
+        if self._tap is not None and stream.selection == EVERYTHING:
+            self._tap.remove(key)
+        record = self.records.get(key)
+        if record is None:
+            return
+        record.streams &= ~stream.bit
+        if not record.streams:
+            self._forget(key, record, deleted_at=heard.revision if heard else 0)
+
+    def completed(self) -> None:
+        """Hear that a stream's list is complete."""
+        if self._closed:
+            return
+        if self._tap is not None:
+            self._tap.complete()
+        self._sources.on_complete(self)
+        self.changed()
+
+    def changed(self) -> None:
+        """Say that this feed's standing changed."""
+        self._sources.on_standing(self)
+
+    def close(self) -> None:
+        """Withdraw all claims of this feed; what a later stream event says is not heard."""
+        self._closed = True
+        for key, record in list(self.records.items()):
+            self._forget(key, record)
+
+    def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
+        del self.records[key]
+        self._sources.bodies.drop(Slot(self.peer, self.kind, key))
+        self._sources.relink(self, key, record.hits, ())
+        for hit in record.hits:
+            target = hit.target(key)
+            if deleted_at:
+                self._sources.note_deleted(self.peer, target, deleted_at)
+            self._sources.on_change(target)
+
+    def _hits(self, heard: Heard, body: Callable[[], Manifest]) -> tuple[Hit, ...]:
+        found = []
+        for active in self.rules:
+            entries = matching_entries(active.rule, heard, body)
+            if entries:
+                found.append(Hit(active.rule.name, entries, target_of(self.kind, heard.key, entries)[1]))
+        hits = tuple(found)
+        return self._shared.setdefault(hits, hits) if hits else ()
+
+    def _record(self, heard: Heard, body: Callable[[], Manifest], hits: tuple[Hit, ...], streams: int) -> SourceRecord:
+        own = Target(self.kind.group, self.kind.kind, heard.key.namespace, heard.key.name)
+        membership = is_membership(self.kind, heard.kind_type)
+        is_cluster = membership and self.kind.group == meta.GROUP
+        return SourceRecord(
+            uid=heard.uid,
+            revision=heard.revision,
+            created=heard.created,
+            deleting=heard.deleting,
+            marks=read_marks(heard.annotations, of=own),
+            membership=membership,
+            cluster_id=_cluster_id(body()) if is_cluster else None,
+            hits=hits,
+            streams=streams,
+        )
+
+
+class Sources:
+    """All feeds, and which objects claim which target."""
+
+    def __init__(
+        self,
+        *,
+        bodies: Bodies,
+        on_change: Callable[[Target], None],
+        on_complete: Callable[[Feed], None],
+        on_standing: Callable[[Feed], None],
+    ) -> None:
+        self.bodies = bodies
+        self.on_change = on_change
+        self.on_complete = on_complete
+        self.on_standing = on_standing
+        self._feeds: dict[tuple[ClusterUID, GVK], Feed] = {}
+        self._by_kind: dict[tuple[str, str], list[Feed]] = {}
+        self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}
+        self._deleted_at: dict[tuple[ClusterUID, Target], int] = {}
+
+    def feed(self, peer: ClusterUID, kind: GVK) -> Feed | None:
+        """Find a peer's feed of a kind."""
+        return self._feeds.get((peer, kind))
+
+    def feeds_of(self, peer: ClusterUID) -> Iterable[Feed]:
+        """List a peer's feeds."""
+        return [feed for (held, _), feed in self._feeds.items() if held == peer]
+
+    def all_feeds(self) -> Iterable[Feed]:
+        """List every feed."""
+        return list(self._feeds.values())
+
+    def open(self, feed: Feed) -> None:
+        """Add a feed in place of the one of the same peer and kind."""
+        self.close(feed.peer, feed.kind)
+        self._feeds[(feed.peer, feed.kind)] = feed
+        self._by_kind.setdefault((feed.kind.group, feed.kind.kind), []).append(feed)
+
+    def close(self, peer: ClusterUID, kind: GVK) -> None:
+        """Drop a feed with all its claims."""
+        feed = self._feeds.pop((peer, kind), None)
+        if feed is not None:
+            self._by_kind[(kind.group, kind.kind)].remove(feed)
+            feed.close()
+
+    def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+        """Keep the way back from targets that are of another kind than their source."""
+        place = (feed.peer, feed.kind, key)
+        for hit in old:
+            if (hit.kind.group, hit.kind.kind) != (feed.kind.group, feed.kind.kind):
+                held = self._renamed.get(hit.target(key))
+                if held is not None:
+                    held.discard(place)
+                    if not held:
+                        del self._renamed[hit.target(key)]
+        for hit in new:
+            if (hit.kind.group, hit.kind.kind) != (feed.kind.group, feed.kind.kind):
+                self._renamed.setdefault(hit.target(key), set()).add(place)
+
+    def claiming(self, target: Target) -> Iterator[tuple[Feed, ObjectKey, SourceRecord, Hit]]:
+        """List the objects that claim a target, each with the rule by which it does."""
+        for feed in self._by_kind.get((target.group, target.kind), ()):
+            record = feed.records.get(target.key)
+            hit = record.hit_on(target, target.key) if record is not None else None
+            if record is not None and hit is not None:
+                yield feed, target.key, record, hit
+        for peer, kind, key in sorted(self._renamed.get(target, ())):
+            feed_of = self._feeds.get((peer, kind))
+            record = feed_of.records.get(key) if feed_of else None
+            hit = record.hit_on(target, key) if record is not None else None
+            if feed_of is not None and record is not None and hit is not None:
+                yield feed_of, key, record, hit
+
+    def is_claimed(self, target: Target) -> bool:
+        """Say whether anything claims a target."""
+        return next(self.claiming(target), None) is not None
+
+    def note_deleted(self, peer: ClusterUID, target: Target, revision: int) -> None:
+        """Remember at which revision an owner was seen to delete a membership object (O4)."""
+        if (target.group, target.kind) in _MEMBERSHIP_KINDS:
+            self._deleted_at[(peer, target)] = max(revision, self._deleted_at.get((peer, target), 0))
+
+    def deleted_at(self, peer: ClusterUID, target: Target) -> int:
+        """Tell at which revision that was, or 0."""
+        return self._deleted_at.get((peer, target), 0)
+
+
+_MEMBERSHIP_KINDS = {(meta.GROUP, meta.CLUSTER.kind), ("", "Secret")}
+
+
+def _lazily(raw: bytes) -> Callable[[], Manifest]:
+    held: list[Manifest] = []
+
+    def body() -> Manifest:
+        if not held:
+            held.append(orjson.loads(raw))
+        return held[0]
+
+    return body
+
+
+def _cluster_id(manifest: Manifest) -> ClusterUID | None:
+    spec = manifest.get("spec")
+    found = spec.get("clusterID") if isinstance(spec, Mapping) else None
+    return ClusterUID(found) if isinstance(found, str) and found else None

@@ -1,0 +1,240 @@
+"""Say how things stand: the status of every Cluster and rule here, made anew from the caches when they changed.
+
+Law: one writer of status; a status says only what the same Decisions said to Events, metrics and logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from registry_controller.api import meta
+from registry_controller.api.cluster import State
+from registry_controller.api.errors import Forbidden, NotServed, RegistryError
+from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.core.accept import Verdict
+from registry_controller.core.clusterstatus import ClusterFacts, PeerView, cluster_status
+from registry_controller.core.rulestatus import PeerCounts, rule_status
+from registry_controller.engine.copies import Copies
+from registry_controller.engine.home import Home
+from registry_controller.engine.ledger import Class, Ledger
+from registry_controller.engine.peerlink import PeerLink
+from registry_controller.engine.registry import HeldRule, Registry
+from registry_controller.engine.sources import Sources
+from registry_controller.engine.supervisor import Choice, Supervisor
+from registry_controller.report.status import StatusWriter
+
+PERIOD_S: Final = 0.1
+
+
+class StandingReport:
+    """Statuses of Clusters and rules."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        supervisor: Supervisor,
+        sources: Sources,
+        copies: Copies,
+        ledger: Ledger,
+        home: Home,
+        writer: StatusWriter,
+        local_metadata: LocalMetadata,
+    ) -> None:
+        self._registry = registry
+        self._supervisor = supervisor
+        self._sources = sources
+        self._copies = copies
+        self._ledger = ledger
+        self._home = home
+        self._writer = writer
+        self._local_metadata = local_metadata
+        self._clusters_dirty = asyncio.Event()
+        self._dirty_rules: set[str] = set()
+        self._poked = asyncio.Event()
+
+    def clusters_changed(self) -> None:
+        """Hear that a Cluster's, or every rule's, standing may have changed."""
+        self._clusters_dirty.set()
+        self._dirty_rules.update(self._registry.rules)
+        self._poked.set()
+
+    def rule_changed(self, name: str) -> None:
+        """Hear that a rule's standing may have changed."""
+        self._dirty_rules.add(name)
+        self._poked.set()
+
+    async def run(self) -> NoReturn:
+        """Say what changed, at most ten times a second; the writer slows down further."""
+        while True:
+            await self._poked.wait()
+            await asyncio.sleep(PERIOD_S)
+            self._poked.clear()
+            if self._clusters_dirty.is_set():
+                self._clusters_dirty.clear()
+                self._say_clusters()
+            names, self._dirty_rules = self._dirty_rules, set()
+            for name in sorted(names):
+                self._say_rule(name)
+
+    def _say_clusters(self) -> None:
+        here = self._known_here()
+        for name, held in self._registry.clusters.items():
+            info = meta.metadata_of(held.manifest)
+            current = held.manifest.get("status")
+            choice = self._supervisor.choices.get(name)
+            if held.cluster is None:
+                facts = ClusterFacts(is_local=False, failure=held.problem)
+            elif choice is None or choice.waiting:
+                continue
+            else:
+                facts = self._facts(choice, here)
+            status = cluster_status(facts, current=current)
+            self._writer.want(
+                meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=info.get("generation", 0)
+            )
+
+    def _facts(self, choice: Choice, here: Sequence[PeerView]) -> ClusterFacts:
+        cluster = choice.cluster
+        if cluster.cluster_id == self._supervisor.local:
+            return ClusterFacts(
+                is_local=True,
+                disabled=choice.disabled,
+                conflict=choice.conflict,
+                connected=True,
+                metadata=self._local_metadata.metadata,
+                metadata_problem=self._local_metadata.problem,
+                own_problem=self._home.problem,
+                generation=cluster.generation,
+            )
+        link = self._supervisor.links.get(cluster.cluster_id)
+        is_read = link is not None and not choice.alias_of and choice.credentials is not None
+        return ClusterFacts(
+            is_local=False,
+            disabled=choice.disabled,
+            missing_auth=choice.missing_auth,
+            auth_problem=choice.auth_problem,
+            alias_of=choice.alias_of,
+            conflict=choice.conflict,
+            generation=cluster.generation,
+            known_here=here,
+            **(_link_facts(link) if is_read and link is not None else {}),
+        )
+
+    def _known_here(self) -> list[PeerView]:
+        """List our Clusters with the state that we find them in."""
+        found = []
+        for name, choice in sorted(self._supervisor.choices.items()):
+            cluster = choice.cluster
+            link = self._supervisor.links.get(cluster.cluster_id)
+            is_local = cluster.cluster_id == self._supervisor.local
+            ready = is_local or (link is not None and link.connected and not link.failure and not choice.alias_of)
+            compared = not (choice.alias_of or choice.disabled)
+            found.append(PeerView(cluster.cluster_id, name, ready, compared))
+        return found
+
+    def _say_rule(self, name: str) -> None:
+        held = self._registry.rules.get(name)
+        if held is None:
+            return
+        info = meta.metadata_of(held.manifest)
+        current = held.manifest.get("status")
+        generation = info.get("generation", 0)
+        verdict = self._verdict(held, name)
+        suspended = bool(held.rule and held.rule.suspend)
+        peers, problems, idle = ((), (), ()) if not verdict.accepted or suspended else self._counts(held, name)
+        status = rule_status(
+            generation=generation,
+            verdict=verdict,
+            suspended=suspended,
+            idle=idle,
+            peers=peers,
+            problems=problems,
+            current=current,
+        )
+        self._writer.want(meta.RULES, name, status, current, uid=info.get("uid", ""), generation=generation)
+
+    def _verdict(self, held: HeldRule, name: str) -> Verdict:
+        lost = self._registry.pruned.get(name)
+        if lost:
+            words = f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release"
+            return Verdict(False, "FieldsPruned", words, held.verdict.warnings)
+        return held.verdict
+
+    def _counts(self, held: HeldRule, name: str) -> tuple[Sequence[PeerCounts], Sequence[str], Sequence[str]]:
+        assert held.rule is not None
+        names = {choice.cluster.cluster_id: found for found, choice in self._supervisor.choices.items()}
+        problems = list(self._home_problems(held.rule.kind))
+        owners = set(self._ledger.places(name))
+        for link in self._supervisor.links.values():
+            feed = self._sources.feed(link.cluster_id, held.rule.kind)
+            if feed is not None and feed.has_rule(name):
+                owners.add(link.cluster_id)
+                problems.extend(_problems(f"peer {link.name}", "list or watch", feed.streams.values()))
+        peers = [self._peer_counts(name, owner, names.get(owner, "")) for owner in sorted(owners)]
+        idle = () if peers else ("no peer is read that has the features that the rule asks for",)
+        return peers, problems, idle
+
+    def _home_problems(self, kind: GVK) -> Sequence[str]:
+        feed = self._copies.feed(kind.group, kind.kind)
+        return () if feed is None else _problems("here", "list or watch", feed.streams.values())
+
+    def _peer_counts(self, name: str, owner: ClusterUID, peer: str) -> PeerCounts:
+        place = (name, owner)
+        counts = self._ledger.counts(place)
+        link = self._supervisor.links.get(owner)
+        return PeerCounts(
+            cluster_id=owner,
+            name=peer,
+            matched=sum(counts.values()) - counts[Class.HELD],
+            synced=counts[Class.SYNCED],
+            failing=counts[Class.FAILING],
+            held=counts[Class.HELD],
+            skipped=counts[Class.SKIPPED],
+            conflicting=counts[Class.CONFLICTING],
+            last_sync=self._ledger.wrote_at.get(place, ""),
+            last_error=link.failure if link is not None else "",
+            failures=tuple(self._ledger.failures(place)),
+        )
+
+
+class LocalMetadata:
+    """Our own cluster's metadata, as last read."""
+
+    def __init__(self) -> None:
+        self.metadata: Mapping[str, object] | None = None
+        self.problem = ""
+
+
+def _link_facts(link: PeerLink) -> Mapping[str, Any]:
+    there = None
+    if link.clusters.is_complete:
+        views = link.clusters.members.there(link.cluster_id)
+        there = [
+            PeerView(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
+            for name, view in sorted(views.items())
+        ]
+    return {
+        "failure": link.failure,
+        "connected": link.connected,
+        "metadata": link.metadata,
+        "metadata_problem": link.metadata_problem,
+        "known_there": there,
+        "known_problem": link.renewal_problem,
+    }
+
+
+def _problems(who: str, verb: str, streams: object) -> list[str]:
+    found = []
+    for stream in streams:  # type: ignore[attr-defined]
+        error: RegistryError | None = stream.error
+        if isinstance(error, Forbidden):
+            found.append(
+                f"{who}: cannot {verb} ({error}); grant it with a ClusterRole labelled "
+                f'{meta.CONTROLLER_AGGREGATED if who == "here" else meta.READER_AGGREGATED}: "true" there'
+            )
+        elif isinstance(error, NotServed) or error is not None:
+            found.append(f"{who}: {error}")
+    return found

@@ -1,0 +1,62 @@
+"""A stream: where the reflector of one selection puts what it hears of a feed's kind."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import ObjectKey
+from registry_controller.api.selection import Selection
+from registry_controller.kube.watch import Heard
+
+
+class Hearer(Protocol):
+    """A feed: objects of one kind in one cluster."""
+
+    def upsert(self, stream: Stream, heard: Heard) -> None:
+        """Hear an object's present state."""
+
+    def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
+        """Hear that an object is gone from the stream."""
+
+    def completed(self) -> None:
+        """Hear that the stream's list is complete."""
+
+    def changed(self) -> None:
+        """Hear that the stream's standing changed."""
+
+
+class Stream:
+    """One selection of a feed. `bit` marks the objects that this stream has."""
+
+    def __init__(self, feed: Hearer, selection: Selection, bit: int) -> None:
+        self.selection = selection
+        self.bit = bit
+        self.is_complete = False
+        self.error: RegistryError | None = None
+        self._feed = feed
+
+    def upsert(self, heard: Heard) -> None:
+        """Hear an object's present state."""
+        self._feed.upsert(self, heard)
+
+    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+        """Hear that an object is gone: deleted, or out of the selection."""
+        self._feed.remove(self, key, heard)
+
+    def complete(self) -> None:
+        """Hear that everything there is was heard."""
+        self.is_complete = True
+        self.error = None
+        self._feed.completed()
+
+    def stalled(self, error: RegistryError) -> None:
+        """Hear that the stream is not current."""
+        self.error = error
+        self._feed.changed()
+
+    def current(self) -> None:
+        """Hear that the stream is current again."""
+        if self.error is not None:
+            self.error = None
+            self._feed.changed()

@@ -1,0 +1,216 @@
+"""Which peers are read, and which rules read from them: the registry's state turned into links and feeds.
+
+Laws: level-based, the whole plan is made anew from the registry at each change · one cluster ID is read through one
+Cluster object, the others of that ID are aliases · a cluster whose ID is held twice by itself is in conflict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from registry_controller.api.cluster import Cluster, ClusterType
+from registry_controller.api.errors import InvalidKubeconfig
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
+from registry_controller.engine.homelink import CredentialStore, HomeLink
+from registry_controller.engine.members import Members
+from registry_controller.engine.peerlink import PeerLink
+from registry_controller.engine.registry import Registry
+from registry_controller.engine.sources import Sources
+from registry_controller.engine.views import Standing
+from registry_controller.kube.kubeconfig import Credentials, with_endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What becomes of one Cluster object. Exactly one of the texts is filled, or none and `credentials` is.
+
+    `waiting` is True while its Secret was not heard yet.
+    """
+
+    cluster: Cluster
+    credentials: Credentials | None = None
+    auth_problem: str = ""
+    missing_auth: bool = False
+    disabled: bool = False
+    alias_of: str = ""
+    conflict: str = ""
+    waiting: bool = False
+
+
+class Supervisor:
+    """The owner of all peer links."""
+
+    def __init__(
+        self,
+        *,
+        local: ClusterUID,
+        network_name: str,
+        namespace: str,
+        registry: Registry,
+        sources: Sources,
+        members: Members,
+        credentials: CredentialStore,
+        home: HomeLink,
+        changed: Callable[[], None],
+        standing_changed: Callable[[], None],
+    ) -> None:
+        self.local = local
+        self.links: dict[ClusterUID, PeerLink] = {}
+        self.choices: dict[str, Choice] = {}
+        self.active: dict[str, ActiveRule] = {}
+        self._network_name = network_name
+        self._namespace = namespace
+        self._registry = registry
+        self._sources = sources
+        self._members = members
+        self._credentials = credentials
+        self._home = home
+        self._changed = changed
+        self._standing_changed = standing_changed
+        self._poked = asyncio.Event()
+        self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
+        self._alive: frozenset[ClusterUID] = frozenset()
+
+    def poke(self) -> None:
+        """Say that something the plan is made of has changed."""
+        self._poked.set()
+
+    def standing(self) -> Standing:
+        """Tell who is known, and who is alive for us."""
+        known = {held.cluster.cluster_id for held in self._registry.clusters.values() if held.cluster}
+        return Standing(frozenset(known), frozenset(uid for uid, link in self.links.items() if link.alive))
+
+    async def run(self) -> None:
+        """Keep the plan, until cancelled."""
+        async with asyncio.TaskGroup() as scope:
+            while True:
+                self._plan(scope)
+                await self._poked.wait()
+                self._poked.clear()
+                await asyncio.sleep(0)
+
+    def keeps_address(self, owner: ClusterUID, secret: ObjectKey, offered: Credentials) -> bool:
+        """Say whether credentials that an intermediary offers lead where the ones here do, if those ever worked."""
+        held = self._credentials.find(secret)
+        if not isinstance(held, Credentials) or not self._was_ready(owner):
+            return True
+        return (held.server, held.ca_pem) == (offered.server, offered.ca_pem)
+
+    def _was_ready(self, owner: ClusterUID) -> bool:
+        """Say whether a member was ever Ready here: only then was its version read."""
+        for held in self._registry.clusters.values():
+            if held.cluster is not None and held.cluster.cluster_id == owner:
+                return bool((held.manifest.get("status") or {}).get("version"))
+        return False
+
+    def link_changed(self) -> None:
+        """Hear that something about a link changed."""
+        alive = self.standing().alive
+        if alive != self._alive:
+            self._alive = alive
+            self._standing_changed()
+        self.poke()
+        self._changed()
+
+    def _plan(self, scope: asyncio.TaskGroup) -> None:
+        self._plan_members()
+        self._plan_links(scope)
+        self._plan_rules()
+        self._changed()
+
+    def _plan_members(self) -> None:
+        clusters = [held.cluster for held in self._registry.clusters.values() if held.cluster is not None]
+        namespaces = {self._namespace, *(cluster.secret.namespace for cluster in clusters if cluster.secret)}
+        self._home.set_secret_namespaces(sorted(namespaces))
+        by_id: dict[ClusterUID, list[Cluster]] = {}
+        for cluster in clusters:
+            by_id.setdefault(cluster.cluster_id, []).append(cluster)
+        self.choices = {}
+        for cluster_id, same in by_id.items():
+            found = self._choose_local(same) if cluster_id == self.local else self._choose_peer(cluster_id, same)
+            self.choices.update(found)
+
+    def _choose_local(self, same: list[Cluster]) -> Mapping[str, Choice]:
+        names = sorted(cluster.name for cluster in same)
+        words = ""
+        if len(same) > 1:
+            words = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the others"
+        return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
+
+    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster]) -> Mapping[str, Choice]:
+        """Choose the Cluster object through which a peer is read (P1)."""
+        own_names = {
+            name
+            for name, view in self._members.there(cluster_id).items()
+            if view.cluster_id == cluster_id and view.type in ("", ClusterType.LOCAL.value)
+        }
+        ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
+        read, *aliases = ordered
+        choices = {read.name: self._choose_credentials(read)}
+        for alias in aliases:
+            choices[alias.name] = Choice(alias, alias_of=read.name, disabled=alias.disabled)
+        return choices
+
+    def _choose_credentials(self, cluster: Cluster) -> Choice:
+        if cluster.disabled:
+            return Choice(cluster, disabled=True)
+        if cluster.secret is None:
+            return Choice(cluster, missing_auth=True)
+        found = self._credentials.find(cluster.secret)
+        if found is None:
+            return Choice(cluster, waiting=True)
+        if isinstance(found, str):
+            return Choice(cluster, auth_problem=found)
+        dispute = self._dispute(cluster.secret)
+        if dispute:
+            return Choice(cluster, auth_problem=dispute)
+        try:
+            return Choice(cluster, credentials=with_endpoint(found, cluster.endpoint_for(self._network_name)))
+        except InvalidKubeconfig as error:
+            return Choice(cluster, auth_problem=f"spec.kubernetesApiEndpoints: {error}")
+
+    def _dispute(self, secret: ObjectKey) -> str:
+        for held, names in self._members.disputed_secrets():
+            if held == secret:
+                return f"Secret {secret} is named by the Clusters {', '.join(names)}: each needs one of its own"
+        return ""
+
+    def _plan_links(self, scope: asyncio.TaskGroup) -> None:
+        wanted = {c.cluster.cluster_id: c for c in self.choices.values() if c.credentials is not None}
+        kept = {c.cluster.cluster_id for c in self.choices.values() if c.waiting}
+        for cluster_id in [uid for uid in self.links if uid not in wanted and uid not in kept]:
+            self._tasks.pop(cluster_id).cancel()
+            self.links.pop(cluster_id).close()
+        for cluster_id, choice in wanted.items():
+            assert choice.credentials is not None
+            link = self.links.get(cluster_id)
+            if link is not None:
+                link.name = choice.cluster.name
+                link.offer(choice.credentials)
+                continue
+            link = PeerLink(
+                cluster_id=cluster_id,
+                name=choice.cluster.name,
+                credentials=choice.credentials,
+                sources=self._sources,
+                members=self._members,
+                changed=self.link_changed,
+                features_changed=self.poke,
+            )
+            self.links[cluster_id] = link
+            self._tasks[cluster_id] = scope.create_task(link.run(), name=f"peer {link.name}")
+        alive = self.standing().alive
+        if alive != self._alive:
+            self._alive = alive
+            self._standing_changed()
+
+    def _plan_rules(self) -> None:
+        active = self._registry.active_rules(self.local)
+        self.active = {found.rule.name: found for found in active}
+        self._home.set_kinds(target_kinds(active))
+        for link in self.links.values():
+            link.set_rules(rules_for(active, link.features.held))

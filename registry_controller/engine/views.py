@@ -1,0 +1,168 @@
+"""Read the caches into the View that core decides on. No await in here: a view is of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.core.decide import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
+from registry_controller.core.own import Marks, Voice, is_membership, voice_of, voice_of_membership
+from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.members import Members
+from registry_controller.engine.sources import Feed, Hit, SourceRecord, Sources
+
+
+class Offer(NamedTuple):
+    """Where a claim comes from: what a worker needs to render it."""
+
+    feed: Feed
+    key: ObjectKey
+    record: SourceRecord
+    hit: Hit
+
+
+class Standing(NamedTuple):
+    """Who is known and who is alive, at one moment."""
+
+    known: frozenset[ClusterUID]
+    alive: frozenset[ClusterUID]
+
+
+class Views:
+    """The reader of all caches."""
+
+    def __init__(
+        self,
+        *,
+        local: ClusterUID,
+        sources: Sources,
+        copies: Copies,
+        members: Members,
+        standing: Callable[[], Standing],
+        namespace_state: Callable[[str], NamespaceState],
+        creates_namespaces: Callable[[str], bool],
+    ) -> None:
+        self.local = local
+        self._sources = sources
+        self._copies = copies
+        self._members = members
+        self._standing = standing
+        self._namespace_state = namespace_state
+        self._creates_namespaces = creates_namespaces
+
+    def read(self, target: Target, inquiry: Inquiry | None) -> tuple[View, Mapping[Claim, Offer]]:
+        """Read everything that bears on a target."""
+        feed = self._copies.feed(target.group, target.kind)
+        record = feed.records.get(target.key) if feed else None
+        offers = {self._claim(offer): offer for offer in map(Offer._make, self._sources.claiming(target))}
+        membership = self._is_membership(target, record, offers)
+        current = self._current(target, feed, record, membership=membership)
+        copied_from = _copied_from(current, record, feed.kind if feed else None, target, membership=membership)
+        standing = self._standing()
+        view = View(
+            target=target,
+            claims=tuple(offers),
+            current=current,
+            local=self.local,
+            known=standing.known,
+            alive=standing.alive,
+            membership=membership,
+            local_heard=feed is not None and feed.covers(target.namespace),
+            namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
+            create_namespace=any(self._creates_namespaces(claim.rule) for claim in offers),
+            copied_from=copied_from,
+            tracking=self._tracking(copied_from, record),
+            inquiry=inquiry,
+            tombstone=max((self._sources.deleted_at(claim.owner, target) for claim in offers), default=0),
+        )
+        return view, offers
+
+    def _claim(self, offer: Offer) -> Claim:
+        peer, record = offer.feed.peer, offer.record
+        owner, revision = peer, record.revision
+        if record.membership:
+            natural = self._natural(offer)
+            voice = voice_of_membership(natural, peer=peer, local=self.local)
+            if voice is Voice.INTERMEDIARY:
+                (owner,) = natural
+                provenance = record.marks.provenance
+                revision = provenance.revision if provenance is not None and provenance.owner == owner else 0
+        else:
+            voice = voice_of(record.marks, peer=peer, local=self.local)
+        return Claim(
+            peer=peer,
+            owner=owner,
+            voice=voice,
+            kind=offer.feed.kind,
+            key=offer.key,
+            uid=record.uid,
+            created=record.created,
+            revision=revision,
+            rule=offer.hit.rule,
+            deleting=record.deleting,
+            sync_disabled=record.marks.sync_disabled,
+        )
+
+    def _natural(self, offer: Offer) -> frozenset[ClusterUID]:
+        if offer.feed.kind.group == meta.GROUP:
+            return frozenset({offer.record.cluster_id} if offer.record.cluster_id else ())
+        return self._members.natural_of_secret(offer.key, peer=offer.feed.peer)
+
+    def _is_membership(self, target: Target, record: CopyRecord | None, offers: Mapping[Claim, Offer]) -> bool:
+        if record is not None:
+            return is_membership(GVK(target.group, "", target.kind), record.kind_type)
+        feed = self._copies.feed(target.group, target.kind)
+        if feed is not None and target.key in feed.natives:
+            return False
+        return any(offer.record.membership for offer in offers.values())
+
+    def _current(
+        self, target: Target, feed: LocalFeed | None, record: CopyRecord | None, *, membership: bool
+    ) -> Current | None:
+        if record is None:
+            native = feed is not None and target.key in feed.natives
+            return Current(Marks(None, None, False, False), "", 0) if native else None
+        natural = record.natural
+        if membership and target.kind == "Secret":
+            named_by = self._members.naming_here(target.key)
+            natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
+        holds = (target.group, target.kind) in _CONTAINERS
+        return Current(record.marks, record.uid, record.revision, record.deleting, holds, natural)
+
+    def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> Tracking:
+        if source is None:
+            return Tracking.NO_RULE
+        rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
+        feeds = [
+            feed
+            for feed in self._sources.feeds_of(source.owner)
+            if (feed.kind.group, feed.kind.kind) == (source.kind.group, source.kind.kind)
+            and (feed.has_rule(rule) if rule else bool(feed.rules))
+        ]
+        if not feeds:
+            return Tracking.NO_RULE
+        found = [feed.records[source.key] for feed in feeds if source.key in feed.records]
+        if any(not record.deleting for record in found):
+            return Tracking.OFFERED
+        rules = (rule,) if rule else tuple(active.rule.name for active in feeds[0].rules)
+        complete = all(feed.is_complete_for(name) for feed in feeds for name in rules if feed.has_rule(name))
+        return Tracking.ABSENT if complete else Tracking.NOT_COMPLETE
+
+
+_CONTAINERS = {("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
+
+
+def _copied_from(
+    current: Current | None, record: CopyRecord | None, kind: GVK | None, target: Target, *, membership: bool
+) -> SourceRef | None:
+    """Tell which object a copy was made from; without provenance its marks and its own name say it."""
+    if current is None or record is None or kind is None or not current.marks.is_copy:
+        return None
+    owner = (current.natural if membership else None) or current.marks.owner
+    assert owner is not None
+    provenance = current.marks.provenance
+    if provenance is not None and provenance.owner == owner:
+        return SourceRef(owner, provenance.source, provenance.key)
+    return SourceRef(owner, kind, target.key)

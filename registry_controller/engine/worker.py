@@ -1,0 +1,359 @@
+"""Workers: take a key, read the caches, decide, act, say what became of it.
+
+Laws: level-based, a worker decides afresh each time · no await between reading the caches and having the Decision ·
+one failing object never blocks another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    RegistryError,
+    TooManyRequests,
+)
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
+from registry_controller.core.decide import (
+    Answer,
+    Apply,
+    Claim,
+    Decision,
+    Delete,
+    Hold,
+    Inquiry,
+    NamespaceState,
+    Reason,
+    Skip,
+    SourceRef,
+    View,
+    decide,
+)
+from registry_controller.core.mark import provenance_of, with_provenance
+from registry_controller.core.match import matching_entries
+from registry_controller.core.mutate import desired
+from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.copies import Copies
+from registry_controller.engine.ledger import Class, Ledger, Outcome
+from registry_controller.engine.views import Offer, Views
+from registry_controller.engine.workqueue import WorkQueue
+from registry_controller.engine.writing import Hand, Wanted, copy_slot
+from registry_controller.kube.connect import Reader, Writer
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.report.logs import get_logger
+from registry_controller.report.metrics import Metrics
+
+log = get_logger(__name__)
+
+_T = TypeVar("_T")
+
+ASK_TIMEOUT_S = 10.0
+HOLD_RECHECK_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A live, proven connection to a peer."""
+
+    reader: Reader
+    discovery: Discovery
+
+
+class Worker:
+    """What all worker tasks share."""
+
+    def __init__(
+        self,
+        *,
+        queue: WorkQueue,
+        views: Views,
+        copies: Copies,
+        bodies: Bodies,
+        ledger: Ledger,
+        hand: Hand,
+        writer: Writer,
+        metrics: Metrics,
+        connection: Callable[[ClusterUID], Connection | None],
+        may_relay: Callable[[Claim, Manifest], bool],
+        policy: Callable[[str], str],
+    ) -> None:
+        self._queue = queue
+        self._views = views
+        self._copies = copies
+        self._bodies = bodies
+        self._ledger = ledger
+        self._hand = hand
+        self._writer = writer
+        self._metrics = metrics
+        self._connection = connection
+        self._may_relay = may_relay
+        self._policy = policy
+
+    async def run(self) -> NoReturn:
+        """Work forever."""
+        while True:
+            target, wanted_at = await self._queue.get()
+            now = asyncio.get_running_loop().time()
+            self._metrics.workqueue_latency_seconds.observe(now - wanted_at)
+            try:
+                await self._process(target, wanted_at)
+            finally:
+                self._queue.done(target)
+
+    async def _process(self, target: Target, wanted_at: float) -> None:
+        view, offers = self._views.read(target, None)
+        decision = decide(view)
+        try:
+            if isinstance(decision, Hold) and decision.ask is not None:
+                inquiry = await self._ask(decision.ask)
+                view, offers = self._views.read(target, inquiry)
+                decision = decide(view)
+            decision = await self._act(view, decision, offers, wanted_at)
+        except RegistryError as error:
+            self._failed(target, decision, view, error)
+        else:
+            self._settled(target, decision, view)
+
+    async def _act(self, view: View, decision: Decision, offers: Mapping[Claim, Offer], wanted_at: float) -> Decision:
+        match decision:
+            case Apply():
+                return await self._apply(view, decision, offers[decision.claim], wanted_at)
+            case Delete():
+                await self._delete(view, decision)
+                return decision
+            case Hold() | Skip():
+                return decision
+
+    async def _apply(self, view: View, decision: Apply, offer: Offer, wanted_at: float) -> Decision:
+        heard = await self._source(offer)
+        manifest: Manifest = orjson.loads(heard.raw)
+        wanted = self._render(view.target, decision.claim, offer, heard, manifest)
+        if wanted is None:
+            return Hold(Reason.OWNER_NOT_HEARD, decision.claim.owner)
+        if (
+            decision.reason is Reason.RELAYED
+            and view.current is not None
+            and not self._may_relay(decision.claim, manifest)
+        ):
+            return Skip(Reason.ADDRESS_CHANGED, decision.claim.owner)
+        feed = self._copies.feed(view.target.group, view.target.kind)
+        assert feed is not None
+        record = feed.records.get(view.target.key)
+        if (record is None) != (view.current is None):
+            raise Conflict(f"{view.target} changed while its source was read; looking again")
+        if record is None:
+            if view.namespace is NamespaceState.MISSING:
+                await self._create_namespace(view.target.namespace)
+            await self._timed("create", view.target, self._hand.create(wanted, feed))
+        else:
+            if self._unchanged(record, wanted, feed.kind, view.target):
+                self._consumed(offer, heard)
+                return Skip(Reason.IN_SYNC, decision.claim.owner)
+            adopt = decision.reason is Reason.ADOPT
+            if not await self._timed("update", view.target, self._hand.bring(wanted, record, feed, adopt=adopt)):
+                self._consumed(offer, heard)
+                return Skip(Reason.IN_SYNC, decision.claim.owner)
+        self._consumed(offer, heard)
+        self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - wanted_at)
+        at = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._ledger.wrote((decision.claim.rule, decision.claim.owner), at)
+        return decision
+
+    def _unchanged(self, record: object, wanted: Wanted, kind: GVK, target: Target) -> bool:
+        feed = self._copies.feed(target.group, target.kind)
+        held = feed.records.get(target.key) if feed else None
+        if held is None or held is not record or held.desired != wanted.digest:
+            return False
+        if held.verified == held.revision:
+            return True
+        raw = self._bodies.peek(copy_slot(kind, target.key))
+        if raw is None or not self._hand.still_as_written(held, raw):
+            return False
+        held.verified = held.revision
+        self._bodies.drop(copy_slot(kind, target.key))
+        return True
+
+    def _render(self, target: Target, claim: Claim, offer: Offer, heard: Heard, manifest: Manifest) -> Wanted | None:
+        """Build the copy; None when what was read now is no longer what claims the target."""
+        entries = offer.hit.entries
+        if heard.revision != offer.record.revision or heard.uid != offer.record.uid:
+            rule = next(active.rule for active in offer.feed.rules if active.rule.name == offer.hit.rule)
+            entries = matching_entries(rule, heard, lambda: manifest)
+            if not entries or heard.deleting:
+                return None
+            if claim.peer == claim.owner:
+                claim = Claim(
+                    claim.peer,
+                    claim.owner,
+                    claim.voice,
+                    claim.kind,
+                    claim.key,
+                    heard.uid,
+                    heard.created,
+                    heard.revision,
+                    claim.rule,
+                    heard.deleting,
+                    meta.SYNC_DISABLED in heard.annotations,
+                )
+        copy = desired(manifest, offer.feed.kind, entries, owner=claim.owner)
+        if copy.target != target:
+            return None
+        provenance = provenance_of(claim, policy=self._policy(claim.rule), marks=offer.record.marks, target=target)
+        marked = with_provenance(copy.manifest, provenance)
+        return Wanted(target, copy.gvk, marked, self._hand.digest(marked), provenance.revision)
+
+    async def _source(self, offer: Offer) -> Heard:
+        """Take the source's body from its slot, or read it again at the peer."""
+        slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)
+        raw = self._bodies.peek(slot)
+        if raw is None:
+            connection = self._connection(offer.feed.peer)
+            if connection is None:
+                raise ApiError("the peer is not connected; waiting for it")
+            gvr = await connection.discovery.resolve(offer.feed.kind)
+            raw = await connection.reader.get(gvr, offer.key, timeout_s=ASK_TIMEOUT_S)
+        return decode_heard(raw)
+
+    def _consumed(self, offer: Offer, heard: Heard) -> None:
+        slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)
+        record = offer.feed.records.get(offer.key)
+        if record is not None and record.revision <= heard.revision:
+            self._bodies.drop(slot)
+
+    async def _ask(self, source: SourceRef) -> Inquiry:
+        """Ask an owner for one object by name: only its own NotFound is proof (O5)."""
+        connection = self._connection(source.owner)
+        if connection is None:
+            return Inquiry(source, Answer.NOT_ASKED)
+        gvr = await connection.discovery.resolve(source.kind)
+        try:
+            heard = decode_heard(await connection.reader.get(gvr, source.key, timeout_s=ASK_TIMEOUT_S))
+        except NotFound as error:
+            return Inquiry(source, Answer.NOT_FOUND if error.names_object else Answer.NOT_ASKED)
+        return Inquiry(source, Answer.NOT_FOUND if heard.deleting else Answer.FOUND, heard.revision)
+
+    async def _delete(self, view: View, decision: Delete) -> None:
+        feed = self._copies.feed(view.target.group, view.target.kind)
+        assert feed is not None
+        deletion = self._hand.delete(view.target, feed.kind, uid=decision.uid, revision=decision.revision)
+        await self._timed("delete", view.target, deletion)
+
+    async def _create_namespace(self, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await self._writer.create(meta.NAMESPACES, "", orjson.dumps(body))
+        except AlreadyExists:
+            return
+        except Forbidden as error:
+            raise Forbidden(f"cannot create namespace {name}: {error}", status=403) from None
+
+    async def _timed(self, verb: str, target: Target, call: Awaitable[_T]) -> _T:
+        loop = asyncio.get_running_loop()
+        started, result = loop.time(), "error"
+        try:
+            answer = await call
+            result = "ok"
+        finally:
+            self._metrics.wrote(verb=verb, kind=target.kind, result=result, seconds=loop.time() - started)
+        return answer
+
+    def _settled(self, target: Target, decision: Decision, view: View) -> None:
+        self._queue.forget(target)
+        self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
+        outcome = outcome_of(decision, view)
+        changed = self._ledger.note(target, outcome, message=_words(decision))
+        match decision:
+            case Apply():
+                log.info("wrote copy", target=str(target), reason=decision.reason.value, owner=decision.claim.owner)
+            case Delete():
+                log.info("deleted copy", target=str(target), reason=decision.reason.value, owner=decision.owner)
+            case Hold() | Skip():
+                log.debug("left as it is", target=str(target), reason=decision.reason.value, changed=changed)
+        if isinstance(decision, Hold) and decision.reason in _RECHECKED:
+            self._queue.retry(target, at_least_s=1.0)
+
+    def _failed(self, target: Target, decision: Decision, view: View, error: RegistryError) -> None:
+        if isinstance(error, Conflict):
+            self._queue.retry(target)
+            return
+        wait_s = error.retry_after_s if isinstance(error, TooManyRequests) else 0.0
+        if isinstance(error, NotFound) and error.details_kind == "namespaces":
+            decision = Hold(Reason.NAMESPACE_MISSING, _owner_of(decision))
+            self._ledger.note(target, outcome_of(decision, view), message=_words(decision))
+            self._queue.retry(target, at_least_s=1.0)
+            return
+        delay_s = self._queue.retry(target, at_least_s=wait_s)
+        owner, rule = _owner_of(decision), _rule_of(view)
+        reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
+        if rule:
+            outcome = Outcome(rule, owner or ClusterUID(""), Class.FAILING, reason)
+            if self._ledger.note(target, outcome, message=str(error)):
+                log.warning(
+                    "cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2)
+                )
+        self._metrics.decided(decision=type(decision).__name__, reason=reason)
+
+
+_RECHECKED = {
+    Reason.NEEDS_PROOF,
+    Reason.STALE_SOURCE,
+    Reason.OWNER_NOT_HEARD,
+    Reason.NAMESPACE_TERMINATING,
+}
+
+
+def outcome_of(decision: Decision, view: View) -> Outcome | None:
+    """Say how a target fares; None for one that no rule wants and no rule made."""
+    rule = _rule_of(view)
+    owner = _owner_of(decision)
+    if not rule or owner is None or isinstance(decision, Delete):
+        return None
+    match decision:
+        case Apply():
+            fate = Class.SYNCED
+        case Hold():
+            fate = Class.HELD
+        case Skip(reason=Reason.IN_SYNC):
+            fate = Class.SYNCED
+        case Skip(reason=Reason.LOCAL_OBJECT_EXISTS | Reason.CONFLICT):
+            fate = Class.CONFLICTING
+        case Skip(reason=Reason.NO_LONGER_WANTED | Reason.UNKNOWN_OWNER | Reason.NOT_WANTED | Reason.OUR_OWN):
+            return None
+        case Skip():
+            fate = Class.SKIPPED
+    return Outcome(rule, owner, fate, decision.reason.value)
+
+
+def _owner_of(decision: Decision) -> ClusterUID | None:
+    return decision.claim.owner if isinstance(decision, Apply) else decision.owner
+
+
+def _rule_of(view: View) -> str:
+    if view.claims:
+        return view.claims[0].rule
+    provenance = view.current.marks.provenance if view.current is not None else None
+    return provenance.rule if provenance is not None else ""
+
+
+def _words(decision: Decision) -> str:
+    return _MESSAGES.get(decision.reason, "")
+
+
+_MESSAGES = {
+    Reason.LOCAL_OBJECT_EXISTS: "an object of that name was made here; it is never overwritten: delete or rename one",
+    Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
+    Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
+    Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
+}

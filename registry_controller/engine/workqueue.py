@@ -1,0 +1,105 @@
+"""The workqueue: keys that want a fresh look.
+
+Laws: it carries keys, never events · a key never runs twice at once · a key that is added while it runs runs again,
+so the last event is never lost · what failed comes back later each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from registry_controller.api.meta import Target
+from registry_controller.core.peer import backoff_s
+
+BASE_S: Final = 0.05
+CAP_S: Final = 60.0
+
+
+class WorkQueue:
+    """Keys in the order in which they were first added."""
+
+    def __init__(self, *, chance: Callable[[], float] = random.random) -> None:
+        self._ready: deque[Target] = deque()
+        self._queued: dict[Target, float] = {}
+        self._running: set[Target] = set()
+        self._again: dict[Target, float] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._timers: dict[Target, asyncio.TimerHandle] = {}
+        self._failures: dict[Target, int] = {}
+        self._chance = chance
+        self.added = 0
+        self.retried = 0
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing is queued and nothing runs; what waits for its backoff does not count."""
+        return not self._ready and not self._running
+
+    def add(self, key: Target, *, now: float | None = None) -> None:
+        """Want a fresh look at a key; `now` is the loop's time of the event, for measuring."""
+        heard = asyncio.get_running_loop().time() if now is None else now
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self.added += 1
+        if key in self._running:
+            self._again.setdefault(key, heard)
+        elif key not in self._queued:
+            self._queued[key] = heard
+            self._ready.append(key)
+            self._wake_one()
+
+    def add_after(self, key: Target, delay_s: float) -> None:
+        """Want a look after a while, unless one is wanted earlier."""
+        if key in self._timers or key in self._queued:
+            return
+        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, self.add, key)
+
+    def retry(self, key: Target, *, at_least_s: float = 0.0) -> float:
+        """Want another look after a failure; return the delay in seconds, which grows with each failure."""
+        attempt = self._failures.get(key, 0)
+        self._failures[key] = attempt + 1
+        self.retried += 1
+        delay_s = max(at_least_s, BASE_S / 2 + backoff_s(attempt, base=BASE_S, cap=CAP_S, chance=self._chance()))
+        self.add_after(key, delay_s)
+        return delay_s
+
+    def forget(self, key: Target) -> None:
+        """Forget a key's failures: the next one starts from the beginning."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> tuple[Target, float]:
+        """Wait for a key; return it and when it was wanted. Every get is followed by a done."""
+        while not self._ready:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake_one()
+                raise
+        key = self._ready.popleft()
+        self._running.add(key)
+        return key, self._queued.pop(key)
+
+    def done(self, key: Target) -> None:
+        """Give a key back; run it again if it was added meanwhile."""
+        self._running.discard(key)
+        heard = self._again.pop(key, None)
+        if heard is not None:
+            self.add(key, now=heard)
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return

@@ -1,0 +1,154 @@
+"""Bring one copy to what is wanted: render, compare, write.
+
+Laws: what is in step costs no write · our own echo says nothing new · a write carries the identity that was judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Conflict, NotFound
+from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
+from registry_controller.core.drift import Drift, compare, content_digest, merge
+from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.copies import HERE, CopyRecord, LocalFeed
+from registry_controller.kube.connect import Writer
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.watch import decode_heard
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A copy as it should be, with provenance; `digest` leaves the provenance's revision out."""
+
+    target: Target
+    kind: GVK
+    manifest: Manifest
+    digest: bytes
+    revision: int
+
+
+class Hand:
+    """The only place that writes objects of others' making, and only here."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        discovery: Discovery,
+        bodies: Bodies,
+        digest_key: bytes,
+        on_stored: Callable[[Target, Manifest, Manifest], None],
+    ) -> None:
+        self._writer = writer
+        self._discovery = discovery
+        self._bodies = bodies
+        self._digest_key = digest_key
+        self._on_stored = on_stored
+
+    def digest(self, manifest: Manifest) -> bytes:
+        """Digest what counts of an object."""
+        return content_digest(manifest, key=self._digest_key)
+
+    def is_in_step(self, wanted: Wanted, record: CopyRecord | None) -> bool:
+        """Say whether a copy is known, without reading anything, to be as wanted."""
+        return record is not None and record.desired == wanted.digest and record.verified == record.revision
+
+    async def create(self, wanted: Wanted, feed: LocalFeed) -> None:
+        """Make a copy that is not here."""
+        gvr = await self._discovery.resolve(wanted.kind)
+        raw = await self._writer.create(gvr, wanted.target.namespace, orjson.dumps(wanted.manifest))
+        self._remember(raw, wanted, feed)
+
+    async def bring(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, adopt: bool) -> bool:
+        """Bring a copy that is here to what is wanted; say whether that took a write.
+
+        `adopt` writes in any case what provenance alone would not be worth.
+        """
+        gvr = await self._discovery.resolve(wanted.kind)
+        if record.is_plain and record.verified == record.revision:
+            body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
+        else:
+            current = await self._current(gvr, wanted, record)
+            if current is None:
+                raise Conflict(f"{wanted.target} is gone or changed since it was judged; looking again")
+            verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
+            if verdict.drift is Drift.IN_SYNC:
+                self._accept(current, wanted, record)
+                return False
+            body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
+            if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
+                self._accept(current, wanted, record)
+                return False
+        raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body))
+        self._remember(raw, wanted, feed)
+        return True
+
+    async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
+        """Delete the copy that was judged, and no other."""
+        gvr = await self._discovery.resolve(kind)
+        try:
+            await self._writer.delete(gvr, target.key, uid=uid, resource_version=str(revision))
+        except NotFound:
+            return
+
+    async def _current(self, gvr: GVR, wanted: Wanted, record: CopyRecord) -> Manifest | None:
+        raw = self._bodies.peek(Slot(HERE, wanted.kind, wanted.target.key))
+        found: Manifest | None = orjson.loads(raw) if raw is not None else None
+        if found is None or meta.revision(meta.metadata_of(found).get("resourceVersion")) != record.revision:
+            try:
+                found = orjson.loads(await self._writer.get(gvr, wanted.target.key))
+            except NotFound:
+                return None
+        assert found is not None
+        return found if meta.metadata_of(found).get("uid") == record.uid else None
+
+    async def _is_stored_so(self, gvr: GVR, wanted: Wanted, record: CopyRecord, body: Manifest) -> bool:
+        """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
+        provenance = record.marks.provenance
+        if provenance is not None and provenance.revision == wanted.revision:
+            return True
+        raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body), dry_run=True)
+        stored = orjson.loads(raw)
+        current = await self._current(gvr, wanted, record)
+        return current is not None and self.digest(stored) == self.digest(current)
+
+    def _accept(self, current: Manifest, wanted: Wanted, record: CopyRecord) -> None:
+        record.desired = wanted.digest
+        record.baseline = self.digest(current)
+        record.verified = meta.revision(meta.metadata_of(current).get("resourceVersion"))
+        record.is_plain = _is_plain(current, record.baseline, wanted)
+        if record.verified == record.revision:
+            self._bodies.drop(Slot(HERE, wanted.kind, wanted.target.key))
+
+    def _remember(self, raw: bytes, wanted: Wanted, feed: LocalFeed) -> None:
+        heard = decode_heard(raw)
+        stored: Manifest = orjson.loads(raw)
+        baseline = self.digest(stored)
+        plain = _is_plain(stored, baseline, wanted)
+        feed.wrote(heard, desired=wanted.digest, baseline=baseline, is_plain=plain)
+        self._on_stored(wanted.target, wanted.manifest, stored)
+
+    def still_as_written(self, record: CopyRecord, raw: bytes) -> bool:
+        """Say whether a copy that changed here is, in all that counts, still what the server stored for us."""
+        return record.baseline is not None and self.digest(orjson.loads(raw)) == record.baseline
+
+
+def _is_plain(stored: Manifest, baseline: bytes, wanted: Wanted) -> bool:
+    info = meta.metadata_of(stored)
+    return baseline == wanted.digest and not info.get("finalizers") and not info.get("ownerReferences")
+
+
+def _identified(manifest: Manifest, *, uid: str, revision: int) -> Mapping[str, Any]:
+    info = {**meta.metadata_of(manifest), "uid": uid, "resourceVersion": str(revision)}
+    return {**manifest, "metadata": info}
+
+
+def copy_slot(kind: GVK, key: ObjectKey) -> Slot:
+    """Name the slot of a body of ours."""
+    return Slot(HERE, kind, key)

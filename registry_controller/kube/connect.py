@@ -1,0 +1,228 @@
+"""Connections to API servers: a Reader for a peer, a Writer for home.
+
+Law: a Reader can only get, list and watch; its transport refuses every other method. A path is built from checked
+parts only, so that no name leads elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+from kubernetes.aio.client.configuration import Configuration
+
+from registry_controller.api import meta
+from registry_controller.api.errors import InvalidKubeconfig, NotFound, NotServed, ProtocolError
+from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.api.selection import Selection
+from registry_controller.kube.home import connect_home_transport
+from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.tls import load_client_certificate
+from registry_controller.kube.transport import Transport
+
+READING: Final = frozenset({"GET"})
+WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+
+_PAGE_S: Final = 60.0
+_OPEN_S: Final = 30.0
+_WRITE_S: Final = 30.0  # admission webhooks may take 10 s, and there may be several
+_MANAGER: Final = f"?fieldManager={meta.FIELD_MANAGER}&fieldValidation=Ignore"
+_MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class Reader:
+    """One API server, only to be read. `answers` counts proofs of life: HTTP answers other than 401."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self._transport.server
+
+    @property
+    def answers(self) -> int:
+        """How many answers other than 401 have come."""
+        return self._transport.answers
+
+    async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:
+        """Read one object by a quorum read (no resourceVersion)."""
+        what = _what("get", gvr, key)
+        return await self._transport.send(
+            "GET", object_path(gvr, key), what=what, timeout_s=timeout_s, gvr=gvr, key=key
+        )
+
+    async def get_path(self, path: str, *, timeout_s: float = 10.0) -> bytes:
+        """Read what is no object: discovery, /version."""
+        return await self._transport.send("GET", path, what=f"get {path}", timeout_s=timeout_s)
+
+    async def list_page(
+        self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], timeout_s: float = _PAGE_S
+    ) -> bytes:
+        """Read one page of a list; NotServed for a kind that is not there."""
+        what = f"list {gvr} ({selection})"
+        path = _collection_path(gvr, selection, query=query)
+        try:
+            return await self._transport.send("GET", path, what=what, timeout_s=timeout_s)
+        except NotFound as error:
+            raise NotServed(f"{what}: is not served") from error
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], silence_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch and give its chunks; NotServed for a kind that is not there."""
+        what = f"watch {gvr} ({selection})"
+        path = _collection_path(gvr, selection, query=query)
+        try:
+            async with self._transport.stream(path, what=what, open_s=_OPEN_S, silence_s=silence_s) as chunks:
+                yield chunks
+        except NotFound as error:
+            raise NotServed(f"{what}: is not served") from error
+
+    async def close(self) -> None:
+        """Close every connection; what is under way ends as Unreachable."""
+        await self._transport.close()
+
+
+class Writer(Reader):
+    """The API server of home. `ca_pem` is the CA with which it is verified; empty for the system's."""
+
+    def __init__(self, transport: Transport, *, ca_pem: str) -> None:
+        super().__init__(transport)
+        self.ca_pem = ca_pem
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes:
+        """Create an object; return what is stored. AlreadyExists, or NotFound of `namespaces`."""
+        path = gvr.path(_segment(namespace) if namespace else "") + _options(dry_run)
+        what = f"create {gvr}{f' in {namespace}' if namespace else ''}"
+        return await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body)
+
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+    ) -> bytes:
+        """Replace an object (Conflict unless its resourceVersion is the present one); return what is stored."""
+        path = object_path(gvr, key, subresource=subresource) + _options(dry_run)
+        return await self._write("PUT", path, gvr=gvr, key=key, body=body, subresource=subresource)
+
+    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
+        """Delete exactly the object that was judged; Conflict when it is another one by now."""
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+            "propagationPolicy": "Background",
+        }
+        await self._write("DELETE", object_path(gvr, key), gvr=gvr, key=key, body=msgspec.json.encode(options))
+
+    async def patch_status(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+        """Merge `patch` through the status subresource; return what is stored."""
+        path = object_path(gvr, key, subresource="status") + _MANAGER
+        return await self._patch(path, gvr=gvr, key=key, patch=patch, subresource="status")
+
+    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+        """Merge `patch` into an object; return what is stored."""
+        return await self._patch(object_path(gvr, key) + _MANAGER, gvr=gvr, key=key, patch=patch)
+
+    async def post_path(self, path: str, body: bytes, *, timeout_s: float = 10.0) -> bytes:
+        """Post what is no stored object: an access review, a token request, an event."""
+        return await self._transport.send("POST", path, what=f"create {path}", timeout_s=timeout_s, body=body)
+
+    async def _patch(
+        self, path: str, *, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any], subresource: str = ""
+    ) -> bytes:
+        body = msgspec.json.encode(patch)
+        return await self._write(
+            "PATCH", path, gvr=gvr, key=key, body=body, subresource=subresource, content_type=_MERGE_PATCH
+        )
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        *,
+        gvr: GVR,
+        key: ObjectKey,
+        body: bytes,
+        subresource: str = "",
+        content_type: str = "application/json",
+    ) -> bytes:
+        verb = {"PUT": "replace", "PATCH": "patch", "DELETE": "delete"}[method]
+        what = _what(verb, gvr, key) + (f" {subresource}" if subresource else "")
+        return await self._transport.send(
+            method, path, what=what, timeout_s=_WRITE_S, body=body, content_type=content_type, gvr=gvr, key=key
+        )
+
+
+class _PeerIdentity:
+    """A peer's token, as its kubeconfig has it; new ones come with a new connection."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.ca_pem = credentials.ca_pem
+        self._authorization = f"Bearer {credentials.token}" if credentials.token else ""
+
+    def authorization(self) -> str:
+        return self._authorization
+
+    async def renew(self) -> bool:
+        return False
+
+
+def connect_peer(credentials: Credentials) -> Reader:
+    """Make a connection for a peer; nothing is sent yet. InvalidKubeconfig when OpenSSL refuses the material."""
+    configuration = Configuration(
+        host=credentials.server,
+        ca_cert_data=credentials.ca_pem or None,
+        tls_server_name=credentials.tls_server_name or None,
+    )
+    configuration.proxy = None
+    try:
+        transport = Transport(configuration, identity=_PeerIdentity(credentials), methods=READING)
+        if credentials.client_certificate_pem:
+            load_client_certificate(
+                transport.ssl_context,
+                certificate_pem=credentials.client_certificate_pem,
+                key_pem=credentials.client_key_pem,
+            )
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise InvalidKubeconfig(f"certificates: cannot be used ({type(error).__name__})") from error
+    return Reader(transport)
+
+
+async def connect_home(*, kubeconfig: Any = None, context: str | None = None) -> Writer:
+    """Connect to our own cluster: the given kubeconfig or context, else KUBECONFIG, else the pod's account."""
+    transport, ca_pem = await connect_home_transport(kubeconfig=kubeconfig, context=context, methods=WRITING)
+    return Writer(transport, ca_pem=ca_pem)
+
+
+def object_path(gvr: GVR, key: ObjectKey, *, subresource: str = "") -> str:
+    """Spell the URL path of one object; ProtocolError for a name that no object can have."""
+    if gvr.namespaced != bool(key.namespace):
+        raise ProtocolError(f"{gvr} {key}: {'needs a' if gvr.namespaced else 'has no'} namespace")
+    namespace = _segment(key.namespace) if key.namespace else ""
+    return gvr.path(namespace, _segment(key.name), subresource)
+
+
+def _segment(name: str) -> str:
+    if name in ("", ".", "..") or "/" in name or "%" in name:
+        raise ProtocolError(f"{name[:300]!r}: is no name of an object")
+    return quote(name, safe=":")
+
+
+def _collection_path(gvr: GVR, selection: Selection, *, query: Mapping[str, str]) -> str:
+    parameters = {"labelSelector": selection.labels, "fieldSelector": selection.fields, **query}
+    encoded = urlencode({name: value for name, value in parameters.items() if value})
+    path = gvr.path(_segment(selection.namespace) if selection.namespace else "")
+    return f"{path}?{encoded}" if encoded else path
+
+
+def _options(dry_run: bool) -> str:
+    return f"{_MANAGER}&dryRun=All" if dry_run else _MANAGER
+
+
+def _what(verb: str, gvr: GVR, key: ObjectKey) -> str:
+    return f"{verb} {gvr} {key}"

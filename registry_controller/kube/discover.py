@@ -1,0 +1,98 @@
+"""Which resource serves a kind: asked of the server, never made up by pluralising."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from registry_controller.api.errors import NotFound, NotServed, ProtocolError
+from registry_controller.api.meta import GVK, GVR
+from registry_controller.kube.connect import Reader
+
+_GROUP: Final = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?\Z")
+_WORD: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+_NEEDED: Final = frozenset({"list", "watch"})
+
+
+class _Resource(msgspec.Struct):
+    name: str = ""
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+    namespaced: bool = False
+    verbs: list[str] = []
+
+
+class _ResourceList(msgspec.Struct):
+    resources: list[_Resource] | None = None
+
+
+class _Version(msgspec.Struct):
+    git_version: str = msgspec.field(name="gitVersion", default="")
+
+
+_RESOURCES: Final = msgspec.json.Decoder(_ResourceList)
+_VERSION: Final = msgspec.json.Decoder(_Version)
+
+
+class Discovery:
+    """What one API server serves. Only what was found is remembered; what was not is asked again."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._found: dict[GVK, GVR] = {}
+
+    async def resolve(self, gvk: GVK) -> GVR:
+        """Find the resource of a kind; NotServed when it is absent, or cannot be listed and watched."""
+        found = self._found.get(gvk)
+        if found is None:
+            self._found |= await self._discover(gvk)
+            found = self._found.get(gvk)
+        if found is None:
+            raise NotServed(f"{self._reader.server}: does not serve {gvk} for list and watch")
+        return found
+
+    def forget(self, gvk: GVK | None = None) -> None:
+        """Forget the API version of a kind, or everything: the next question goes to the server."""
+        if gvk is None:
+            self._found.clear()
+            return
+        same = [known for known in self._found if (known.group, known.version) == (gvk.group, gvk.version)]
+        for known in same:
+            del self._found[known]
+
+    async def server_version(self) -> str:
+        """Ask for the server's version, as `v1.36.1`."""
+        answer = await self._reader.get_path("/version")
+        try:
+            return _VERSION.decode(answer).git_version[:64]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ProtocolError(f"{self._reader.server}: /version is not what an API server says") from None
+
+    async def _discover(self, gvk: GVK) -> dict[GVK, GVR]:
+        """Read the API version of a kind, all of its kinds at once."""
+        if not _GROUP.match(gvk.group) or not _WORD.match(gvk.version):
+            raise NotServed(f"{gvk}: no API group or version is named so")
+        path = f"/apis/{gvk.group}/{gvk.version}" if gvk.group else f"/api/{gvk.version}"
+        try:
+            answer = await self._reader.get_path(path)
+        except NotFound as error:
+            raise NotServed(f"{self._reader.server}: does not serve {path}") from error
+        try:
+            resources = _RESOURCES.decode(answer).resources or []
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ProtocolError(f"{self._reader.server}: {path} is not what an API server says") from None
+        return _index(resources, group=gvk.group, version=gvk.version)
+
+
+def _index(resources: list[_Resource], *, group: str, version: str) -> dict[GVK, GVR]:
+    with_status = {found.name.removesuffix("/status") for found in resources if found.name.endswith("/status")}
+    index: dict[GVK, GVR] = {}
+    for found in resources:
+        own = found.group in ("", group) and found.version in ("", version)
+        if own and _WORD.match(found.name) and set(found.verbs) >= _NEEDED:
+            gvr = GVR(group, version, found.name, found.namespaced, found.name in with_status)
+            index.setdefault(GVK(group, version, found.kind), gvr)
+    return index

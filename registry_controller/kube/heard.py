@@ -1,0 +1,104 @@
+"""One object as a server said it: metadata decoded, the rest kept raw.
+
+Law: what is no object of Kubernetes is a ProtocolError here, so that no nonsense reaches a decision.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import msgspec
+
+from registry_controller.api.errors import ProtocolError
+from registry_controller.api.meta import GVK, ObjectKey, revision
+
+_NAME_LENGTH: Final = 253
+_SHOWN: Final = 300
+
+
+class Heard(msgspec.Struct, frozen=True, gc=False):
+    """An object at one moment. `raw` is its JSON, always with apiVersion and kind, and its own copy.
+
+    `revision` is the resourceVersion as a number, 0 where it is none. `kind_type` is the top-level `type`, where
+    that is a text (a Secret's).
+    """
+
+    key: ObjectKey
+    uid: str
+    revision: int
+    created: str
+    deleting: bool
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    generation: int
+    kind_type: str
+    raw: bytes
+
+
+class _Meta(msgspec.Struct, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    created: str | None = msgspec.field(name="creationTimestamp", default=None)
+    deleted: str | None = msgspec.field(name="deletionTimestamp", default=None)
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    generation: int | None = None
+
+
+class _Object(msgspec.Struct, gc=False):
+    metadata: _Meta
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    type: msgspec.Raw = msgspec.Raw(b"")
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+
+
+def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
+    """Read an object; ProtocolError for nonsense, or for another kind than `kind`.
+
+    Items of a list of a built-in kind come without apiVersion and kind: they get those of `kind`.
+    """
+    try:
+        found = _OBJECT.decode(raw)
+        text = bytes(found.type)
+        kind_type = msgspec.json.decode(text, type=str) if text[:1] == b'"' else ""
+        body = bytes(raw)
+        if not body.isascii():
+            body.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ProtocolError("an object without readable metadata") from None
+    info = found.metadata
+    key = ObjectKey(info.namespace, info.name)
+    _check_name(info.name)
+    if info.namespace:
+        _check_name(info.namespace)
+    if kind is not None:
+        if not found.kind and not found.api_version:
+            head = json.dumps({"apiVersion": kind.api_version, "kind": kind.kind}).encode()
+            body = head[:-1] + b"," + body[1:]
+        elif found.kind != kind.kind or found.api_version != kind.api_version:
+            raise ProtocolError(f"{key}: is of another kind than {kind}")
+    return Heard(
+        key=key,
+        uid=info.uid,
+        revision=revision(info.resource_version),
+        created=info.created or "",
+        deleting=info.deleted is not None,
+        labels=info.labels or {},
+        annotations=info.annotations or {},
+        generation=info.generation or 0,
+        kind_type=kind_type,
+        raw=body,
+    )
+
+
+def _check_name(name: str) -> None:
+    """Refuse what the API server refuses as a path segment; kinds differ in everything else."""
+    plain = name.isprintable() and not set(name) & {"/", "%"} and name not in ("", ".", "..")
+    if not plain or len(name) > _NAME_LENGTH:
+        raise ProtocolError(f"an object with the name {name[:_SHOWN]!r}")

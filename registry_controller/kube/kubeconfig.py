@@ -1,0 +1,187 @@
+"""Kubeconfigs of peers, read as data from a stranger, and the one that we publish. No I/O.
+
+Law: an allow-list. What is not known to be harmless is refused by name, before a process, file or connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import yaml
+
+from registry_controller.api import meta
+from registry_controller.api.cluster import Endpoint
+from registry_controller.api.errors import InvalidKubeconfig
+from registry_controller.kube.address import read_address, read_server
+from registry_controller.kube.pem import decode_base64, read_certificates, read_key_pair
+from registry_controller.kube.strictyaml import load_document
+
+_KEYS: Final = (meta.KUBECONFIG_KEY, "value", "Config")
+_TOP: Final = frozenset(
+    {"apiVersion", "kind", "clusters", "users", "contexts", "current-context", "preferences", "extensions"}
+)
+_ENTRY: Final = {
+    "cluster": frozenset(
+        {"server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify", "extensions"}
+    ),
+    "user": frozenset({"token", "client-certificate-data", "client-key-data", "extensions"}),
+    "context": frozenset({"cluster", "user", "namespace", "extensions"}),
+}
+_FIELD_NAME: Final = re.compile(r"[A-Za-z][A-Za-z-]{0,39}\Z")  # no token and no password looks like this by chance
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}\Z")
+_SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,253}\Z")
+_ADDRESS_FIELD: Final = "spec.kubernetesApiEndpoints.serverAddress"
+_BUNDLE_FIELD: Final = "spec.kubernetesApiEndpoints.caBundle"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How one API server is reached and read. Texts are PEM; empty means not given (no CA: the system's)."""
+
+    server: str
+    ca_pem: str = field(repr=False)
+    token: str = field(repr=False)
+    client_certificate_pem: str = field(repr=False)
+    client_key_pem: str = field(repr=False)
+    tls_server_name: str
+
+
+def read_secret(*, secret_type: str, data: Mapping[str, str]) -> Credentials:
+    """Read a registry Secret (`data` is base64, as in the API); raise InvalidKubeconfig naming the field."""
+    if secret_type != meta.REGISTRY_SECRET_TYPE:
+        raise InvalidKubeconfig(f"type: must be {meta.REGISTRY_SECRET_TYPE}")
+    for key in _KEYS:
+        if data.get(key):
+            try:
+                text = decode_base64(data[key], field=f"data.{key}").decode()
+            except UnicodeDecodeError:
+                raise InvalidKubeconfig(f"data.{key}: is not UTF-8") from None
+            return _read_kubeconfig(load_document(text))
+    raise InvalidKubeconfig(f"data.{meta.KUBECONFIG_KEY}: is missing")
+
+
+def with_endpoint(credentials: Credentials, endpoint: Endpoint | None) -> Credentials:
+    """Apply a Cluster's endpoint: another address, another CA; raise InvalidKubeconfig naming the field."""
+    if endpoint is None:
+        return credentials
+    if endpoint.server_address.strip():
+        server = read_address(endpoint.server_address, field=_ADDRESS_FIELD)
+        credentials = replace(credentials, server=server, tls_server_name="")
+    if endpoint.ca_bundle.strip():
+        bundle = decode_base64(endpoint.ca_bundle, field=_BUNDLE_FIELD)
+        credentials = replace(credentials, ca_pem=read_certificates(bundle, field=_BUNDLE_FIELD))
+    return credentials
+
+
+def render(*, cluster_name: str, server: str, ca_pem: str, user: str, token: str) -> str:
+    """Write the kubeconfig that we publish: one cluster, one user, one context, all of it inline."""
+    cluster = {"server": server}
+    if ca_pem:
+        cluster["certificate-authority-data"] = base64.b64encode(ca_pem.encode()).decode()
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster_name, "cluster": cluster}],
+        "contexts": [{"name": cluster_name, "context": {"cluster": cluster_name, "user": user}}],
+        "current-context": cluster_name,
+        "preferences": {},
+        "users": [{"name": user, "user": {"token": token}}],
+    }
+    return yaml.safe_dump(document, width=10**9)
+
+
+def _read_kubeconfig(document: Any) -> Credentials:
+    top = _mapping(document, path="kubeconfig", allowed=_TOP)
+    if top.get("apiVersion") not in (None, "", "v1") or top.get("kind") not in (None, "", "Config"):
+        raise InvalidKubeconfig("apiVersion, kind: must be v1 and Config")
+    clusters, users, contexts = (_entries(top, kind) for kind in _ENTRY)
+    current = _text(top, "current-context", path="current-context")
+    if current not in contexts:
+        raise InvalidKubeconfig("current-context: names no context")
+    path, context = contexts[current]
+    cluster_path, cluster = _chosen(context, "cluster", among=clusters, path=path)
+    user_path, user = _chosen(context, "user", among=users, path=path)
+    return _read_credentials(cluster, user, cluster_path=cluster_path, user_path=user_path)
+
+
+def _read_credentials(
+    cluster: Mapping[str, Any], user: Mapping[str, Any], *, cluster_path: str, user_path: str
+) -> Credentials:
+    ca_field = f"{cluster_path}.certificate-authority-data"
+    ca = _text(cluster, "certificate-authority-data", path=ca_field)
+    token = _text(user, "token", path=f"{user_path}.token")
+    if token and not _TOKEN.match(token):
+        raise InvalidKubeconfig(f"{user_path}.token: holds characters that no token has")
+    server_name = _text(cluster, "tls-server-name", path=f"{cluster_path}.tls-server-name")
+    if server_name and not _SERVER_NAME.match(server_name):
+        raise InvalidKubeconfig(f"{cluster_path}.tls-server-name: is no host name")
+    certificate, key = (
+        _text(user, name, path=f"{user_path}.{name}") for name in ("client-certificate-data", "client-key-data")
+    )
+    if bool(certificate) != bool(key):
+        raise InvalidKubeconfig(f"{user_path}: has one of client-certificate-data and client-key-data; both are needed")
+    pair = ("", "")
+    if certificate:
+        raw = decode_base64(certificate, field=f"{user_path}.client-certificate-data")
+        pair = read_key_pair(raw, decode_base64(key, field=f"{user_path}.client-key-data"), field=user_path)
+    if not token and not certificate:
+        raise InvalidKubeconfig(f"{user_path}: has no credentials; a token or a client certificate is needed")
+    return Credentials(
+        server=read_server(_text(cluster, "server", path=f"{cluster_path}.server"), field=f"{cluster_path}.server"),
+        ca_pem=read_certificates(decode_base64(ca, field=ca_field), field=ca_field) if ca else "",
+        token=token,
+        client_certificate_pem=pair[0],
+        client_key_pem=pair[1],
+        tls_server_name=server_name,
+    )
+
+
+def _entries(top: Mapping[str, Any], kind: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Read the named entries of `clusters`, `users` or `contexts`; every one must pass, also those not in use."""
+    items = top.get(f"{kind}s") or []
+    if not isinstance(items, list):
+        raise InvalidKubeconfig(f"{kind}s: is no list")
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for index, item in enumerate(items):
+        path = f"{kind}s[{index}]"
+        entry = _mapping(item, path=path, allowed=frozenset({"name", kind}))
+        name = _text(entry, "name", path=f"{path}.name")
+        if not name or name in found:
+            raise InvalidKubeconfig(f"{path}.name: is missing or not the only one of that name")
+        body = _mapping(entry.get(kind) or {}, path=f"{path}.{kind}", allowed=_ENTRY[kind])
+        if body.get("insecure-skip-tls-verify", False) is not False:
+            raise InvalidKubeconfig(f"{path}.{kind}.insecure-skip-tls-verify: is not allowed")
+        found[name] = (f"{path}.{kind}", body)
+    return found
+
+
+def _chosen(
+    context: Mapping[str, Any], kind: str, *, among: Mapping[str, tuple[str, Mapping[str, Any]]], path: str
+) -> tuple[str, Mapping[str, Any]]:
+    name = _text(context, kind, path=f"{path}.{kind}")
+    if name not in among:
+        raise InvalidKubeconfig(f"{path}.{kind}: names no {kind}")
+    return among[name]
+
+
+def _mapping(value: Any, *, path: str, allowed: frozenset[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidKubeconfig(f"{path}: is no mapping")
+    for name, found in value.items():
+        if name not in allowed and found is not None:
+            shown = f"{path}.{name}" if _FIELD_NAME.match(name) else f"{path}: a field in it"
+            raise InvalidKubeconfig(f"{shown}: is not allowed")
+    return value
+
+
+def _text(mapping: Mapping[str, Any], name: str, *, path: str) -> str:
+    value = mapping.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidKubeconfig(f"{path}: is no text")
+    return value

@@ -1,0 +1,181 @@
+"""HTTP answers and client exceptions, turned into our errors; once, here.
+
+Law: a message holds only words of ours and names of fields. What a server writes into a Status can quote the
+object (validation does, webhooks may), so its text is looked at, never passed on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import aiohttp
+import msgspec
+from aiohttp.http_exceptions import HttpProcessingError
+
+from registry_controller.api import errors
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import GVR, ObjectKey
+
+_RETRY_AFTER_CAP_S: Final = 300.0
+_CAUSES: Final = 5
+_FIELD: Final = re.compile(r"[\x21-\x7e]{1,160}\Z")
+_REASON: Final = re.compile(r"[A-Za-z]{1,60}\Z")
+_IMMUTABLE: Final = re.compile(
+    r"immutable|updates to .{0,300}forbidden|forbidden: updates to |may not change|may not be changed"
+    r"|cannot change role ?ref|cannot be changed|not updatable",
+    re.IGNORECASE | re.DOTALL,
+)
+_WEBHOOK: Final = re.compile(r'admission webhook "([a-zA-Z0-9.-]{1,253})" denied')
+_TAIL: Final = 300  # characters: the server quotes the value first and says what is wrong with it last
+
+
+class Cause(msgspec.Struct):
+    """`status.details.causes[]`."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct):
+    """`status.details`."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    causes: list[Cause] = []
+    retry_after_s: int = msgspec.field(name="retryAfterSeconds", default=0)
+
+
+class Status(msgspec.Struct):
+    """A Kubernetes Status, as far as we read it."""
+
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+
+_STATUS: Final = msgspec.json.Decoder(Status)
+
+
+def error_of_answer(
+    status: int,
+    body: bytes,
+    *,
+    what: str,
+    gvr: GVR | None = None,
+    key: ObjectKey | None = None,
+    retry_after: str = "",
+) -> RegistryError:
+    """Turn an answer that is no success into an error. `what` says what was asked, `key` of which object."""
+    answer = read_status(body)
+    if answer.code in (status, 0):
+        return error_of_status(status, answer, what=what, gvr=gvr, key=key, retry_after=retry_after)
+    return error_of_status(status, Status(), what=what, gvr=gvr, key=key, retry_after=retry_after)
+
+
+def read_status(body: bytes) -> Status:
+    """Read a Status; an empty one for anything else."""
+    try:
+        found = _STATUS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Status()
+    return found if found.kind == "Status" else Status()
+
+
+def error_of_status(  # noqa: C901 -- one table
+    status: int,
+    answer: Status,
+    *,
+    what: str,
+    gvr: GVR | None = None,
+    key: ObjectKey | None = None,
+    retry_after: str = "",
+) -> RegistryError:
+    """Turn a code and a Status into an error; the Status may have come inside a watch stream."""
+    details = answer.details or Details()
+    reason = answer.reason if _REASON.match(answer.reason) else ""
+    message = f"{what}: {status} {reason}".rstrip()
+    hook = _WEBHOOK.search(answer.message[:1000])
+    if hook:
+        message += f" by admission webhook {hook[1]}"
+    wait_s = _wait(retry_after, details)
+    match status:
+        case 401:
+            return errors.Unauthorized(message, status=status, reason=reason or "Unauthorized")
+        case 403:
+            terminating = any(cause.reason == "NamespaceTerminating" for cause in details.causes)
+            reason = "NamespaceTerminating" if terminating else reason or "Forbidden"
+            message = f"{what}: 403 {reason}" if terminating else message
+            return errors.Forbidden(message, status=status, reason=reason)
+        case 404:
+            named = answer.reason == "NotFound" and _names(details, gvr=gvr, key=key)
+            return errors.NotFound(message, names_object=named, details_kind=details.kind, reason=reason or "NotFound")
+        case 405:
+            return errors.NotServed(message)
+        case 409:
+            kind = errors.AlreadyExists if answer.reason == "AlreadyExists" else errors.Conflict
+            return kind(message, status=status, reason=reason or "Conflict", retry_after_s=wait_s)
+        case 410:
+            return errors.Gone(message, status=status, reason=reason or "Expired")
+        case 400 | 406 | 413 | 415 | 422:
+            return errors.Invalid(
+                message + _causes(details),
+                status=status,
+                reason=reason or "Invalid",
+                immutable=status == 422 and _says_immutable(answer),
+            )
+        case 429:
+            return errors.TooManyRequests(message, status=status, reason=reason, retry_after_s=wait_s or 1.0)
+        case _ if status >= 500:
+            return errors.ServerError(message, status=status, reason=reason, retry_after_s=wait_s)
+        case _ if 400 <= status < 500:
+            return errors.ApiError(message, status=status, reason=reason, retry_after_s=wait_s)
+        case _:
+            return errors.ProtocolError(f"{what}: HTTP {status}, which no API server answers")
+
+
+def error_of_failure(error: Exception, *, what: str) -> RegistryError:
+    """Turn an exception of the transport into an error of ours; its text only where it can quote no body."""
+    if isinstance(error, TimeoutError):
+        return errors.Unreachable(f"{what}: no answer in time")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return errors.Unreachable(f"{what}: {str(error)[:300]}")
+    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
+        return errors.ProtocolError(f"{what}: the answer is no valid HTTP")
+    return errors.Unreachable(f"{what}: connection lost ({type(error).__name__})")
+
+
+FAILURES: Final = (aiohttp.ClientError, HttpProcessingError, OSError, EOFError, TimeoutError)
+"""What the transport may raise when the other side fails."""
+
+
+def _names(details: Details, *, gvr: GVR | None, key: ObjectKey | None) -> bool:
+    if gvr is None or key is None or not key.name:
+        return False
+    return details.name == key.name and details.kind == gvr.resource and details.group == gvr.group
+
+
+def _wait(retry_after: str, details: Details) -> float:
+    """Read Retry-After in seconds (API servers never send a date), capped."""
+    text = retry_after.strip()
+    header_s = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return min(float(max(header_s, details.retry_after_s, 0)), _RETRY_AFTER_CAP_S)
+
+
+def _causes(details: Details) -> str:
+    shown = [
+        f"{cause.field}{f' ({cause.reason})' if _REASON.match(cause.reason) else ''}"
+        for cause in details.causes[:_CAUSES]
+        if _FIELD.match(cause.field)
+    ]
+    return f": {', '.join(shown)}" if shown else ""
+
+
+def _says_immutable(answer: Status) -> bool:
+    causes = answer.details.causes if answer.details else []
+    texts = [cause.message for cause in causes] or [answer.message]
+    return any(_IMMUTABLE.search(text[-_TAIL:]) for text in texts)

@@ -1,0 +1,242 @@
+"""One API server's connections: the kubernetes client's transport, made strict.
+
+Law: no redirects, no proxy from the environment, no cookies, nothing decompressed, every answer bounded in bytes
+and time, and no method but those that it was built for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any, Final, Protocol
+
+import aiohttp
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from yarl import URL
+
+from registry_controller import __version__
+from registry_controller.api.errors import ProtocolError, RegistryError, Unreachable
+from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.kube import tls
+from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
+
+_BODY_BYTES: Final = 64 * 1024 * 1024  # a page of 500 objects of 100 KB
+_ERROR_BYTES: Final = 256 * 1024
+_CONNECT_S: Final = 10.0
+_IDLE_S: Final = 60.0  # below the 90 s after which Go servers' load balancers drop idle connections
+_USER_AGENT: Final = f"registry-controller/{__version__}"
+_NO_CONTENT: Final = frozenset({200, 201, 202})
+
+_KEEPALIVE: Final = tuple(
+    (socket.IPPROTO_TCP, getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
+    if hasattr(socket, name)
+)
+
+
+class Identity(Protocol):
+    """What a connection says who it is; `ca_pem` is the CA with which the server was verified."""
+
+    ca_pem: str
+
+    def authorization(self) -> str:
+        """Return the Authorization header's value; empty for none."""
+
+    async def renew(self) -> bool:
+        """Look for newer credentials after a 401; say whether there are."""
+
+
+class Transport(RESTClientObject):
+    """Sessions to one server. `answers` counts its HTTP answers other than 401: proofs of life."""
+
+    def __init__(self, configuration: Configuration, *, identity: Identity, methods: frozenset[str]) -> None:
+        super().__init__(configuration)
+        tls.relax(self.ssl_context)
+        self.answers = 0
+        self.server: str = configuration.host.rstrip("/")
+        self._identity = identity
+        self._methods = methods
+        self._closed = False
+        self._deadlines: set[asyncio.Timeout] = set()
+        self._streams: set[aiohttp.ClientResponse] = set()
+        self._extra: dict[str, Any] = {"proxy": self.proxy, "proxy_headers": self.proxy_headers} if self.proxy else {}
+        if configuration.tls_server_name:
+            self._extra["server_hostname"] = configuration.tls_server_name
+        self._headers = {"User-Agent": _USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
+        self._no_total = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        timeout_s: float,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        gvr: GVR | None = None,
+        key: ObjectKey | None = None,
+    ) -> bytes:
+        """Ask once and read the whole answer; raise from the tree of `api.errors`, and nothing else."""
+        try:
+            async with self._deadline(timeout_s):
+                response = await self._open(method, path, body=body, content_type=content_type)
+                try:
+                    content = await _read(response, limit=_BODY_BYTES, what=what)
+                finally:
+                    response.release()
+        except FAILURES as error:
+            raise error_of_failure(error, what=what) from error
+        if response.status in _NO_CONTENT:
+            return content
+        raise _error_of(response, content, what=what, gvr=gvr, key=key)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, what: str, open_s: float, silence_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a GET whose answer is read in chunks; a chunk that takes longer than `silence_s` ends it."""
+        try:
+            async with self._deadline(open_s):
+                response = await self._open("GET", path, silence_s=silence_s)
+        except FAILURES as error:
+            raise error_of_failure(error, what=what) from error
+        self._streams.add(response)
+        try:
+            if response.status != 200:
+                async with self._deadline(open_s):
+                    content = await _read(response, limit=_ERROR_BYTES, what=what)
+                raise _error_of(response, content, what=what)
+            _check_plain(response, what=what)
+            yield response.content.iter_any()
+        except FAILURES as error:
+            raise error_of_failure(error, what=what) from error
+        finally:
+            self._streams.discard(response)
+            response.close()
+
+    async def close(self) -> None:
+        """Close every connection; what is under way ends as Unreachable."""
+        self._closed = True
+        for deadline in self._deadlines:
+            with contextlib.suppress(RuntimeError):  # it has just passed by itself
+                deadline.reschedule(0.0)
+        for response in self._streams:  # aiohttp itself would leave its reader waiting for ever
+            response.content.set_exception(aiohttp.ClientConnectionError("closed"))
+        await super().close()
+
+    @contextlib.asynccontextmanager
+    async def _deadline(self, timeout_s: float) -> AsyncIterator[None]:
+        """Limit a wait; closing ends it at once."""
+        async with asyncio.timeout(timeout_s) as deadline:
+            self._deadlines.add(deadline)
+            try:
+                yield
+            finally:
+                self._deadlines.discard(deadline)
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        silence_s: float | None = None,
+    ) -> aiohttp.ClientResponse:
+        response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+        if response.status == 401 and await self._identity.renew():
+            response.release()
+            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+        if response.status != 401:
+            self.answers += 1
+        return response
+
+    async def _ask(
+        self, method: str, path: str, *, body: bytes | None, content_type: str, silence_s: float | None
+    ) -> aiohttp.ClientResponse:
+        if method not in self._methods:
+            raise AssertionError(f"{method} is never sent to {self.server}")
+        if self._closed:
+            raise Unreachable(f"{self.server}: the connection was closed here")
+        headers = self._headers
+        authorization = self._identity.authorization()
+        if authorization:
+            headers = {**headers, "Authorization": authorization}
+        if body is not None:
+            headers = {**headers, "Content-Type": content_type}
+        timeout = self._no_total
+        if silence_s is not None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=silence_s)
+        session = self.pool_manager = self.pool_manager or self._create_pool_manager()
+        response: aiohttp.ClientResponse = await session.request(
+            method,
+            URL(self.server + path, encoded=True),
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+            **self._extra,
+        )
+        return response
+
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(
+            limit=0, ssl=self.ssl_context, keepalive_timeout=_IDLE_S, socket_factory=_open_socket
+        )
+
+    def _create_pool_manager(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=self._create_connector(),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            read_bufsize=256 * 1024,
+            max_field_size=64 * 1024,  # API servers put warnings into headers
+        )
+
+
+async def _read(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
+    _check_plain(response, what=what)
+    if (response.content_length or 0) > limit:
+        raise ProtocolError(f"{what}: the answer is larger than {limit} bytes")
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > limit:
+            response.close()
+            raise ProtocolError(f"{what}: the answer is larger than {limit} bytes")
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _check_plain(response: aiohttp.ClientResponse, *, what: str) -> None:
+    """Refuse compression that we did not ask for: a small answer could become a huge one."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise ProtocolError(f"{what}: the answer is compressed, which was not asked for")
+
+
+def _error_of(
+    response: aiohttp.ClientResponse,
+    content: bytes,
+    *,
+    what: str,
+    gvr: GVR | None = None,
+    key: ObjectKey | None = None,
+) -> RegistryError:
+    retry_after = response.headers.get("Retry-After", "")
+    return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after)
+
+
+def _open_socket(address: Any) -> socket.socket:
+    """Open a socket that notices within half a minute that the other side is gone."""
+    family, kind, protocol, _, _ = address
+    opened = socket.socket(family, kind, protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for level, option, value in _KEEPALIVE:
+        opened.setsockopt(level, option, value)
+    return opened

@@ -1,0 +1,240 @@
+"""Kubernetes Events about our own objects, on transitions.
+
+Laws: saying something never waits and never fails; the same Event again within ten minutes is counted, not repeated;
+one object cannot flood the cluster (client-go's measure: a burst of 25, then one in five minutes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from registry_controller.api.errors import (
+    ApiError,
+    NotFound,
+    RegistryError,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from registry_controller.api.meta import FIELD_MANAGER, GVK, GVR, ObjectKey
+from registry_controller.report import logs
+
+_log = logs.get_logger(__name__)
+
+EVENTS: Final = GVR("", "v1", "events", True)
+_QUEUE: Final = 1000
+_REMEMBERED: Final = 2000
+_AGGREGATE_S: Final = 10 * 60.0
+_PATCH_EVERY_S: Final = 60.0
+_BURST: Final = 25.0
+_REFILL_S: Final = 5 * 60.0
+_TRIES_AFTER_S: Final = (1.0, 3.0, 10.0)
+_MESSAGE_BYTES: Final = 1024
+
+EventType = Literal["Normal", "Warning"]
+
+
+class Reference(NamedTuple):
+    """The object that an Event is about. `namespace` is empty for cluster-scoped kinds."""
+
+    gvk: GVK
+    namespace: str
+    name: str
+    uid: str
+
+
+class EventWriter(Protocol):
+    """What the recorder needs of the local API server."""
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes:
+        """Create an object; return what is stored."""
+
+    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+        """Merge `patch` into an object; return what is stored."""
+
+
+class _Saying(NamedTuple):
+    regarding: Reference
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Series:
+    """An Event that was written, and how often it was said since."""
+
+    key: ObjectKey
+    count: int
+    last: datetime
+    said_s: float
+    written_s: float
+    unwritten: bool = False
+
+
+class EventRecorder:
+    """Say what happened. `instance` names this daemon (its Pod), `namespace` is where it runs.
+
+    `on_result` is told what became of each saying: written, aggregated, limited, dropped or failed.
+    """
+
+    def __init__(
+        self,
+        writer: EventWriter,
+        *,
+        namespace: str,
+        instance: str,
+        on_result: Callable[[str], None] = lambda _: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._writer, self._on_result, self._now, self._monotonic_s = writer, on_result, now, monotonic_s
+        self._instance = f"{namespace}/{instance}"[:128]
+        self._queue: deque[_Saying] = deque()
+        self._wake = asyncio.Event()
+        self._series: OrderedDict[_Saying, _Series] = OrderedDict()
+        self._buckets: OrderedDict[Reference, tuple[float, float]] = OrderedDict()
+        self._numbers = itertools.count()
+
+    def emit(self, *, regarding: Reference, type: EventType, reason: str, message: str) -> None:  # noqa: A002
+        """Say it, soon. Call it in the event loop in which `run` runs; it returns at once."""
+        text = message.encode()[:_MESSAGE_BYTES].decode(errors="ignore")
+        if len(self._queue) >= _QUEUE:
+            self._queue.popleft()
+            self._on_result("dropped")
+        self._queue.append(_Saying(regarding, type, reason, text))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write Events, forever; what the API server refuses is counted and forgotten."""
+        while True:
+            self._wake.clear()
+            while self._queue:
+                await self._say(self._queue.popleft())
+            await self._write_due()
+            pending = any(series.unwritten for series in self._series.values())
+            try:
+                async with asyncio.timeout(_PATCH_EVERY_S / 12 if pending else None):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _say(self, saying: _Saying) -> None:
+        now_s = self._monotonic_s()
+        series = self._series.get(saying)
+        if series is not None and now_s - series.said_s < _AGGREGATE_S:
+            series.count += 1
+            series.last, series.said_s, series.unwritten = self._now(), now_s, True
+            self._series.move_to_end(saying)
+            self._on_result("aggregated")
+        elif self._take_token(saying.regarding, now_s=now_s):
+            await self._create(saying)
+        else:
+            self._on_result("limited")
+
+    async def _write_due(self) -> None:
+        """Bring the counts of repeated Events up to date, each at most once a minute."""
+        for saying, series in list(self._series.items()):
+            now_s = self._monotonic_s()
+            if not series.unwritten:
+                if now_s - series.said_s >= _AGGREGATE_S:
+                    del self._series[saying]
+            elif now_s - series.written_s >= _PATCH_EVERY_S:
+                series.written_s = now_s
+                if self._take_token(saying.regarding, now_s=now_s):
+                    await self._patch(saying, series)
+
+    async def _create(self, saying: _Saying) -> None:
+        moment, now_s = self._now(), self._monotonic_s()
+        regarding = saying.regarding
+        # Of an object without a namespace, the API server takes Events in this namespace only.
+        stem = re.sub(r"[^a-z0-9.-]", "-", regarding.name.lower())[:200].strip(".-") or "event"
+        key = ObjectKey(
+            regarding.namespace or "default", f"{stem}.{int(moment.timestamp() * 1e6):x}{next(self._numbers):x}"
+        )
+        body = json.dumps(_manifest(saying, key=key, moment=moment, instance=self._instance)).encode()
+        if await self._try(lambda: self._writer.create(EVENTS, key.namespace, body)):
+            self._series[saying] = _Series(key, 1, moment, now_s, now_s)
+            while len(self._series) > _REMEMBERED:
+                self._series.popitem(last=False)
+            self._on_result("written")
+
+    async def _patch(self, saying: _Saying, series: _Series) -> None:
+        patch = {"count": series.count, "lastTimestamp": _spell(series.last)}
+        series.unwritten = False
+        try:
+            await self._try(lambda: self._writer.merge_patch(EVENTS, series.key, patch))
+        except NotFound:  # Events live for an hour
+            del self._series[saying]
+            await self._create(saying)
+
+    async def _try(self, write: Callable[[], Any]) -> bool:
+        """Write, a few times where the server is in trouble; raise NotFound, and report all else as failed."""
+        for delay_s in (*_TRIES_AFTER_S, None):
+            try:
+                await write()
+            except (ServerError, TooManyRequests, Unreachable) as error:
+                if delay_s is not None:
+                    await asyncio.sleep(max(delay_s, error.retry_after_s if isinstance(error, ApiError) else 0.0))
+                    continue
+                _log.debug("an Event could not be written", problem=str(error))
+            except NotFound as error:
+                if error.names_object:
+                    raise
+                _log.debug("an Event could not be written", problem=str(error))
+            except RegistryError as error:
+                _log.warning("an Event was refused", problem=str(error))
+            else:
+                return True
+            self._on_result("failed")
+            return False
+        raise AssertionError("the last try returns")
+
+    def _take_token(self, regarding: Reference, *, now_s: float) -> bool:
+        """Take one from the object's bucket; False when it is empty."""
+        tokens, at_s = self._buckets.pop(regarding, (_BURST, now_s))
+        tokens = min(_BURST, tokens + (now_s - at_s) / _REFILL_S)
+        self._buckets[regarding] = (tokens - 1.0 if tokens >= 1.0 else tokens, now_s)
+        while len(self._buckets) > _REMEMBERED:
+            self._buckets.popitem(last=False)
+        return tokens >= 1.0
+
+
+def _manifest(saying: _Saying, *, key: ObjectKey, moment: datetime, instance: str) -> dict[str, Any]:
+    regarding = saying.regarding
+    involved = {
+        "apiVersion": regarding.gvk.api_version,
+        "kind": regarding.gvk.kind,
+        "name": regarding.name,
+        "uid": regarding.uid,
+    }
+    if regarding.namespace:
+        involved["namespace"] = regarding.namespace
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "involvedObject": involved,
+        "type": saying.type,
+        "reason": saying.reason,
+        "message": saying.message,
+        "source": {"component": FIELD_MANAGER},
+        "reportingComponent": FIELD_MANAGER,
+        "reportingInstance": instance,
+        "firstTimestamp": _spell(moment),
+        "lastTimestamp": _spell(moment),
+        "count": 1,
+    }
+
+
+def _spell(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

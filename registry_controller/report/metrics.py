@@ -1,0 +1,115 @@
+"""Metrics, in a registry of our own.
+
+Law: no label holds the name of an object or any of its data; peers and kinds are as many as people wrote down.
+`METRICS` is the table that the docs and the dashboard are held to.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Final
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+
+from registry_controller import __version__
+
+PREFIX: Final = "registry_controller_"
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A row: the name without the prefix, `counter`, `gauge` or `histogram`, its labels, and what it says."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    help: str
+
+
+METRICS: Final = (
+    Metric("decisions_total", "counter", ("decision", "reason"), "Decisions, by what was decided and why."),
+    Metric("writes_total", "counter", ("verb", "kind", "result"), "Writes to the local API server."),
+    Metric("write_seconds", "histogram", ("verb",), "Duration of writes to the local API server, in seconds."),
+    Metric("watch_events_total", "counter", ("peer", "kind"), "Watch events that were received."),
+    Metric("reflector_stalled", "gauge", ("peer", "kind"), "1 while a kind cannot be read from a peer."),
+    Metric("peers", "gauge", ("state",), "Peers, by their state."),
+    Metric("objects_synced", "gauge", ("peer", "kind"), "Copies here that are in step with their source."),
+    Metric("held", "gauge", ("peer", "reason"), "Copies that wait for proof or permission before they change."),
+    Metric("workqueue_depth", "gauge", (), "Keys that wait for a worker."),
+    Metric("workqueue_adds_total", "counter", (), "Keys that were put into the queue."),
+    Metric("workqueue_retries_total", "counter", (), "Keys that were put back after a failure."),
+    Metric("workqueue_latency_seconds", "histogram", (), "How long a key waited for a worker, in seconds."),
+    Metric("relay_seconds", "histogram", (), "From hearing an event of a peer to the write of its copy, in seconds."),
+    Metric("condition_transitions_total", "counter", ("type", "status"), "Conditions whose status or reason changed."),
+    Metric("kube_events_total", "counter", ("result",), "Kubernetes Events, by what became of them."),
+    Metric("ear_restarts_total", "counter", (), "How often listening to our own kinds had to begin again."),
+    Metric("build_info", "gauge", ("version", "python"), "1, with the version of the daemon."),
+)  # fmt: skip
+_TABLE: Final = {metric.name: metric for metric in METRICS}
+
+
+class Metrics:
+    """The metrics of one daemon; attributes are named like the rows of the table."""
+
+    def __init__(self) -> None:
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self.decisions_total = self._counter("decisions_total")
+        self.writes_total = self._counter("writes_total")
+        self.write_seconds = self._histogram("write_seconds")
+        self.watch_events_total = self._counter("watch_events_total")
+        self.reflector_stalled = self._gauge("reflector_stalled")
+        self.peers = self._gauge("peers")
+        self.objects_synced = self._gauge("objects_synced")
+        self.held = self._gauge("held")
+        self.workqueue_depth = self._gauge("workqueue_depth")
+        self.workqueue_adds_total = self._counter("workqueue_adds_total")
+        self.workqueue_retries_total = self._counter("workqueue_retries_total")
+        self.workqueue_latency_seconds = self._histogram("workqueue_latency_seconds")
+        self.relay_seconds = self._histogram("relay_seconds")
+        self.condition_transitions_total = self._counter("condition_transitions_total")
+        self.kube_events_total = self._counter("kube_events_total")
+        self.ear_restarts_total = self._counter("ear_restarts_total")
+        self.build_info = self._gauge("build_info")
+        self.build_info.labels(version=__version__, python=platform.python_version()).set(1)
+        prometheus_client.ProcessCollector(registry=self.registry)
+        prometheus_client.GCCollector(registry=self.registry)
+
+    def decided(self, *, decision: str, reason: str) -> None:
+        """Count a decision."""
+        self.decisions_total.labels(decision=decision, reason=reason).inc()
+
+    def wrote(self, *, verb: str, kind: str, result: str, seconds: float) -> None:
+        """Count a write; `result` is `ok` or the reason of the error."""
+        self.writes_total.labels(verb=verb, kind=kind, result=result).inc()
+        self.write_seconds.labels(verb=verb).observe(seconds)
+
+    def heard(self, *, peer: str, kind: str) -> None:
+        """Count a watch event."""
+        self.watch_events_total.labels(peer=peer, kind=kind).inc()
+
+    def forget_peer(self, peer: str) -> None:
+        """Drop every series of a peer that is no member any more."""
+        for metric in (self.watch_events_total, self.reflector_stalled, self.objects_synced, self.held):
+            metric.remove_by_labels({"peer": peer})
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """Spell all metrics in the format that the `Accept` header asks for: body and content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    def _counter(self, name: str) -> Counter:
+        row = _TABLE[name]
+        return Counter(PREFIX + name, row.help, row.labels, registry=self.registry)
+
+    def _gauge(self, name: str) -> Gauge:
+        row = _TABLE[name]
+        return Gauge(PREFIX + name, row.help, row.labels, registry=self.registry)
+
+    def _histogram(self, name: str) -> Histogram:
+        row = _TABLE[name]
+        return Histogram(PREFIX + name, row.help, row.labels, registry=self.registry, buckets=_SECONDS)

@@ -1,0 +1,737 @@
+"""The chart, as helm and a real API server see it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.controlplane import Cluster, CommandError, Group
+
+Manifest = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+CHART = str(ROOT / "deploy" / "helm" / "cluster-registry")
+ORIGINAL = ROOT / "tests" / "fixtures" / "original"
+API = "clusterregistry.k8s.cisco.com"
+NAMESPACE = "cluster-registry"
+RELEASES = ("cluster-registry", "cluster-registry-controller", "other")
+
+EVERYTHING: Manifest = {
+    "replicas": 2,
+    "localCluster": {"name": "alpha", "manageSecret": False},
+    "istio": {"revision": "cp-v115x.istio-system"},
+    "image": {"repository": "example.test/registry-controller", "tag": "1.2.3", "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "podAnnotations": {"example.com/a": "b"},
+    "podSecurityContext": {"runAsUser": 65532, "fsGroup": 65532, "supplementalGroups": [1]},
+    "securityContext": {"runAsUser": 65532, "runAsGroup": 65532},
+    "serviceAccount": {"annotations": {"example.com/role": "c"}},
+    "service": {"type": "NodePort", "port": 9090},
+    "health": {"port": 9091},
+    "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "1Gi"}},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}]}},
+    "podDisruptionBudget": {"enabled": True},
+    "rbac": {"narrowSecrets": True},
+    "controller": {
+        "log": {"format": "console", "verbosity": 2},
+        "workers": 8,
+        "apiServerEndpointAddress": "https://api.example.test:6443",
+        "network": {"name": "vpn"},
+        "coreResourceSource": {"enabled": False},
+        "createNamespaces": True,
+        "leaderElection": {"enabled": False, "name": "none"},
+    },
+    "webhooks": {"clusterValidator": {
+        "enabled": True, "port": 9444, "certificateDirectory": "/certificates", "nameSuffix": "validator"}},
+    "global": {"imageRegistry": "example.test"},
+}  # fmt: skip
+
+VALUE_SETS: dict[str, Manifest] = {
+    "the defaults": {},
+    "a name": {"localCluster": {"name": "alpha"}},
+    "narrow Secrets": {"rbac": {"narrowSecrets": True}},
+    "the webhook": {"webhooks": {"clusterValidator": {"enabled": True}}},
+    "everything": EVERYTHING,
+    "empty lists and maps": {
+        "podAnnotations": [], "podSecurityContext": None, "securityContext": None, "resources": {}, "rbac": None,
+    },
+    "no replicas": {"replicas": 0},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[Cluster]:
+    with Group(1, prefix="chart") as group:
+        cluster = group[0]
+        cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        cluster.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+        yield cluster
+
+
+@pytest.fixture
+def namespace(plane: Cluster) -> Iterator[str]:
+    """The namespace, which admits only restricted Pods; what is installed in it goes after the test."""
+    yield NAMESPACE
+    for release in plane.helm("list", "-n", NAMESPACE, "-q").split():
+        plane.helm("uninstall", "-n", NAMESPACE, release)
+    plane.kubectl("delete", "configmap", "copy", "-n", NAMESPACE, "--ignore-not-found")
+
+
+def eventually(is_so: Callable[[], bool], *, timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"not so after {timeout_s} s"
+        time.sleep(0.2)
+
+
+def helm(
+    cluster: Cluster,
+    action: str,
+    release: str,
+    chart: str = CHART,
+    *flags: str,
+    values: Mapping[str, Any] | None = None,
+) -> str:
+    if values is None:
+        return cluster.helm(action, release, chart, "-n", NAMESPACE, *flags)
+    # Without values, an upgrade would keep those of the release.
+    reset = ("--reset-values",) if action == "upgrade" else ()
+    return cluster.helm(
+        action, release, chart, "-n", NAMESPACE, *flags, *reset, "-f", "-", stdin=yaml.safe_dump(values)
+    )
+
+
+def rendered(
+    cluster: Cluster, values: Mapping[str, Any] | None = None, *, release: str = "cluster-registry"
+) -> list[Manifest]:
+    found = yaml.safe_load_all(helm(cluster, "template", release, values=values))
+    return [manifest for manifest in found if manifest]
+
+
+def one(manifests: list[Manifest], kind: str, name: str | None = None) -> Manifest:
+    (found,) = [m for m in manifests if m["kind"] == kind and name in (None, m["metadata"]["name"])]
+    return found
+
+
+def environment(manifests: list[Manifest]) -> Manifest:
+    (container,) = one(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return {item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]}
+
+
+# --- What it renders ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
+def test_helm_lint_is_content(plane: Cluster, values: Manifest) -> None:
+    plane.helm("lint", "--strict", CHART, "-f", "-", stdin=yaml.safe_dump(values))
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
+def test_what_it_renders_is_what_the_api_server_takes(plane: Cluster, namespace: str, values: Manifest) -> None:
+    manifests = helm(plane, "template", "cluster-registry", CHART, "--include-crds", values=values)
+    for flags in ((), ("--server-side", "--force-conflicts")):
+        plane.kubectl(
+            "apply", "--dry-run=server", "--validate=strict", *flags, "-n", namespace, "-f", "-", stdin=manifests
+        )
+
+
+NAMES = {
+    "cluster-registry": "cluster-registry-controller",
+    "cluster-registry-controller": "cluster-registry-controller-controller",
+    "other": "other-cluster-registry-controller",
+}
+
+
+@pytest.mark.parametrize(("release", "name"), NAMES.items())
+def test_the_names_follow_the_release(plane: Cluster, release: str, name: str) -> None:
+    values = {"podDisruptionBudget": {"enabled": True}, "webhooks": {"clusterValidator": {"enabled": True}}}
+    found = sorted((m["kind"], m["metadata"]["name"]) for m in rendered(plane, values, release=release))
+    assert found == [
+        ("ClusterRole", name),
+        ("ClusterRole", f"{name}-aggregated"),
+        ("ClusterRole", f"{name}-reader"),
+        ("ClusterRole", f"{name}-reader-aggregated"),
+        ("ClusterRoleBinding", name),
+        ("ClusterRoleBinding", f"{name}-reader"),
+        ("Deployment", name),
+        ("PodDisruptionBudget", name),
+        ("Role", name),
+        ("RoleBinding", name),
+        ("Service", name),
+        ("ServiceAccount", name),
+        ("ServiceAccount", f"{name}-reader"),
+        ("ValidatingWebhookConfiguration", f"{name}-cluster-validator-webhook"),
+    ]
+
+
+OVERRIDES = {
+    "fullnameOverride": (
+        {"fullnameOverride": "full"},
+        "full-controller",
+        "cluster-registry-controller",
+        "cluster-registry",
+    ),
+    "nameOverride": ({"nameOverride": "short"}, "other-short-controller", "short-controller", "short"),
+    "nameOverride in the release's name": ({"nameOverride": "the"}, "other-controller", "the-controller", "the"),
+}
+
+
+@pytest.mark.parametrize(("values", "name", "selected", "part_of"), OVERRIDES.values(), ids=OVERRIDES)
+def test_names_can_be_overridden(plane: Cluster, values: Manifest, name: str, selected: str, part_of: str) -> None:
+    deployment = one(rendered(plane, values, release="other"), "Deployment")
+    assert deployment["metadata"]["name"] == name
+    assert deployment["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] == selected
+    assert deployment["metadata"]["labels"]["app.kubernetes.io/part-of"] == part_of
+
+
+@pytest.mark.parametrize(("release", "name"), NAMES.items())
+def test_selectors_and_labels_are_those_of_the_original(plane: Cluster, release: str, name: str) -> None:
+    manifests = rendered(plane, {"podDisruptionBudget": {"enabled": True}}, release=release)
+    selector = {"app.kubernetes.io/name": "cluster-registry-controller", "app.kubernetes.io/instance": release}
+    deployment = one(manifests, "Deployment")
+    assert deployment["spec"]["selector"] == {"matchLabels": selector}
+    assert one(manifests, "PodDisruptionBudget")["spec"]["selector"] == {"matchLabels": selector}
+    assert one(manifests, "Service")["spec"]["selector"] == selector
+    assert selector.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    labels = selector | {
+        "app": name,
+        "app.kubernetes.io/component": "cluster-registry-controller",
+        "app.kubernetes.io/part-of": "cluster-registry",
+        "app.kubernetes.io/managed-by": "Helm",
+        "app.kubernetes.io/version": "0.1.0",
+        "helm.sh/chart": "cluster-registry-0.1.0",
+    }
+    for manifest in manifests:
+        assert labels.items() <= manifest["metadata"]["labels"].items(), manifest["metadata"]["name"]
+
+
+def test_the_defaults_reach_the_daemon(plane: Cluster) -> None:
+    assert environment(rendered(plane)) == {
+        "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+        "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
+        "MANAGE_LOCAL_CLUSTER_SECRET": "true",
+        "READER_SERVICE_ACCOUNT_NAME": "cluster-registry-controller-reader",
+        "NETWORK_NAME": "default",
+        "CORE_RESOURCES_SOURCE_ENABLED": "true",
+        "METRICS_ADDR": ":8080",
+        "HEALTH_ADDR": ":8090",
+        "LOG_FORMAT": "json",
+        "LOG_VERBOSITY": "0",
+        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED": "false",
+    }
+
+
+def test_the_values_reach_the_daemon(plane: Cluster) -> None:
+    manifests = rendered(plane, EVERYTHING, release="other")
+    assert environment(manifests) == {
+        "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+        "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
+        "PROVISION_LOCAL_CLUSTER": "alpha",
+        "MANAGE_LOCAL_CLUSTER_SECRET": "false",
+        "READER_SERVICE_ACCOUNT_NAME": "other-cluster-registry-controller-reader",
+        "NETWORK_NAME": "vpn",
+        "APISERVER_ENDPOINT_ADDRESS": "https://api.example.test:6443",
+        "CORE_RESOURCES_SOURCE_ENABLED": "false",
+        "METRICS_ADDR": ":9090",
+        "HEALTH_ADDR": ":9091",
+        "LOG_FORMAT": "console",
+        "LOG_VERBOSITY": "2",
+        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED": "true",
+        "CLUSTER_VALIDATOR_WEBHOOK_NAME": "other-cluster-registry-controller-validator",
+        "CLUSTER_VALIDATOR_WEBHOOK_PORT": "9444",
+        "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY": "/certificates",
+    }
+    template = one(manifests, "Deployment")["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"istio.io/rev": "cp-v115x.istio-system", "example.com/a": "b"}
+    for value in ("nodeSelector", "tolerations", "affinity", "imagePullSecrets"):
+        assert template["spec"][value] == EVERYTHING[value]
+    (container,) = template["spec"]["containers"]
+    assert container["image"] == "example.test/registry-controller:1.2.3"
+    assert container["imagePullPolicy"] == "Always"
+    assert container["resources"]["requests"] == {"cpu": 1, "memory": "1Gi"}
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/certificates"}
+    assert one(manifests, "Service")["spec"]["type"] == "NodePort"
+    account = one(manifests, "ServiceAccount", "other-cluster-registry-controller")
+    assert account["metadata"]["annotations"] == {"example.com/role": "c"}
+
+
+def test_the_container_says_what_it_runs(plane: Cluster) -> None:
+    spec = one(rendered(plane), "Deployment")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["name"] == "manager"
+    assert (container["command"], container["args"]) == (["registry-controller"], ["run"])
+    assert {port["name"]: port["containerPort"] for port in container["ports"]} == {"metrics": 8080, "health": 8090}
+    paths = {probe: container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert paths == {
+        "startupProbe": {"path": "/livez", "port": "health"},
+        "livenessProbe": {"path": "/livez", "port": "health"},
+        "readinessProbe": {"path": "/readyz", "port": "health"},
+    }
+    assert spec["automountServiceAccountToken"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert [volume["name"] for volume in spec["volumes"] if "emptyDir" in volume] == ["tmp"]
+
+
+def test_the_webhook_is_there_only_when_it_is_wanted(plane: Cluster) -> None:
+    assert not [m for m in rendered(plane) if m["kind"] == "ValidatingWebhookConfiguration"]
+    manifests = rendered(plane, {"webhooks": {"clusterValidator": {"enabled": True}}})
+    configuration = one(manifests, "ValidatingWebhookConfiguration")
+    assert configuration["metadata"]["name"] == "cluster-registry-controller-cluster-validator-webhook"
+    (webhook,) = configuration["webhooks"]
+    assert webhook["name"] == "cluster-validator.clusterregistry.k8s.cisco.com"
+    assert webhook["failurePolicy"] == "Ignore"
+    assert "caBundle" not in webhook["clientConfig"]
+    assert webhook["clientConfig"]["service"] == {
+        "name": "cluster-registry-controller", "namespace": NAMESPACE, "path": "/validate-cluster", "port": 443,
+    }  # fmt: skip
+    ports = {port["name"]: (port["port"], port["targetPort"]) for port in one(manifests, "Service")["spec"]["ports"]}
+    assert ports == {"http-metrics": (8080, "metrics"), "http-cl-val-wh": (443, "http-cl-val-wh")}
+
+
+STRATEGIES = {0: "Recreate", 1: "Recreate", 2: "RollingUpdate"}
+
+
+@pytest.mark.parametrize(("replicas", "strategy"), STRATEGIES.items())
+def test_one_pod_ends_before_the_next_starts(plane: Cluster, replicas: int, strategy: str) -> None:
+    assert one(rendered(plane, {"replicas": replicas}), "Deployment")["spec"]["strategy"]["type"] == strategy
+
+
+# --- Values ------------------------------------------------------------------------------------------------------
+
+
+UNKNOWN_VALUES = (
+    "foo",
+    *(f"{parent}.foo" for parent in (
+        "localCluster", "image", "service", "resources", "rbac", "controller", "controller.log", "controller.network",
+        "controller.leaderElection", "webhooks", "webhooks.clusterValidator", "securityContext", "podSecurityContext",
+        "affinity", "health", "istio", "serviceAccount", "podDisruptionBudget",
+    )),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", UNKNOWN_VALUES)
+def test_an_unknown_value_is_refused_by_its_name(plane: Cluster, value: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        helm(plane, "template", "cluster-registry", CHART, "--set", f"{value}=1")
+    assert "additional properties 'foo' not allowed" in refused.value.stderr
+    parent = value.rpartition(".")[0].replace(".", "/")
+    assert f"at '{'/' if parent else ''}{parent}'" in refused.value.stderr
+
+
+WRONG_VALUES = {
+    "replicas=-1": "at '/replicas'",
+    "service.port=70000": "at '/service/port'",
+    "service.type=Cluster": "at '/service/type'",
+    "controller.log.format=xml": "at '/controller/log/format'",
+    "controller.log.verbosity=high": "at '/controller/log/verbosity'",
+    "localCluster.name=A_b": "at '/localCluster/name'",
+    "rbac.narrowSecrets=perhaps": "at '/rbac/narrowSecrets'",
+    "health.port=8080": "they must differ",
+}
+
+
+@pytest.mark.parametrize(("value", "words"), WRONG_VALUES.items())
+def test_a_wrong_value_is_refused_by_its_name(plane: Cluster, value: str, words: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        helm(plane, "template", "cluster-registry", CHART, "--set", value)
+    assert words in refused.value.stderr
+
+
+def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+ORIGINAL_VALUES = dict(leaves(yaml.safe_load((ORIGINAL / "chart" / "values.yaml").read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize("path", ORIGINAL_VALUES)
+def test_every_value_of_the_original_is_accepted(plane: Cluster, path: str) -> None:
+    values: Any = ORIGINAL_VALUES[path]
+    for key in reversed(path.split(".")):
+        values = {key: values}
+    helm(plane, "template", "cluster-registry", values=values)
+
+
+def test_all_values_of_the_original_together_are_accepted(plane: Cluster) -> None:
+    helm(plane, "template", "cluster-registry", CHART, "-f", str(ORIGINAL / "chart" / "values.yaml"))
+
+
+# --- Installed ---------------------------------------------------------------------------------------------------
+
+
+INSTALLED = {name: values for name, values in VALUE_SETS.items() if name != "empty lists and maps"}
+
+
+@pytest.mark.parametrize("values", INSTALLED.values(), ids=INSTALLED)
+def test_it_installs_and_upgrades_again_and_again(plane: Cluster, namespace: str, values: Manifest) -> None:
+    helm(plane, "install", "cluster-registry", values=values)
+    eventually(lambda: has_rules(plane, "cluster-registry-controller-aggregated"))
+    for _ in range(2):
+        helm(plane, "upgrade", "cluster-registry", values=values)
+    helm(plane, "upgrade", "cluster-registry", CHART, "--reuse-values", "--server-side=false")
+    helm(plane, "upgrade", "cluster-registry", CHART, "--server-side=true", values={"replicas": 3})
+    helm(plane, "upgrade", "cluster-registry", values={"replicas": 1})
+    deployment = plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/cluster-registry-controller")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    for role in ("cluster-registry-controller-aggregated", "cluster-registry-controller-reader-aggregated"):
+        assert has_rules(plane, role)
+
+
+def has_rules(cluster: Cluster, role: str) -> bool:
+    return bool(cluster.api.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}").get("rules"))
+
+
+def test_the_notes_name_what_to_swap(plane: Cluster, namespace: str) -> None:
+    notes = helm(plane, "install", "cluster-registry", values={"localCluster": {"name": "alpha"}})
+    assert "kubectl get cluster alpha -o yaml | kubectl --context OTHER create -f -" in notes
+    assert f"kubectl -n {namespace} get secret alpha -o yaml | kubectl --context OTHER create -f -" in notes
+    nameless = helm(plane, "upgrade", "cluster-registry", values={})
+    assert "--set localCluster.name=NAME" in nameless
+    assert "get secret" not in nameless
+
+
+def test_the_notes_warn_of_the_originals_image(plane: Cluster, namespace: str) -> None:
+    values = {"image": {"repository": "example.test/cluster-registry-controller"}}
+    assert "WARNING: image.repository is example.test" in helm(plane, "install", "cluster-registry", values=values)
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["the defaults", "everything"])
+def test_its_pods_are_admitted_where_only_restricted_ones_are(plane: Cluster, namespace: str, values: Manifest) -> None:
+    helm(plane, "install", "cluster-registry", values=values)
+    name = "cluster-registry-controller"
+    template = plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")["spec"]["template"]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        **template,
+        "metadata": {"name": "a", "labels": template["metadata"]["labels"]},
+    }
+    argv = ("create", "--dry-run=server", "-n", namespace, "-f", "-")
+    plane.kubectl(*argv, stdin=json.dumps(pod))
+    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    with pytest.raises(CommandError, match="violates PodSecurity"):
+        plane.kubectl(*argv, stdin=json.dumps(pod))
+
+
+# --- Rights ------------------------------------------------------------------------------------------------------
+
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "update", "patch", "delete", "deletecollection")
+OWN = tuple(f"{plural}.{API}" for plural in ("clusters", "clusterfeatures", "resourcesyncrules"))
+CONTROLLER = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
+READER = f"{CONTROLLER}-reader"
+DAEMON_WRITES = ("create", "update", "patch", "delete")
+
+# (who, verbs, resources, namespace or "" for the whole cluster) that are allowed with the defaults
+ALLOWED = [
+    (READER, READ, (*OWN, "secrets", "namespaces", "nodes"), ""),
+    (CONTROLLER, (*READ, *DAEMON_WRITES), (*OWN, "secrets"), ""),
+    (CONTROLLER, ("update", "patch"), tuple(f"{resource}/status" for resource in OWN), ""),
+    (CONTROLLER, ("update",), (f"{OWN[0]}/finalizers",), ""),
+    (CONTROLLER, READ, ("namespaces", "nodes", "customresourcedefinitions.apiextensions.k8s.io"), ""),
+    (CONTROLLER, ("create", "patch"), ("events", "events.events.k8s.io"), "default"),
+    (CONTROLLER, ("get",), ("serviceaccounts/cluster-registry-controller-reader",), NAMESPACE),
+]
+ALL_RESOURCES = (
+    *OWN, "secrets", "namespaces", "nodes", "pods", "configmaps", "serviceaccounts", "services", "deployments.apps",
+    "leases.coordination.k8s.io", "clusterroles.rbac.authorization.k8s.io",
+    "customresourcedefinitions.apiextensions.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+)  # fmt: skip
+
+
+def may(cluster: Cluster, who: str, verb: str, resource: str, namespace: str = "", *, subresource: str = "") -> bool:
+    """Say whether a ServiceAccount may; the resource is RESOURCE.GROUP or RESOURCE.GROUP/NAME, no namespace is all."""
+    kind, _, name = resource.partition("/")
+    plural, _, group = kind.partition(".")
+    asked = {"verb": verb, "resource": plural, "group": group, "name": name}
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
+    review = {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": who, "groups": groups,
+            "resourceAttributes": asked | {"namespace": namespace, "subresource": subresource},
+        },
+    }  # fmt: skip
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    answer = cluster.api.request("POST", path, body=review)["status"]
+    return bool(answer["allowed"])
+
+
+def what_may(cluster: Cluster, who: str, verbs: tuple[str, ...], namespace: str = "") -> set[tuple[str, str]]:
+    """Return the verbs and resources that are allowed, asked one by one."""
+    return {
+        (verb, resource)
+        for verb, resource in itertools.product(verbs, ALL_RESOURCES)
+        if may(cluster, who, verb, resource, namespace)
+    }
+
+
+def test_the_rights_are_these_and_no_others(plane: Cluster, namespace: str) -> None:
+    helm(plane, "install", "cluster-registry")
+    eventually(lambda: may(plane, READER, "list", "secrets") and may(plane, CONTROLLER, "list", "secrets"))
+    for who, verbs, resources, where in ALLOWED:
+        for verb, resource in itertools.product(verbs, resources):
+            name, _, subresource = resource.partition("/")
+            if name == "serviceaccounts":
+                name, subresource = resource, ""
+            assert may(plane, who, verb, name, where, subresource=subresource), (who, verb, resource)
+
+    verbs = (*READ, *WRITE)
+    for who in (READER, CONTROLLER):
+        wanted = {
+            (verb, resource)
+            for allowed, some, resources, where in ALLOWED
+            for verb, resource in itertools.product(some, resources)
+            if allowed == who and not where and "/" not in resource
+        }
+        assert what_may(plane, who, verbs) == wanted, who
+
+
+def test_a_reader_never_does_more_than_read(plane: Cluster, namespace: str) -> None:
+    helm(plane, "install", "cluster-registry")
+    eventually(lambda: may(plane, READER, "list", "secrets"))
+    for where in (NAMESPACE, "default"):
+        lines = plane.kubectl("auth", "can-i", "--list", f"--as={READER}", "-n", where).splitlines()[1:]
+        for line in lines:
+            verbs = set(re.findall(r"\[([^\]]*)\]", line)[-1].split())
+            if "selfsubject" not in line:  # what everybody may ask about himself
+                assert verbs <= set(READ), line
+            assert not line.startswith("*"), line
+    for subresource in ("exec", "portforward", "proxy"):
+        assert not may(plane, READER, "create", "pods", NAMESPACE, subresource=subresource)
+    for account in ("cluster-registry-controller", "cluster-registry-controller-reader"):
+        assert not may(plane, READER, "create", f"serviceaccounts/{account}", NAMESPACE, subresource="token")
+
+
+def test_the_daemon_makes_tokens_for_the_reader_alone(plane: Cluster, namespace: str) -> None:
+    helm(plane, "install", "cluster-registry")
+    body = json.dumps(
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    )
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{{}}/token"
+    argv = ("create", f"--as={CONTROLLER}", "-f", "-", "--raw")
+    assert "token" in plane.kubectl(*argv, path.format("cluster-registry-controller-reader"), stdin=body)
+    for other in ("cluster-registry-controller", "default"):
+        with pytest.raises(CommandError, match="forbidden"):
+            plane.kubectl(*argv, path.format(other), stdin=body)
+
+
+NARROW = [
+    # who, verb, in the release's namespace, in another one, in all
+    (READER, "get", True, False, False),
+    (READER, "list", True, False, False),
+    (READER, "watch", True, False, False),
+    (READER, "create", False, False, False),
+    (READER, "delete", False, False, False),
+    (CONTROLLER, "get", True, False, False),
+    (CONTROLLER, "list", True, False, False),
+    (CONTROLLER, "watch", True, False, False),
+    (CONTROLLER, "create", True, False, False),
+    (CONTROLLER, "update", True, False, False),
+    (CONTROLLER, "patch", True, False, False),
+    (CONTROLLER, "delete", True, False, False),
+]
+
+
+def test_secrets_can_be_narrowed_to_the_releases_namespace_and_widened_again(plane: Cluster, namespace: str) -> None:
+    helm(plane, "install", "cluster-registry", values={"rbac": {"narrowSecrets": True}})
+    eventually(lambda: may(plane, READER, "list", "nodes") and may(plane, CONTROLLER, "list", "nodes"))
+    for who, verb, *expected in NARROW:
+        assert [may(plane, who, verb, "secrets", where) for where in (NAMESPACE, "default", "")] == expected, (
+            who,
+            verb,
+        )
+    helm(plane, "upgrade", "cluster-registry", values={})
+    eventually(lambda: may(plane, READER, "list", "secrets") and may(plane, CONTROLLER, "delete", "secrets"))
+
+
+def test_creating_namespaces_is_granted_on_demand(plane: Cluster, namespace: str) -> None:
+    helm(plane, "install", "cluster-registry", values={"controller": {"createNamespaces": True}})
+    eventually(lambda: may(plane, CONTROLLER, "create", "namespaces"))
+    assert not may(plane, CONTROLLER, "delete", "namespaces")
+    assert not may(plane, READER, "create", "namespaces")
+    helm(plane, "upgrade", "cluster-registry", values={})
+    eventually(lambda: not may(plane, CONTROLLER, "create", "namespaces"))
+
+
+def test_the_webhooks_rights_are_for_its_own_configuration(plane: Cluster, namespace: str) -> None:
+    helm(plane, "install", "cluster-registry", values={"webhooks": {"clusterValidator": {"enabled": True}}})
+    resource = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+    mine = f"{resource}/cluster-registry-controller-cluster-validator-webhook"
+    eventually(lambda: may(plane, CONTROLLER, "patch", mine))
+    assert {verb for verb in (*READ, *WRITE) if may(plane, CONTROLLER, verb, mine)} == {*READ, "update", "patch"}
+    assert not [verb for verb in (*READ, *WRITE) if may(plane, CONTROLLER, verb, f"{resource}/somebody-elses")]
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
+def test_nothing_is_granted_with_a_star(plane: Cluster, values: Manifest) -> None:
+    manifests = rendered(plane, values)
+    roles = [m for m in manifests if m["kind"] in ("ClusterRole", "Role")]
+    assert len(roles) >= 5
+    for role in roles:
+        assert ("aggregationRule" in role) == ("rules" not in role), role["metadata"]["name"]
+        for rule in role.get("rules", ()):
+            assert "*" not in [word for part in rule.values() for word in part], role["metadata"]["name"]
+    for role in roles:
+        if "-reader" in role["metadata"]["name"]:
+            assert all(set(rule["verbs"]) == set(READ) for rule in role.get("rules", ()))
+
+
+def test_labelled_cluster_roles_add_up(plane: Cluster, namespace: str) -> None:
+    helm(plane, "install", "cluster-registry")
+    for label, who, verbs in (
+        ("reader-aggregated", READER, list(READ)), ("controller-aggregated", CONTROLLER, [*READ, *DAEMON_WRITES]),
+    ):  # fmt: skip
+        assert not may(plane, who, "list", "configmaps")
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": f"extra-{label}", "labels": {f"cluster-registry.k8s.cisco.com/{label}": "true"}},
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}],
+        }  # fmt: skip
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps(role))
+        eventually(lambda who=who, last=verbs[-1]: may(plane, who, last, "configmaps"))
+        # An upgrade leaves it: the added rights are Kubernetes' part of the role.
+        helm(plane, "upgrade", "cluster-registry", values={"replicas": 2})
+        assert may(plane, who, verbs[-1], "configmaps")
+        plane.kubectl("delete", "clusterrole", f"extra-{label}")
+        eventually(lambda who=who: not may(plane, who, "list", "configmaps"))
+    assert not may(plane, READER, "create", "configmaps")
+
+
+# --- In place of the original ------------------------------------------------------------------------------------
+
+
+def store_originals(cluster: Cluster) -> None:
+    """Put the original's definitions and objects where nothing of the kind is."""
+    cluster.kubectl("delete", "--ignore-not-found", "--wait", "-f", str(ROOT / "crds"))
+    cluster.kubectl("apply", "-f", str(ORIGINAL / "crds"))
+    for definition in ("clusters", "resourcesyncrules", "clusterfeatures"):
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{definition}.{API}")
+    cluster.kubectl("create", "--validate=false", "-f", str(ORIGINAL / "objects"))
+    copy = {
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+        "metadata": {
+            "name": "copy", "namespace": NAMESPACE,
+            "annotations": {
+                "cluster-registry.k8s.cisco.com/resource-owner-cluster-id": "5f0c1c2e-0000-4000-8000-00000000000b",
+                "banzaicloud.com/last-applied": "UEsDBA==",
+            },
+        },
+    }  # fmt: skip
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(copy))
+
+
+def what_is_stored(cluster: Cluster) -> Manifest:
+    kinds = ",".join((*OWN, "configmaps"))
+    items = json.loads(cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "json"))["items"]
+    return {
+        f"{item['kind']}/{item['metadata']['name']}": (item["metadata"]["uid"], item.get("spec"), item.get("data"))
+        for item in items
+    }
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("--server-side=false",)], ids=["installed server-side", "installed client-side"]
+)
+@pytest.mark.parametrize("release", RELEASES)
+def test_it_takes_the_place_of_the_original(
+    plane: Cluster, namespace: str, release: str, flags: tuple[str, ...]
+) -> None:
+    name = NAMES[release]
+    reader = f"system:serviceaccount:{namespace}:{name}-reader"
+    store_originals(plane)
+    values = {"localCluster": {"name": "alpha"}, "podDisruptionBudget": {"enabled": True}}
+    helm(plane, "install", release, str(ORIGINAL / "chart"), *flags, values=values)
+    webhook = f"{name}-cluster-validator-webhook"
+    # What the running daemon of the original does to its webhook.
+    patch = {
+        "webhooks": [
+            {"name": f"cluster-validator.{API}", "failurePolicy": "Fail", "clientConfig": {"caBundle": "YQ=="}}
+        ]
+    }
+    plane.kubectl("patch", "validatingwebhookconfiguration", webhook, "-p", json.dumps(patch))
+    eventually(lambda: may(plane, reader, "list", "secrets"))
+    before = what_is_stored(plane)
+    accounts = [f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}{end}" for end in ("", "-reader")]
+    uids = [plane.api.get(path)["metadata"]["uid"] for path in accounts]
+
+    helm(plane, "upgrade", release, values=values)
+    helm(plane, "upgrade", release, values=values)
+
+    assert what_is_stored(plane) == before
+    # The tokens that the other clusters hold are of these accounts.
+    assert [plane.api.get(path)["metadata"]["uid"] for path in accounts] == uids
+    deployment = plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry-controller:0.1.0"
+    assert "LEADER_ELECTION_ENABLED" not in {item["name"] for item in container["env"]}
+    gone = plane.kubectl("get", "role,rolebinding,validatingwebhookconfiguration", "-n", namespace, "-o", "name")
+    assert "leader-election" not in gone
+    assert webhook not in gone
+    budget = plane.api.get(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}")["spec"]
+    assert (budget.get("minAvailable"), budget["maxUnavailable"]) == (None, 1)
+    eventually(lambda: may(plane, reader, "list", "secrets"))
+    assert not may(plane, reader, "list", "leases.coordination.k8s.io")
+
+    # The definitions come when the user applies them, before or after.
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    assert what_is_stored(plane) == before
+    helm(plane, "upgrade", release, CHART, "--reuse-values")
+
+
+def test_the_first_upgrade_of_a_server_side_release_is_as_near_to_recreate_as_it_can(
+    plane: Cluster, namespace: str
+) -> None:
+    helm(plane, "install", "cluster-registry", str(ORIGINAL / "chart"))
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/cluster-registry-controller"
+    helm(plane, "upgrade", "cluster-registry", values={})
+    near = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    assert plane.api.get(path)["spec"]["strategy"] == near
+    helm(plane, "upgrade", "cluster-registry", values={})
+    assert plane.api.get(path)["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_keeping_the_webhook_of_the_original_takes_force(plane: Cluster, namespace: str) -> None:
+    values = {"webhooks": {"clusterValidator": {"enabled": True}}}
+    helm(plane, "install", "cluster-registry", str(ORIGINAL / "chart"), values=values)
+    webhook = "cluster-registry-controller-cluster-validator-webhook"
+    patch = {"webhooks": [{"name": f"cluster-validator.{API}", "failurePolicy": "Fail"}]}
+    plane.kubectl("patch", "validatingwebhookconfiguration", webhook, "-p", json.dumps(patch))
+    with pytest.raises(CommandError, match="failurePolicy"):
+        helm(plane, "upgrade", "cluster-registry", values=values)
+    helm(plane, "upgrade", "cluster-registry", CHART, "--force-conflicts", values=values)
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook}"
+    assert plane.api.get(path)["webhooks"][0]["failurePolicy"] == "Ignore"
+
+
+def test_what_the_daemon_fills_into_its_webhook_survives_an_upgrade(plane: Cluster, namespace: str) -> None:
+    values = {"webhooks": {"clusterValidator": {"enabled": True}}}
+    helm(plane, "install", "cluster-registry", values=values)
+    webhook = "cluster-registry-controller-cluster-validator-webhook"
+    patch = {
+        "webhooks": [
+            {"name": f"cluster-validator.{API}", "failurePolicy": "Ignore", "clientConfig": {"caBundle": "YQ=="}}
+        ]
+    }
+    plane.kubectl("patch", "validatingwebhookconfiguration", webhook, "-p", json.dumps(patch))
+    helm(plane, "upgrade", "cluster-registry", values=values | {"replicas": 2})
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook}"
+    assert plane.api.get(path)["webhooks"][0]["clientConfig"]["caBundle"] == "YQ=="

@@ -1,0 +1,196 @@
+"""The ear against a real API server: kopf hears our kinds, survives what servers do, and writes nothing."""
+
+from __future__ import annotations
+
+import queue
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kopf
+import pytest
+
+from hack.controlplane import Cluster, Group
+from registry_controller.handlers import PLURALS, Ear, as_connection
+from registry_controller.kube.kubeconfig import Credentials
+
+ROOT = Path(__file__).parents[2]
+GROUP = "clusterregistry.k8s.cisco.com"
+PATH = f"/apis/{GROUP}/v1alpha1"
+FEATURES = f"{PATH}/clusterfeatures"
+
+
+class Heard:
+    """What an ear hands on, and the ear itself."""
+
+    def __init__(self, cluster: Cluster, *, login: Callable[[], kopf.ConnectionInfo] | None = None) -> None:
+        self.events: queue.Queue[tuple[str, str, str, float]] = queue.Queue()
+        self.restarts: queue.Queue[float] = queue.Queue()
+        self.ear = Ear(
+            login=login or (lambda: credentials(cluster)), on_event=self._on_event, on_restart=self._on_restart
+        )
+
+    def _on_event(self, plural: str, kind: str, body: dict[str, Any]) -> None:
+        self.events.put((plural, kind, body["metadata"]["name"], time.monotonic()))
+
+    def _on_restart(self) -> None:
+        self.restarts.put(time.monotonic())
+
+    def wait_for(self, plural: str, kind: str, name: str, *, timeout_s: float = 30.0) -> float:
+        """Return when an event was heard; the others before it are thrown away."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            heard = self.events.get(timeout=max(0.01, deadline - time.monotonic()))
+            if heard[:3] == (plural, kind, name):
+                return heard[3]
+
+
+def credentials(cluster: Cluster) -> kopf.ConnectionInfo:
+    entry = cluster.entry
+    return as_connection(
+        Credentials(
+            server=entry.server,
+            ca_pem=entry.server_ca.read_text(),
+            token="",
+            client_certificate_pem=entry.user.certificate.read_text(),
+            client_key_pem=entry.user.key.read_text(),
+            tls_server_name="",
+        )
+    )
+
+
+def feature(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "ClusterFeature",
+        "metadata": {"name": name},
+        "spec": {"featureName": name},
+    }
+
+
+def install(cluster: Cluster) -> None:
+    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+    names = [f"crd/{plural}.{GROUP}" for plural in PLURALS]
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+
+
+def create(cluster: Cluster, name: str) -> None:
+    """Create a feature, also where discovery has only just learnt of the kind."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            cluster.api.request("POST", FEATURES, body=feature(name))
+            return
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[Cluster]:
+    with Group(1, prefix="ear") as group:
+        yield group[0]
+
+
+@pytest.fixture
+def heard(plane: Cluster) -> Iterator[Heard]:
+    heard = Heard(plane)
+    heard.ear.start()
+    yield heard
+    began = time.monotonic()
+    assert heard.ear.stop(20), "the thread did not end"
+    print(f"stopped in {time.monotonic() - began:.2f} s")
+    assert not heard.ear.healthy
+
+
+def test_crds_that_come_later_are_noticed(plane: Cluster, heard: Heard) -> None:
+    time.sleep(3)
+    assert heard.ear.healthy
+    assert not heard.ear.hears_all
+    install(plane)
+    create(plane, "late")
+    print(f"heard {heard.wait_for('clusterfeatures', 'ADDED', 'late') - time.monotonic():.3f} s")
+    deadline = time.monotonic() + 40
+    while not heard.ear.hears_all:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_an_event_is_heard_within_a_blink_and_nothing_is_written(plane: Cluster, heard: Heard) -> None:
+    install(plane)
+    create(plane, "first")
+    heard.wait_for("clusterfeatures", "ADDED", "first")
+    offset = plane.audit_offset()
+    delays = []
+    for number in range(30):
+        began = time.monotonic()
+        plane.api.request("POST", FEATURES, body=feature(f"blink-{number}"))
+        delays.append(heard.wait_for("clusterfeatures", "ADDED", f"blink-{number}") - began)
+    print(f"from request to event: median {statistics.median(delays) * 1000:.1f} ms, most {max(delays) * 1000:.1f} ms")
+    assert statistics.median(delays) < 0.1
+    for number in range(30):
+        plane.api.request("DELETE", f"{FEATURES}/blink-{number}")
+        heard.wait_for("clusterfeatures", "DELETED", f"blink-{number}")
+    verbs = {(event["verb"], event.get("userAgent", "")) for event in plane.audit(since=offset)}
+    assert not {verb for verb, agent in verbs if agent.startswith("kopf") and verb not in {"get", "list", "watch"}}
+
+
+def test_the_end_of_the_api_server_is_survived(plane: Cluster, heard: Heard) -> None:
+    install(plane)
+    create(plane, "before")
+    heard.wait_for("clusterfeatures", "ADDED", "before")
+    plane.apiserver.stop()
+    time.sleep(5)
+    assert heard.ear.healthy
+    plane.apiserver.start()
+    plane.apiserver.wait_ready(60)
+    back = time.monotonic()
+    create(plane, "after")
+    print(f"heard {heard.wait_for('clusterfeatures', 'ADDED', 'after', timeout_s=60) - back:.2f} s after the return")
+
+
+def test_kinds_that_go_and_come_back_are_heard_again(plane: Cluster, heard: Heard) -> None:
+    install(plane)
+    create(plane, "goes")
+    heard.wait_for("clusterfeatures", "ADDED", "goes")
+    plane.kubectl("delete", "-f", str(ROOT / "crds"), "--wait=true")
+    heard.wait_for("clusterfeatures", "DELETED", "goes")
+    time.sleep(2)
+    install(plane)
+    create(plane, "comes")
+    heard.wait_for("clusterfeatures", "ADDED", "comes", timeout_s=60)
+    assert heard.ear.healthy
+
+
+def test_a_login_that_fails_is_tried_again_and_a_refused_one_is_renewed(plane: Cluster) -> None:
+    install(plane)
+    tries: list[float] = []
+
+    def login() -> kopf.ConnectionInfo:
+        tries.append(time.monotonic())
+        if len(tries) < 3:
+            raise OSError("no token file yet")
+        if len(tries) == 3:
+            return kopf.ConnectionInfo(server=plane.server, ca_data=plane.pki.server_ca.read_text(), token="expired")
+        return credentials(plane)
+
+    heard = Heard(plane, login=login)
+    heard.ear.start()
+    try:
+        create(plane, "renewed")
+        heard.wait_for("clusterfeatures", "ADDED", "renewed")
+        assert len(tries) == 4
+    finally:
+        assert heard.ear.stop(20)
+
+
+def test_a_restart_is_told(plane: Cluster, heard: Heard) -> None:
+    install(plane)
+    create(plane, "known")
+    heard.wait_for("clusterfeatures", "ADDED", "known")
+    assert heard.restarts.get(timeout=10) > 0, (
+        "the first lists of kopf and of the registry may miss a delete in between"
+    )

@@ -1,0 +1,163 @@
+"""P2, P3, P4: our own things on a real API server, and credentials that another cluster can read with."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.controlplane import Cluster, Group
+from registry_controller.api import meta, names
+from registry_controller.api.errors import Unauthorized
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.engine.home import Home
+from registry_controller.kube.connect import Reader, connect_home, connect_peer
+from registry_controller.kube.kubeconfig import read_secret
+from registry_controller.report.logs import get_logger
+
+CRDS = Path(__file__).parents[2] / "crds"
+NAMESPACE = "cluster-registry"
+READER = "cluster-registry-controller-reader"
+KUBE_SYSTEM = ObjectKey("", "kube-system")
+
+
+@dataclass(frozen=True)
+class Settings:
+    namespace: str = NAMESPACE
+    reader_service_account_name: str = READER
+    apiserver_endpoint_address: str = ""
+    provision_local_cluster: str = "demo-1"
+    manage_local_cluster_secret: bool = True
+    core_resources_source_enabled: bool = True
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Group(1) as group:
+        one = group[0]
+        one.kubectl("apply", "--server-side", "-f", str(CRDS))
+        one.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        one.kubectl("create", "namespace", NAMESPACE)
+        one.kubectl("-n", NAMESPACE, "create", "serviceaccount", READER)
+        one.kubectl(
+            "create", "clusterrolebinding", "reader", "--clusterrole=view", f"--serviceaccount={NAMESPACE}:{READER}"
+        )
+        yield one
+
+
+@pytest.fixture
+async def home(cluster: Cluster) -> AsyncIterator[Home]:
+    uid = json.loads(cluster.kubectl("get", "namespace", "kube-system", "-o", "json"))["metadata"]["uid"]
+    writer = await connect_home(kubeconfig=cluster.kubeconfig)
+    try:
+        # The API server of a test reports an address at which it does not listen.
+        settings = Settings(apiserver_endpoint_address=cluster.server)
+        yield Home(writer=writer, settings=settings, cluster_id=ClusterUID(uid), log=get_logger("test"))
+    finally:
+        await writer.close()
+
+
+def find(cluster: Cluster, *argv: str) -> Any:
+    text = cluster.kubectl("get", *argv, "-o", "json", "--ignore-not-found")
+    return json.loads(text) if text.strip() else None
+
+
+def published(cluster: Cluster) -> Any:
+    return find(cluster, "-n", NAMESPACE, "secret", "demo-1")
+
+
+def connect(secret: Any) -> Reader:
+    return connect_peer(read_secret(secret_type=secret["type"], data=secret["data"]))
+
+
+async def eventually(holds: Callable[[], bool], *, timeout_s: float = 30.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0.1)
+
+
+async def reads(reader: Reader) -> bool:
+    try:
+        await reader.get(meta.NAMESPACES, KUBE_SYSTEM)
+    except Unauthorized:
+        return False
+    return True
+
+
+async def settled(home: Home) -> None:
+    """Make passes until one goes well: an API server refuses requests for a moment after a new CRD."""
+    async with asyncio.timeout(30):
+        while await home.reconcile():
+            await asyncio.sleep(0.2)
+
+
+async def test_a_new_cluster_publishes_credentials_with_which_it_can_be_read(cluster: Cluster, home: Home) -> None:
+    await settled(home)
+    reader = connect(published(cluster))
+    try:
+        found = json.loads(await reader.get(meta.NAMESPACES, KUBE_SYSTEM))
+    finally:
+        await reader.close()
+    own = find(cluster, "clusters.clusterregistry.k8s.cisco.com", "demo-1")
+    assert found["metadata"]["uid"] == own["spec"]["clusterID"]
+    for name in names.CORE_RULES:
+        rule = find(cluster, "rsr", name)
+        assert rule["metadata"]["ownerReferences"][0]["uid"] == own["metadata"]["uid"]
+
+
+async def test_a_pass_with_nothing_to_do_writes_nothing(cluster: Cluster, home: Home) -> None:
+    assert await home.reconcile() == ""
+    offset = cluster.audit_offset()
+    assert await home.reconcile() == ""
+    verbs = {event["verb"] for event in cluster.audit(since=offset) if "registry-controller" in json.dumps(event)}
+    written = [
+        event
+        for event in cluster.audit(since=offset)
+        if event["verb"] in ("create", "update", "patch", "delete")
+        and event.get("objectRef", {}).get("apiGroup") == meta.GROUP
+    ]
+    assert not written
+    assert not verbs & {"create", "update", "patch", "delete"}
+
+
+async def test_a_deleted_token_secret_is_revoked_made_anew_and_published(cluster: Cluster, home: Home) -> None:
+    assert await home.reconcile() == ""
+    old = published(cluster)
+    cluster.kubectl("-n", NAMESPACE, "delete", "secret", f"{READER}-token")
+    assert await home.reconcile() == ""
+    new = published(cluster)
+    assert new["data"] != old["data"]
+    fresh, revoked = connect(new), connect(old)
+    try:
+        await fresh.get(meta.NAMESPACES, KUBE_SYSTEM)
+        async with asyncio.timeout(60):  # API servers remember a good token for some seconds
+            while await reads(revoked):
+                await asyncio.sleep(1)
+    finally:
+        await fresh.close()
+        await revoked.close()
+
+
+async def test_the_running_task_puts_back_what_somebody_broke(cluster: Cluster, home: Home) -> None:
+    assert await home.reconcile() == ""
+    cluster.kubectl("patch", "rsr", names.CLUSTERS_SINK, "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    cluster.kubectl("delete", "cf", names.CORE_FEATURE_OBJECT)
+    broken = base64.b64encode(b"nothing").decode()
+    patch = json.dumps({"data": {"kubeconfig": broken}})
+    cluster.kubectl("-n", NAMESPACE, "patch", "secret", "demo-1", "--type=merge", "-p", patch)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(home.run())
+        await eventually(lambda: find(cluster, "cf", names.CORE_FEATURE_OBJECT) is not None)
+        await eventually(lambda: "suspend" not in find(cluster, "rsr", names.CLUSTERS_SINK)["spec"])
+        await eventually(lambda: published(cluster)["data"]["kubeconfig"] != broken)
+        assert home.problem == ""
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,214 @@
+"""The chart and the definitions, held against what stands beside them: the table, the schema, the API's words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from registry_controller import __version__
+from registry_controller.api import meta
+from registry_controller.api.cluster import ClusterType, State
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "cluster-registry"
+VALUES_TEXT = (CHART / "values.yaml").read_text(encoding="utf-8")
+VALUES = yaml.safe_load(VALUES_TEXT)
+SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+CRD_FILES = sorted((ROOT / "crds").iterdir())
+CRDS = {crd["spec"]["names"]["kind"]: crd for crd in (yaml.safe_load(f.read_text(encoding="utf-8")) for f in CRD_FILES)}
+GVRS = {"Cluster": meta.CLUSTERS, "ResourceSyncRule": meta.RULES, "ClusterFeature": meta.FEATURES}
+
+
+def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in node:
+        return node
+    target: Mapping[str, Any] = SCHEMA
+    for part in node["$ref"].removeprefix("#/").split("/"):
+        target = target[part]
+    return {**target, **node}
+
+
+def objects(node: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Walk every schema of an object, `$ref`s included."""
+    node = resolved(node)
+    if node.get("type") == "object":
+        yield path, node
+    for key, child in node.get("properties", {}).items():
+        yield from objects(child, f"{path}.{key}")
+    for child in node.get("anyOf", ()):
+        yield from objects(child, path)
+    if isinstance(node.get("items"), dict):
+        yield from objects(node["items"], f"{path}[]")
+
+
+def schemas_along(path: str) -> Iterator[Mapping[str, Any]]:
+    """Walk down to a value, as far as the schema names what it holds."""
+    node: Mapping[str, Any] = SCHEMA
+    for key in path.split("."):
+        if "properties" not in node:
+            return
+        node = resolved(node["properties"][key])
+        yield node
+
+
+def properties(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Walk every property of a definition, those of list items and map values included."""
+    for name, node in schema.get("properties", {}).items():
+        yield f"{path}.{name}", node
+        yield from properties(node, f"{path}.{name}")
+    for part, mark in (("items", "[]"), ("additionalProperties", ".*")):
+        if part in schema:
+            yield f"{path}{mark}", schema[part]
+            yield from properties(schema[part], f"{path}{mark}")
+
+
+def schema_of(kind: str) -> Mapping[str, Any]:
+    (version,) = CRDS[kind]["spec"]["versions"]
+    schema: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+# --- The chart ---------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_lists_every_value_with_its_default() -> None:
+    readme = (CHART / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]*)` \|", readme, flags=re.MULTILINE)
+    assert [(path, json.loads(default)) for path, default in rows] == list(leaves(VALUES))
+
+
+def test_every_value_is_commented() -> None:
+    lines = VALUES_TEXT.splitlines()
+    groups = {
+        path.split(".")[0] for path, _ in leaves(VALUES) if path.startswith(("podSecurity", "security", "resources"))
+    }
+    bare = []
+    parents: list[str] = []
+    for number, line in enumerate(lines):
+        if not (found := re.match(r"( *)([A-Za-z]+):(.*)", line)):
+            continue
+        depth = len(found[1]) // 2
+        parents[depth:] = [found[2]]
+        # Those three are Kubernetes' own words from the second level on.
+        is_ours = depth == 0 or parents[0] not in groups
+        is_leaf = bool(found[3].strip()) or found[2] in groups
+        if is_ours and is_leaf and not lines[number - 1].strip().startswith("#"):
+            bare.append(".".join(parents))
+    assert bare == []
+
+
+def test_the_schema_knows_every_value_and_describes_it() -> None:
+    for path, _ in leaves(VALUES):
+        assert any(node.get("description") for node in schemas_along(path)), path
+
+
+def test_the_schema_refuses_unknown_keys_everywhere_but_in_free_maps() -> None:
+    lax = {path for path, node in objects(SCHEMA) if node.get("additionalProperties") is not False}
+    assert lax == {
+        ".global", ".podAnnotations", ".serviceAccount.annotations", ".nodeSelector",
+        ".resources.requests", ".resources.limits",
+        ".affinity.nodeAffinity", ".affinity.podAffinity", ".affinity.podAntiAffinity",
+        ".podSecurityContext.windowsOptions", ".securityContext.windowsOptions",
+    }  # fmt: skip
+    assert all("additionalProperties" in node for _, node in objects(SCHEMA))
+
+
+@pytest.mark.parametrize(
+    "value", ["controller.workers", "controller.leaderElection.enabled", "controller.leaderElection.name"]
+)
+def test_what_has_no_effect_says_so(value: str) -> None:
+    *_, schema = schemas_along(value)
+    assert "without effect" in schema["description"]
+
+
+def test_the_charts_definitions_are_the_projects() -> None:
+    copies = sorted((CHART / "crds").iterdir())
+    assert [copy.name for copy in copies] == [file.name for file in CRD_FILES]
+    for copy, file in zip(copies, CRD_FILES, strict=True):
+        assert not copy.is_symlink()
+        assert copy.read_bytes() == file.read_bytes(), f"cp {file} {copy}"
+
+
+def test_the_charts_version_is_the_programs() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert (chart["apiVersion"], chart["name"]) == ("v2", "cluster-registry")
+    assert str(chart["appVersion"]) == __version__
+
+
+# --- The definitions ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", GVRS)
+def test_a_definition_is_of_the_kind_that_the_program_speaks_of(kind: str) -> None:
+    spec = CRDS[kind]["spec"]
+    (version,) = spec["versions"]
+    gvr = GVRS[kind]
+    assert (spec["group"], version["name"], spec["names"]["plural"]) == (gvr.group, gvr.version, gvr.resource)
+    assert spec["scope"] == ("Namespaced" if gvr.namespaced else "Cluster")
+    assert version["subresources"] == {"status": {}}
+    assert (version["served"], version["storage"]) == (True, True)
+
+
+def test_the_files_are_named_as_the_definitions() -> None:
+    assert [file.name for file in CRD_FILES] == sorted(f"{meta.GROUP}_{gvr.resource}.yaml" for gvr in GVRS.values())
+
+
+@pytest.mark.parametrize("kind", GVRS)
+def test_every_property_is_described(kind: str) -> None:
+    schema = schema_of(kind)
+    assert schema["description"]
+    assert [path for path, node in properties(schema, kind) if not node.get("description")] == []
+
+
+@pytest.mark.parametrize("kind", GVRS)
+def test_no_unknown_field_is_kept_and_no_field_has_a_default(kind: str) -> None:
+    for path, node in properties(schema_of(kind), kind):
+        assert "x-kubernetes-preserve-unknown-fields" not in node, path
+        assert "default" not in node, path
+
+
+@pytest.mark.parametrize("kind", ["Cluster", "ResourceSyncRule"])
+def test_conditions_are_kept_by_their_type(kind: str) -> None:
+    conditions = schema_of(kind)["properties"]["status"]["properties"]["conditions"]
+    assert conditions["x-kubernetes-list-type"] == "map"
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+
+
+def test_the_states_are_those_of_the_program_or_none() -> None:
+    status = schema_of("Cluster")["properties"]["status"]["properties"]
+    assert set(status["state"]["enum"]) == {state.value for state in State} | {""}
+    assert set(status["type"]["enum"]) == {kind.value for kind in ClusterType} | {""}
+
+
+COLUMNS = [
+    ("ID", ".spec.clusterID", True),
+    ("Status", ".status.state", False),
+    ("Type", ".status.type", False),
+    ("Synced", '.status.conditions[?(@.type=="ClustersSynced")].status', False),
+    ("Version", ".status.version", True),
+    ("Provider", ".status.provider", True),
+    ("Distribution", ".status.distribution", True),
+    ("Region", ".status.locality.region", True),
+    ("Status Message", ".status.message", True),
+    ("Sync Message", '.status.conditions[?(@.type=="ClustersSynced")].message', True),
+]
+
+
+def test_clusters_are_listed_with_these_columns() -> None:
+    (version,) = CRDS["Cluster"]["spec"]["versions"]
+    found = [(c["name"], c["jsonPath"], bool(c.get("priority"))) for c in version["additionalPrinterColumns"]]
+    assert found == COLUMNS

@@ -1,0 +1,111 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from registry_controller import __version__
+from registry_controller.cli import program
+from registry_controller.settings import Address, Settings
+
+Call = tuple[Settings, Path | None, str | None]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Stand in for the daemon; it returns 7."""
+    found: list[Call] = []
+
+    def run(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> int:
+        found.append((settings, kubeconfig, context))
+        return 7
+
+    stub: Any = types.ModuleType("registry_controller.app")
+    stub.run = run
+    monkeypatch.setitem(sys.modules, "registry_controller.app", stub)
+    monkeypatch.setattr("registry_controller.app", stub, raising=False)
+    return found
+
+
+def invoke(*args: str, **env: str) -> Result:
+    return CliRunner().invoke(program, args, env=env)
+
+
+@pytest.mark.parametrize("args", [(), ("run",)])
+def test_no_command_is_run_and_its_result_is_the_exit_code(calls: list[Call], args: tuple[str, ...]) -> None:
+    assert invoke(*args).exit_code == 7
+    assert len(calls) == 1
+
+
+def test_flags_without_a_command_are_runs(calls: list[Call]) -> None:
+    invoke("--metrics-addr", ":1", "--kubeconfig", "/k", "--context", "c", HEALTH_ADDR=":2", METRICS_ADDR=":3")
+    ((settings, kubeconfig, context),) = calls
+    assert (settings.metrics_addr, settings.health_addr) == (Address("", 1), Address("", 2))
+    assert (kubeconfig, context) == (Path("/k"), "c")
+
+
+def test_a_boolean_flag_may_stand_alone_or_have_a_value(calls: list[Call]) -> None:
+    invoke("--manage-local-cluster-secret", "--core-resources-source-enabled=false", MANAGE_LOCAL_CLUSTER_SECRET="0")
+    ((settings, _, _),) = calls
+    assert settings.manage_local_cluster_secret
+    assert not settings.core_resources_source_enabled
+
+
+def test_the_originals_flags_without_effect_are_accepted(calls: list[Call]) -> None:
+    flags = ["--enable-leader-election", "--devel-mode=true", "--synccontroller-worker-count=2"]
+    assert invoke(*flags, "--leader-election-name=x").exit_code == 7
+    ((settings, _, _),) = calls
+    assert set(settings.ignored) == {
+        "--enable-leader-election",
+        "--devel-mode",
+        "--leader-election-name",
+        "--synccontroller-worker-count",
+    }
+
+
+def test_an_ignored_flag_may_have_its_value_in_the_next_word(calls: list[Call]) -> None:
+    assert invoke("--clustercontroller-worker-count", "2", "--workers", "3").exit_code == 7
+    assert calls[0][0].workers == 3
+
+
+def test_a_wrong_option_ends_with_2_and_its_name_on_stderr(calls: list[Call]) -> None:
+    result = invoke("run", LOG_FORMAT="xml")
+    assert result.exit_code == 2
+    assert "LOG_FORMAT (--log-format): must be json or console" in result.stderr
+    assert result.stdout == ""
+    assert calls == []
+
+
+def test_an_unknown_flag_ends_with_2(calls: list[Call]) -> None:
+    result = invoke("--no-such-flag")
+    assert result.exit_code == 2
+    assert "--no-such-flag" in result.stderr
+
+
+def test_dump_config_prints_what_is_understood_and_starts_nothing(calls: list[Call]) -> None:
+    result = invoke("--dump-config", WORKERS="5")
+    assert result.exit_code == 0
+    assert yaml.safe_load(result.stdout)["WORKERS"] == 5
+    assert calls == []
+
+
+@pytest.mark.parametrize("args", [("--version",), ("run", "--version")])
+def test_the_version_is_told(args: tuple[str, ...]) -> None:
+    result = invoke(*args)
+    assert result.exit_code == 0
+    assert __version__ in result.stdout
+
+
+def test_the_module_is_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "registry_controller", "--version"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"registry-controller, version {__version__}\n"

@@ -1,0 +1,78 @@
+"""Objects as bytes: what is read of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from registry_controller.api.errors import ProtocolError
+from registry_controller.api.meta import GVK, ObjectKey
+from registry_controller.kube.watch import decode_heard
+
+SECRET = GVK("", "v1", "Secret")
+
+
+def test_metadata_is_read_and_the_rest_kept() -> None:
+    info = {
+        "name": "a",
+        "namespace": "n",
+        "uid": "u",
+        "resourceVersion": "12",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+        "labels": {"l": "1"},
+        "annotations": {"a": "ä"},
+        "generation": 3,
+    }
+    raw = json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": info, "type": "t", "data": {"x": "eA=="}})
+    heard = decode_heard(raw.encode(), kind=SECRET)
+    assert heard.key == ObjectKey("n", "a")
+    assert (heard.uid, heard.revision, heard.created, heard.deleting) == ("u", 12, "2026-01-01T00:00:00Z", True)
+    assert (heard.labels, heard.annotations, heard.generation) == ({"l": "1"}, {"a": "ä"}, 3)
+    assert heard.kind_type == "t"
+    assert heard.raw == raw.encode()
+
+
+def test_an_item_of_a_list_gets_the_kind_that_it_lacks() -> None:
+    heard = decode_heard(b'{"metadata":{"name":"a"},"type":{"x":1}}', kind=SECRET)
+    found = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "type": {"x": 1}}
+    assert json.loads(heard.raw) == found
+    assert heard.kind_type == ""
+    assert heard.labels == {}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"metadata":{}}',
+        b'{"metadata":{"name":5}}',
+        b'{"metadata":{"name":"a/b"}}',
+        b'{"metadata":{"name":".."}}',
+        b'{"metadata":{"name":"a%2fb"}}',
+        b'{"metadata":{"name":"a\\nb"}}',
+        b'{"metadata":{"name":"a","namespace":"../x"}}',
+        b'{"metadata":{"name":"' + b"a" * 254 + b'"}}',
+        b'{"metadata":{"name":"a","labels":{"x":1}}}',
+        b'{"metadata":{"name":"a"},"x":"\xff"}',
+        b'{"metadata":{"name":"a"},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"metadata":{"name":"a"}} {}',
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}',
+        b'{"apiVersion":"v2","kind":"Secret","metadata":{"name":"a"}}',
+        b'{"kind":"Secret","metadata":{"name":"a"}}',
+    ],
+)
+def test_nonsense_is_refused(raw: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_heard(raw, kind=SECRET)
+
+
+@pytest.mark.parametrize("version", ["abc", "", None, "1" * 30])
+def test_a_version_that_is_no_number_is_zero(version: Any) -> None:
+    raw = json.dumps({"metadata": {"name": "a"} | ({"resourceVersion": version} if version is not None else {})})
+    assert decode_heard(raw.encode()).revision == 0

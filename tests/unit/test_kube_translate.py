@@ -1,0 +1,142 @@
+"""Answers of API servers become our errors, and never say what an object holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from registry_controller.api import errors, meta
+from registry_controller.api.meta import ObjectKey
+from registry_controller.kube.translate import error_of_answer, error_of_failure
+
+SECRET = "do-not-show"
+KEY = ObjectKey("default", "a")
+
+
+def status(code: int, *, reason: str = "", message: str = "", **details: Any) -> bytes:
+    found = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
+    return json.dumps(found | {"reason": reason, "message": message, "details": details}).encode()
+
+
+def translate(code: int, body: bytes, **options: Any) -> errors.RegistryError:
+    return error_of_answer(code, body, what="get a", gvr=meta.SECRETS, key=KEY, **options)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (400, "BadRequest", errors.Invalid),
+        (401, "Unauthorized", errors.Unauthorized),
+        (403, "Forbidden", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (405, "MethodNotAllowed", errors.NotServed),
+        (409, "Conflict", errors.Conflict),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (410, "Expired", errors.Gone),
+        (413, "RequestEntityTooLarge", errors.Invalid),
+        (418, "", errors.ApiError),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooManyRequests),
+        (500, "InternalError", errors.ServerError),
+        (504, "Timeout", errors.ServerError),
+        (302, "", errors.ProtocolError),
+        (101, "", errors.ProtocolError),
+    ],
+)
+@pytest.mark.parametrize("as_text", [False, True], ids=["status", "text"])
+def test_a_code_is_a_class_of_error(code: int, reason: str, kind: type[Exception], as_text: bool) -> None:
+    if as_text and kind is errors.AlreadyExists:
+        kind = errors.Conflict
+    body = SECRET.encode() if as_text else status(code, reason=reason, message=SECRET)
+    found = translate(code, body)
+    assert type(found) is kind
+    assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("details", "named"),
+    [
+        ({"name": "a", "kind": "secrets"}, True),
+        ({"name": "b", "kind": "secrets"}, False),
+        ({"name": "a", "kind": "configmaps"}, False),
+        ({"name": "a", "kind": "secrets", "group": "example.test"}, False),
+        ({"name": "default", "kind": "namespaces"}, False),
+        ({}, False),
+    ],
+)
+def test_absence_is_proven_only_by_an_answer_that_names_the_object(details: dict[str, str], named: bool) -> None:
+    found = translate(404, status(404, reason="NotFound", **details))
+    assert isinstance(found, errors.NotFound)
+    assert found.names_object is named
+    assert found.details_kind == details.get("kind", "")
+
+
+def test_a_page_that_is_no_status_proves_nothing() -> None:
+    found = translate(404, b"404 page not found")
+    assert isinstance(found, errors.NotFound)
+    assert not found.names_object
+
+
+def test_a_refusal_names_fields_and_not_values() -> None:
+    cause = {"reason": "FieldValueInvalid", "message": f'Invalid value: "{SECRET}": bad', "field": "data[x]"}
+    found = translate(422, status(422, reason="Invalid", message=SECRET, causes=[cause]))
+    assert "data[x] (FieldValueInvalid)" in str(found)
+    assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("message", "immutable"),
+    [
+        ('Invalid value: "x": field is immutable', True),
+        ("Forbidden: field is immutable when `immutable` is set", True),
+        ("Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden", True),
+        ("Forbidden: pod updates may not change fields other than `spec.containers[*].image`", True),
+        ('Invalid value: []string{"10.0.0.1"}: may not change once set', True),
+        ('Invalid value: {"kind":"Role"}: cannot change roleRef', True),
+        ("Forbidden: spec is immutable after creation except resources.requests", True),
+        ("Forbidden: may not be changed in an update.", True),
+        ('Invalid value: "x": must be a valid label', False),
+        ("Required value", False),
+        ('Invalid value: "field is immutable' + "x" * 400 + '": too long', False),
+    ],
+)
+def test_what_may_not_change_is_told_apart(message: str, immutable: bool) -> None:
+    found = translate(422, status(422, reason="Invalid", causes=[{"message": message, "field": "spec"}]))
+    assert isinstance(found, errors.Invalid)
+    assert found.immutable is immutable
+
+
+def test_a_terminating_namespace_is_a_reason() -> None:
+    found = translate(403, status(403, reason="Forbidden", causes=[{"reason": "NamespaceTerminating"}]))
+    assert isinstance(found, errors.Forbidden)
+    assert found.reason == "NamespaceTerminating"
+
+
+def test_a_webhook_is_named_and_not_quoted() -> None:
+    text = f'admission webhook "policy.example.test" denied the request: {SECRET}'
+    found = translate(403, status(403, message=text))
+    assert "policy.example.test" in str(found)
+    assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "wait_s"),
+    [("7", 0, 7.0), ("", 3, 3.0), ("", 0, 1.0), ("soon", 0, 1.0), ("99999", 0, 300.0), ("-5", 2, 2.0)],
+)
+def test_retry_after_is_read_and_capped(header: str, details: int, wait_s: float) -> None:
+    found = translate(429, status(429, retryAfterSeconds=details), retry_after=header)
+    assert isinstance(found, errors.TooManyRequests)
+    assert found.retry_after_s == wait_s
+
+
+def test_a_lost_connection_says_no_more_than_its_kind() -> None:
+    found = error_of_failure(ConnectionResetError(SECRET), what="get a")
+    assert isinstance(found, errors.Unreachable)
+    assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"kind":"Status","details":5}', b"\xff", b"[" * 100_000])
+def test_nonsense_is_translated_too(body: bytes) -> None:
+    assert isinstance(translate(500, body), errors.ServerError)

@@ -1,0 +1,89 @@
+"""P5, P6: when a peer counts as alive, when it is probed, how long it is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry_controller.core.peer import PeerHealth, backoff_s
+
+
+def test_a_peer_that_was_never_heard_counts_as_alive_but_not_as_proven() -> None:
+    health = PeerHealth(now=100.0)
+    assert health.alive
+    assert not health.proven
+    assert health.next_probe_at() == 115.0
+
+
+def test_one_unanswered_probe_changes_nothing() -> None:
+    health = PeerHealth(now=0.0)
+    assert health.probe_failed(15.0) is False
+    assert health.alive
+
+
+def test_the_second_unanswered_probe_makes_it_unreachable_and_says_so_once() -> None:
+    health = PeerHealth(now=0.0)
+    health.probe_failed(15.0)
+    assert health.probe_failed(20.0) is True
+    assert health.unreachable
+    assert health.probe_failed(25.0) is False
+
+
+def test_a_sign_of_life_between_two_failures_starts_the_count_again() -> None:
+    health = PeerHealth(now=0.0)
+    health.probe_failed(15.0)
+    assert health.heard(16.0) is False
+    assert health.probe_failed(31.0) is False
+    assert health.alive
+
+
+def test_an_unreachable_peer_that_is_heard_is_alive_and_says_so_once() -> None:
+    health = PeerHealth(now=0.0)
+    health.probe_failed(15.0)
+    health.probe_failed(20.0)
+    assert health.heard(21.0) is True
+    assert health.heard(22.0) is False
+    assert health.last_heard == 22.0
+
+
+def test_probes_follow_15_s_after_the_last_sign_and_then_every_5_s() -> None:
+    health = PeerHealth(now=0.0)
+    health.heard(3.0)
+    assert health.next_probe_at() == 18.0
+    health.probe_failed(18.5)
+    assert health.next_probe_at() == 23.5
+    health.probe_failed(23.5)
+    assert health.next_probe_at() == 28.5
+
+
+def test_a_probe_that_waited_for_its_timeout_does_not_stretch_the_interval() -> None:
+    health = PeerHealth(now=0.0)
+    health.probe_failed(19.9, started_at=15.0)
+    assert health.next_probe_at() == 20.0
+
+
+def test_a_probe_that_began_before_the_last_sign_of_life_is_old_news() -> None:
+    health = PeerHealth(now=0.0)
+    health.probe_failed(15.0)
+    health.heard(17.0)
+    assert health.probe_failed(18.0, started_at=16.0) is False
+    assert health.probe_failed(37.0) is False
+    assert health.alive
+
+
+def test_proof_is_a_sign_of_life_and_stays_until_another_cluster_answers() -> None:
+    health = PeerHealth(now=0.0)
+    health.probe_failed(15.0)
+    health.probe_failed(20.0)
+    assert health.prove(21.0) is True
+    assert health.proven
+    health.disprove()
+    assert not health.proven
+    assert health.alive
+
+
+@pytest.mark.parametrize(
+    ("attempt", "chance", "expected"),
+    [(0, 1.0, 0.5), (1, 1.0, 1.0), (3, 1.0, 4.0), (4, 1.0, 5.0), (10_000, 1.0, 5.0), (2, 0.5, 1.0), (9, 0.0, 0.0)],
+)
+def test_backoff_doubles_up_to_its_cap_and_is_jittered(attempt: int, chance: float, expected: float) -> None:
+    assert backoff_s(attempt, base=0.5, cap=5.0, chance=chance) == expected
