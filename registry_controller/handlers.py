@@ -129,8 +129,8 @@ class Ear:
             began_s = time.monotonic()
             try:
                 asyncio.run(self._listen())
-            except Exception as error:  # whatever it was, deafness is worse
-                _log.warning("listening to our own kinds ended; it starts again", error_type=logs.describe(error))
+            except (Exception, asyncio.CancelledError) as error:  # whatever it was, deafness is worse
+                _log.warning("listening to our own kinds ended; it starts again", problem=_describe(error))
             if self._stopping.is_set():
                 return
             if time.monotonic() - began_s > _WAS_STABLE_S:
@@ -182,7 +182,7 @@ class Ear:
             try:
                 return await asyncio.to_thread(self._login)
             except Exception as error:
-                _log.warning("cannot log in to the local API server", error_type=logs.describe(error))
+                _log.warning("cannot log in to the local API server", problem=logs.describe(error))
             await asyncio.sleep(delay_s)
         raise AssertionError("the delays have no end")
 
@@ -216,6 +216,13 @@ class Ear:
     def _tell_restart(self) -> None:
         if not self._stopping.is_set():
             self._on_restart()
+
+
+def _describe(error: BaseException) -> str:
+    """Spell the first error inside of groups, where the reason is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return logs.describe(error)
 
 
 def _make_settings() -> kopf.OperatorSettings:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
@@ -50,7 +51,7 @@ class Match:
 class MapMutation:
     """What to add to labels or annotations, and then what to remove."""
 
-    add: Mapping[str, str] = field(hash=False)
+    add: Mapping[str, str] = dataclasses.field(hash=False)
     remove: tuple[str, ...]
 
 

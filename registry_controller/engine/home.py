@@ -76,8 +76,9 @@ class Home:
         while True:
             self._poked.clear()
             problem = await self.reconcile()
-            self._say(problem)
             attempt = attempt + 1 if problem else 0
+            if attempt != 1:  # one failure is no news: the other clusters would see this one Failed for a moment
+                self._say(problem)
             chance = random.random()  # noqa: S311  jitter
             retry_s = backoff_s(attempt, base=_BACKOFF_BASE_S, cap=_BACKOFF_CAP_S, chance=chance)
             await self._rest(retry_s if problem else random.uniform(*_PERIOD_S))  # noqa: S311  jitter

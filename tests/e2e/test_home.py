@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hack.controlplane import Cluster, Group
 from registry_controller.api import meta, names
@@ -94,7 +95,7 @@ async def reads(reader: Reader) -> bool:
 async def settled(home: Home) -> None:
     """Make passes until one goes well: an API server refuses requests for a moment after a new CRD."""
     async with asyncio.timeout(30):
-        while await home.reconcile():
+        while await home.reconcile():  # noqa: ASYNC110  what is waited for has no event
             await asyncio.sleep(0.2)
 
 
@@ -138,7 +139,7 @@ async def test_a_deleted_token_secret_is_revoked_made_anew_and_published(cluster
     try:
         await fresh.get(meta.NAMESPACES, KUBE_SYSTEM)
         async with asyncio.timeout(60):  # API servers remember a good token for some seconds
-            while await reads(revoked):
+            while await reads(revoked):  # noqa: ASYNC110  what is waited for has no event
                 await asyncio.sleep(1)
     finally:
         await fresh.close()
@@ -161,3 +162,58 @@ async def test_the_running_task_puts_back_what_somebody_broke(cluster: Cluster, 
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+NARROW = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: narrow}
+rules:
+  - {apiGroups: [clusterregistry.k8s.cisco.com], resources: ["*"], verbs: ["*"]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: narrow, namespace: cluster-registry}
+rules:
+  - {apiGroups: [""], resources: [secrets], verbs: [get, list, watch, create, update, patch, delete]}
+  - {apiGroups: [""], resources: [serviceaccounts], resourceNames: [cluster-registry-controller-reader], verbs: [get]}
+"""
+
+
+async def test_a_daemon_that_may_use_secrets_in_its_namespace_only_keeps_everything(
+    cluster: Cluster, home: Home, tmp_path: Path
+) -> None:
+    await settled(home)
+    cluster.kubectl("apply", "-f", "-", stdin=NARROW)
+    account = f"--serviceaccount={NAMESPACE}:narrow"
+    cluster.kubectl("-n", NAMESPACE, "create", "serviceaccount", "narrow")
+    cluster.kubectl("create", "clusterrolebinding", "narrow", "--clusterrole=narrow", account)
+    cluster.kubectl("-n", NAMESPACE, "create", "rolebinding", "narrow", "--role=narrow", account)
+    cluster.kubectl("-n", NAMESPACE, "delete", "secret", "demo-1", f"{READER}-token")
+    uid = find(cluster, "clusters.clusterregistry.k8s.cisco.com", "demo-1")["spec"]["clusterID"]
+    writer = await connect_home(kubeconfig=narrow_kubeconfig(cluster, tmp_path))
+    try:
+        settings = Settings(apiserver_endpoint_address=cluster.server)
+        narrow = Home(writer=writer, settings=settings, cluster_id=ClusterUID(uid), log=get_logger("test"))
+        await settled(narrow)
+        assert published(cluster)["type"] == meta.REGISTRY_SECRET_TYPE
+        cluster.kubectl("-n", NAMESPACE, "delete", "rolebinding", "narrow")
+        await eventually_says(narrow, "cannot list secrets.v1 in namespace cluster-registry: forbidden")
+    finally:
+        await writer.close()
+
+
+def narrow_kubeconfig(cluster: Cluster, directory: Path) -> Path:
+    token = cluster.kubectl("-n", NAMESPACE, "create", "token", "narrow").strip()
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    for user in document["users"]:
+        user["user"] = {"token": token}
+    path = directory / "narrow.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def eventually_says(home: Home, words: str) -> None:
+    async with asyncio.timeout(30):
+        while words not in await home.reconcile():  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0.2)

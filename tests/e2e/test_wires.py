@@ -283,9 +283,7 @@ async def test_a_peer_is_read_with_a_client_certificate_and_no_file_is_left(
         "client-key-data": base64.b64encode(Path(cluster.pki.admin.key).read_bytes()).decode(),
     }
     text = yaml.safe_load(
-        render(
-            cluster_name="c", server=cluster.server, ca_pem=cluster.pki.server_ca.read_text(), user="u", token="t"
-        )
+        render(cluster_name="c", server=cluster.server, ca_pem=cluster.pki.server_ca.read_text(), user="u", token="t")
     )
     text["users"][0]["user"] = user
     data = {"value": base64.b64encode(yaml.safe_dump(text).encode()).decode()}

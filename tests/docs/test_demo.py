@@ -1,0 +1,83 @@
+"""The demo, on its own control planes and on contexts of somebody's kubeconfig, with nobody watching."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pytest
+
+from hack.controlplane import Group, ensure_binaries
+from tests.docs.documents import ROOT
+
+STEPS = [
+    "Install the chart in each cluster",
+    "swap: each hands its Cluster and its Secret to the other",
+    "joins by one swap",
+    "A rule in",
+    "A copy is edited; it is put back",
+    "It is deleted where it was born",
+]
+
+
+def _demo(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hack.demo", *arguments], cwd=ROOT, env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+
+
+def _assert_told(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    places = [done.stdout.find(step) for step in STEPS]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_the_demo_tells_its_story_on_control_planes_of_its_own() -> None:
+    done = _demo()
+    _assert_told(done)
+    assert "$ kubectl --context demo-1 get clusters" in done.stdout
+
+
+def test_the_demo_tells_its_story_on_contexts_and_takes_everything_away_again() -> None:
+    with Group(3, prefix="theirs") as group:
+        before = [_everything(cluster) for cluster in group]
+        done = _demo(*(cluster.name for cluster in group), env={"KUBECONFIG": str(group.kubeconfig)})
+        _assert_told(done)
+        assert [_everything(cluster) for cluster in group] == before
+
+
+def test_the_demo_does_not_begin_where_it_would_be_in_the_way() -> None:
+    with Group(1, prefix="taken") as group:
+        group[0].kubectl("create", "namespace", "cluster-registry")
+        contexts = [group[0].name] * 3
+        done = _demo(*contexts, env={"KUBECONFIG": str(group.kubeconfig)})
+        assert done.returncode == 1
+        assert "namespace cluster-registry is in context taken-1 already" in done.stderr
+        assert group[0].kubectl("get", "namespace", "cluster-registry", "-o", "name")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["one", "two"], "three clusters"), (["--image", "registry-controller:0.1.0"], "CONTEXTS")],
+    ids=["two clusters", "an image without clusters"],
+)
+def test_the_demo_says_what_is_wrong_with_its_arguments(arguments: list[str], says: str) -> None:
+    done = _demo(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def _everything(cluster: object) -> set[str]:
+    """Name what could have been left behind: namespaces, definitions, cluster roles, Secrets."""
+    kubectl = cluster.kubectl  # type: ignore[attr-defined]
+    kinds = "namespaces,customresourcedefinitions,clusterroles,clusterrolebindings,secrets"
+    return set(kubectl("get", kinds, "--all-namespaces", "-o", "name").split())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _binaries() -> None:
+    ensure_binaries()

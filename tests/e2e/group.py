@@ -1,0 +1,198 @@
+"""A group of real clusters with our daemon in each, and the words to talk to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from hack.controlplane import Cluster, CommandError, Group, Kubelet
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy" / "helm" / "cluster-registry"
+CRDS = ROOT / "crds"
+NAMESPACE = "cluster-registry"
+BIN = Path(sys.executable).parent
+OWNER = "cluster-registry.k8s.cisco.com/resource-owner-cluster-id"
+PROVENANCE = "cluster-registry.k8s.cisco.com/provenance"
+API = "clusterregistry.k8s.cisco.com/v1alpha1"
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], *, within_s: float = 30.0, every_s: float = 0.2, what: str = "") -> T:
+    """Look until the answer is true (or stops raising), and return it; fail with the last answer."""
+    deadline = time.monotonic() + within_s
+    while True:
+        last: object
+        try:
+            found = look()
+            if found:
+                return found
+            last = found
+        except (CommandError, AssertionError, KeyError, IndexError) as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within_s} s: {what or look}: {last!r}")
+        time.sleep(every_s)
+
+
+def steadily(look: Callable[[], Any], *, for_s: float = 3.0, every_s: float = 0.3, what: str = "") -> None:
+    """Hold that the answer is true the whole time."""
+    deadline = time.monotonic() + for_s
+    while time.monotonic() < deadline:
+        assert look(), what or look
+        time.sleep(every_s)
+
+
+class Member:
+    """One cluster with the chart installed and the daemon running as its Deployment says."""
+
+    def __init__(self, cluster: Cluster, *values: str, name: str | None = None) -> None:
+        self.cluster = cluster
+        self.name = name or cluster.name
+        self.kubelet: Kubelet | None = None
+        self.values = values
+
+    def install(self) -> Member:
+        """Install the chart and start the daemon."""
+        self.cluster.helm(
+            "install", "cluster-registry", str(CHART), "--namespace", NAMESPACE, "--create-namespace",
+            "--set", f"localCluster.name={self.name}",
+            "--set", f"controller.apiServerEndpointAddress={self.cluster.server}",
+            "--set", "controller.log.verbosity=1",
+            *(argument for value in self.values for argument in ("--set", value)),
+        )  # fmt: skip
+        self.kubelet = Kubelet(self.cluster, namespace=NAMESPACE, path_prepend=[BIN])
+        self.kubelet.start()
+        return self
+
+    @property
+    def daemon(self) -> Kubelet:
+        assert self.kubelet is not None
+        return self.kubelet
+
+    @property
+    def id(self) -> str:
+        return str(self.get("namespace", "kube-system")["metadata"]["uid"])
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.cluster.kubectl(*arguments, stdin=stdin)
+
+    def get(self, *arguments: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
+        return found
+
+    def find(self, *arguments: str) -> dict[str, Any] | None:
+        """Get an object, or None when the server says that it is not there."""
+        text = self.kubectl("get", *arguments, "-o", "json", "--ignore-not-found")
+        return json.loads(text) if text.strip() else None
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+
+    def create(self, *manifests: dict[str, Any]) -> None:
+        self.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+
+    def log(self) -> str:
+        return self.daemon.log.read_text(errors="replace")
+
+    def condition(self, kind: str, name: str, type_: str) -> dict[str, Any]:
+        conditions = self.get(kind, name).get("status", {}).get("conditions", [])
+        found: dict[str, Any] = next((c for c in conditions if c["type"] == type_), {})
+        return found
+
+
+def hand_over(giver: Member, taker: Member, *, verb: str = "create") -> None:
+    """Carry one member's Cluster and Secret to another, as a person does."""
+    for arguments in (("cluster", giver.name), ("-n", NAMESPACE, "secret", giver.name)):
+        eventually(lambda arguments=arguments: giver.find(*arguments), what=f"{giver.name}: {arguments}")
+        taker.kubectl(verb, "-f", "-", stdin=giver.kubectl("get", *arguments, "-o", "yaml"))
+
+
+def swap(one: Member, other: Member, *, verb: str = "create") -> None:
+    """Hand over both ways."""
+    hand_over(one, other, verb=verb)
+    hand_over(other, one, verb=verb)
+
+
+def in_sync(members: Iterable[Member], *, within_s: float = 60.0) -> None:
+    """Wait until every member knows every member, Ready and synced."""
+    members = list(members)
+    for member in members:
+        for other in members:
+            condition = "Ready" if other is member else "ClustersSynced"
+            eventually(
+                lambda member=member, other=other, condition=condition: (
+                    member.condition("cluster", other.name, condition).get("status") == "True"
+                    and member.get("cluster", other.name)["status"]["state"] == "Ready"
+                ),
+                within_s=within_s,
+                what=f"{condition} of {other.name} at {member.name}",
+            )
+
+
+def start_members(group: Group, *values: str) -> list[Member]:
+    """Install the daemon in every cluster of a group."""
+    members = [Member(cluster, *values).install() for cluster in group]
+    for member in members:
+        member.daemon.wait_ready(timeout_s=60)
+    return members
+
+
+def grant(member: Member, name: str, groups: list[str], resources: list[str]) -> None:
+    """Open kinds for reading by peers and writing by the daemon, by the aggregation labels."""
+    rights = (("reader", ["get", "list", "watch"]),
+              ("controller", ["get", "list", "watch", "create", "update", "patch", "delete"]))  # fmt: skip
+    for role, verbs in rights:
+        member.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": {
+                    "name": f"{name}-{role}",
+                    "labels": {f"cluster-registry.k8s.cisco.com/{role}-aggregated": "true"},
+                },
+                "rules": [{"apiGroups": groups, "resources": resources, "verbs": verbs}],
+            }
+        )
+
+
+def rule(name: str, kind: dict[str, str], *rules: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """Write a ResourceSyncRule."""
+    entries = list(rules) or [{"match": [{}]}]
+    return {
+        "apiVersion": API,
+        "kind": "ResourceSyncRule",
+        "metadata": {"name": name},
+        "spec": {"groupVersionKind": kind, "rules": entries, **spec},
+    }
+
+
+CONFIG_MAP = {"version": "v1", "kind": "ConfigMap"}
+SECRET = {"version": "v1", "kind": "Secret"}
+
+
+def config_map(name: str, data: dict[str, str], *, namespace: str = "default", **info: Any) -> dict[str, Any]:
+    """Write a ConfigMap."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, **info},
+        "data": data,
+    }
+
+
+def secret(name: str, data: dict[str, str], *, namespace: str = "default", **info: Any) -> dict[str, Any]:
+    """Write a Secret."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, **info},
+        "stringData": data,
+    }

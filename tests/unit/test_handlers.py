@@ -1,0 +1,203 @@
+"""The ear, with a stand-in for kopf's operator: restarts, stopping, and what is handed on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import kopf
+import pytest
+
+from registry_controller import handlers
+from registry_controller.handlers import Ear, as_connection
+from registry_controller.kube.kubeconfig import Credentials
+
+Operator = Callable[..., Awaitable[None]]
+
+
+class Listener:
+    """Collect what an ear hands on."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+        self.restarts = 0
+        self.ear = Ear(login=_login, on_event=self._on_event, on_restart=self._on_restart, resync_s=3600)
+
+    def _on_event(self, plural: str, kind: str, body: dict[str, Any]) -> None:
+        self.events.append((plural, kind, body["metadata"]["uid"]))
+
+    def _on_restart(self) -> None:
+        self.restarts += 1
+
+
+def _login() -> kopf.ConnectionInfo:
+    return kopf.ConnectionInfo(server="https://127.0.0.1:1")
+
+
+def eventually(is_so: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"not so after {timeout_s} s"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
+    monkeypatch.setattr(handlers, "_RESTART_FIRST_S", 0.01)
+    return Listener()
+
+
+def resource(plural: str) -> kopf.Resource:
+    return kopf.Resource(
+        handlers.meta.GROUP,
+        handlers.meta.VERSION,
+        plural,
+        kind=plural,
+        singular=plural,
+        namespaced=False,
+        preferred=True,
+        verbs=frozenset({"list", "watch", "patch"}),
+    )
+
+
+def hear(ear: Ear, kind: str | None, uid: str = "1") -> None:
+    event = {"type": kind, "object": {"metadata": {"uid": uid}}}
+    assert asyncio.run(ear._hear(event=event, resource=resource("clusters"), body={}, patch={})) is None
+
+
+def test_events_are_handed_on_and_what_a_list_finds_is_added(listener: Listener) -> None:
+    for kind in (None, "MODIFIED", "DELETED", "ADDED"):
+        hear(listener.ear, kind)
+    assert [kind for _, kind, _ in listener.events] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
+
+
+def test_a_second_list_of_the_same_object_asks_for_lists(listener: Listener) -> None:
+    hear(listener.ear, None, "1")
+    hear(listener.ear, None, "2")
+    assert not listener.ear._relist_due
+    hear(listener.ear, None, "1")
+    assert listener.ear._relist_due
+
+
+def test_kopf_is_started_again_when_it_ends_and_its_loss_is_told(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[BaseException | None] = [RuntimeError("bug"), None, asyncio.CancelledError(), kopf.LoginError("401")]
+    running = threading.Event()
+
+    async def operator(*, stop_flag: asyncio.Event, **_: object) -> None:
+        if ends:
+            end = ends.pop()
+            if end is not None:
+                raise end
+            return
+        running.set()
+        await stop_flag.wait()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    listener.ear.start()
+    try:
+        assert running.wait(10)
+        assert (listener.ear.restarts, listener.restarts) == (4, 4)
+        assert listener.ear.healthy
+    finally:
+        assert listener.ear.stop(10)
+    assert not listener.ear.healthy
+    assert listener.ear.stop(), "again is harmless"
+
+
+def test_a_loop_that_does_not_turn_is_not_healthy(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "_DEAF_AFTER_S", 0.7)
+    free = threading.Event()
+
+    async def operator(*, stop_flag: asyncio.Event, **_: object) -> None:
+        await asyncio.sleep(0.1)
+        free.wait(20)  # what no coroutine may do
+        await stop_flag.wait()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    assert not listener.ear.healthy, "it has not started"
+    listener.ear.start()
+    try:
+        eventually(lambda: not listener.ear.healthy)
+        assert not listener.ear.stop(0.05), "it does not end"
+    finally:
+        free.set()
+        assert listener.ear.stop(10)
+
+
+def test_after_the_first_lists_the_registry_is_asked_to_list(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "_SETTLED_S", 0.05)
+
+    async def operator(*, stop_flag: asyncio.Event, **_: object) -> None:
+        await stop_flag.wait()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    listener.ear.start()
+    try:
+        eventually(lambda: listener.restarts == 1)
+        assert listener.ear.restarts == 0
+    finally:
+        assert listener.ear.stop(10)
+
+
+def test_kinds_that_stay_missing_are_looked_for_again(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "_INCOMPLETE_S", 0.05)
+    starts: list[Any] = []
+
+    async def operator(*, stop_flag: asyncio.Event, insights: Any, **_: object) -> None:
+        starts.append(insights)
+        if len(starts) > 1:
+            insights.watched_resources.update(map(resource, handlers.PLURALS))
+        await stop_flag.wait()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    listener.ear.start()
+    try:
+        eventually(lambda: listener.ear.hears_all)
+        time.sleep(0.7)
+        assert len(starts) == 2
+    finally:
+        assert listener.ear.stop(10)
+
+
+def test_kopf_is_set_up_to_write_nothing(listener: Listener) -> None:
+    registry, settings = listener.ear._make_registry(), handlers._make_settings()
+    assert not settings.posting.enabled
+    assert settings.persistence.finalizer == handlers.FINALIZER
+    assert settings.process.ultimate_exiting_timeout is None
+    assert settings.admission.server is None
+    assert len(registry._watching.get_all_handlers()) == 3
+    for others in (registry._changing, registry._spawning, registry._indexing, registry._webhooks):
+        assert not others.get_all_handlers()
+
+
+def test_an_ear_starts_only_once(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def operator(*, stop_flag: asyncio.Event, **_: object) -> None:
+        await stop_flag.wait()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    listener.ear.start()
+    with pytest.raises(RuntimeError):
+        listener.ear.start()
+    assert listener.ear.stop(10)
+
+
+def test_an_ear_that_never_started_stops_at_once(listener: Listener) -> None:
+    assert listener.ear.stop(0.0)
+
+
+def test_credentials_become_kopfs_own() -> None:
+    pem = "-----BEGIN CERTIFICATE-----\n"
+    found = as_connection(
+        Credentials(
+            server="https://h", ca_pem=pem, token="t", client_certificate_pem="", client_key_pem="", tls_server_name=""
+        )
+    )
+    assert (found.server, found.ca_data, found.token, found.certificate_data) == ("https://h", pem, "t", None)
+    assert found.as_http_headers() == {"Authorization": "Bearer t"}
