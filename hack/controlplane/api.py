@@ -39,9 +39,7 @@ class Api:
         """Send a request; ApiError when it is refused (its status) or not answered (status 0)."""
         status, content = self._send(method, path, body, content_type, timeout_s)
         if status >= 400:
-            raise ApiError(
-                f"{method} {path}: {status}: {content.decode(errors='replace')[:500]}", status=status
-            )
+            raise ApiError(f"{method} {path}: {status}: {content.decode(errors='replace')[:500]}", status=status)
         parsed = json.loads(content)
         assert isinstance(parsed, dict)
         return parsed
@@ -57,9 +55,7 @@ class Api:
     def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, timeout_s: float
     ) -> tuple[int, bytes]:
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self._port, timeout=timeout_s, context=self._tls
-        )
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=timeout_s, context=self._tls)
         headers = {"Accept": "application/json", "User-Agent": "hack-controlplane"}
         if body is not None:
             headers["Content-Type"] = content_type

@@ -78,9 +78,7 @@ def _from_environment(name: str) -> Path | None:
     variable = f"TEST_ASSET_{name.upper().replace('-', '_')}"
     if asset := os.environ.get(variable):
         if not os.access(asset, os.X_OK):
-            raise BuildError(
-                f"{variable} is {asset}, which is not there or cannot be executed; correct or unset it"
-            )
+            raise BuildError(f"{variable} is {asset}, which is not there or cannot be executed; correct or unset it")
         return Path(asset).resolve()
     if folder := os.environ.get("KUBEBUILDER_ASSETS"):
         path = Path(folder).resolve() / name

@@ -107,9 +107,7 @@ def _explain(state: Running) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m hack.controlplane", description="Real control planes on loopback."
-    )
+    parser = argparse.ArgumentParser(prog="python -m hack.controlplane", description="Real control planes on loopback.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="build the programs, or find them")
     build.add_argument("names", nargs="*", choices=[*RECIPES, []], metavar="NAME", help="only these")
@@ -118,9 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("size", type=int, metavar="N")
     up.add_argument("--prefix", default="demo", help="clusters are named PREFIX-1 and so on")
     up.add_argument("--directory", help="keep everything in this folder, also afterwards")
-    up.add_argument(
-        "--feature-gate", action="append", default=[], metavar="NAME=BOOL", help="of the API servers"
-    )
+    up.add_argument("--feature-gate", action="append", default=[], metavar="NAME=BOOL", help="of the API servers")
     up.add_argument("--detach", action="store_true", help="return when they are ready; end them with `down`")
     up.set_defaults(run=_up)
     for name, run, text in (("status", _status, "list what is up"), ("down", _down, "end what is up")):

@@ -112,9 +112,7 @@ class Cluster:
         for port in self._ports:
             port.release()
 
-    def kubectl(
-        self, *argv: str, stdin: str | None = None, check: bool = True, timeout_s: float = 120
-    ) -> str:
+    def kubectl(self, *argv: str, stdin: str | None = None, check: bool = True, timeout_s: float = 120) -> str:
         """Run kubectl as the admin and return its output; CommandError with its stderr when it fails."""
         return self._run("kubectl", argv, stdin=stdin, check=check, timeout_s=timeout_s)
 
@@ -132,14 +130,9 @@ class Cluster:
         """Return where the audit log ends now."""
         return audit_offset(self.audit_log)
 
-    def _run(
-        self, tool: str, argv: Sequence[str], *, stdin: str | None, check: bool, timeout_s: float
-    ) -> str:
+    def _run(self, tool: str, argv: Sequence[str], *, stdin: str | None, check: bool, timeout_s: float) -> str:
         command = [str(self._binaries[tool]), *argv]
-        homes = {
-            f"HELM_{kind.upper()}_HOME": f"{self.directory}/helm/{kind}"
-            for kind in ("cache", "config", "data")
-        }
+        homes = {f"HELM_{kind.upper()}_HOME": f"{self.directory}/helm/{kind}" for kind in ("cache", "config", "data")}
         env = {"PATH": os.defpath, "HOME": str(self.directory), "KUBECONFIG": str(self.kubeconfig), **homes}
         done = subprocess.run(
             command,

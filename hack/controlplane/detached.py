@@ -95,9 +95,7 @@ def _spawn(argv: Sequence[str], *, log: Path) -> int:
     """Start a command that is nobody's child: the shell that starts it leaves at once."""
     script = '"$@" >"$0" 2>&1 </dev/null & echo $!'
     shell = ["/bin/sh", "-c", script, str(log), *argv]
-    return int(
-        subprocess.run(shell, check=True, capture_output=True, cwd=_CHECKOUT, start_new_session=True).stdout
-    )
+    return int(subprocess.run(shell, check=True, capture_output=True, cwd=_CHECKOUT, start_new_session=True).stdout)
 
 
 def _file(prefix: str) -> Path:

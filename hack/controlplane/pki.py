@@ -74,9 +74,7 @@ class _Authority:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return Pair(
-            certificate=_write(
-                directory / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM)
-            ),
+            certificate=_write(directory / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM)),
             key=_write_key(directory / f"{name}.key", key),
         )
 
@@ -98,9 +96,7 @@ def create_pki(directory: Path, *, cluster: str) -> Pki:
     return Pki(
         server_ca=servers.write(directory / "server-ca.crt"),
         client_ca=clients.write(directory / "client-ca.crt"),
-        server=servers.issue(
-            _name("kube-apiserver"), directory=directory, name="server", names=_SERVER_NAMES
-        ),
+        server=servers.issue(_name("kube-apiserver"), directory=directory, name="server", names=_SERVER_NAMES),
         admin=clients.issue(admin, directory=directory, name="admin"),
         controller_manager=clients.issue(manager, directory=directory, name="controller-manager"),
         token_key=_write_key(directory / "token.key", token_key),
@@ -115,9 +111,7 @@ def _name(common_name: str, *, organization: str | None = None) -> x509.Name:
     return x509.Name(attributes)
 
 
-def _builder(
-    subject: x509.Name, *, issuer: x509.Name, key: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, *, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return x509.CertificateBuilder(
         subject_name=subject,

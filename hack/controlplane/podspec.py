@@ -148,9 +148,7 @@ def _bulk(source: Manifest, lookup: Lookup) -> dict[str, str]:
     return {source.get("prefix", "") + key: value.decode() for key, value in (data or {}).items()}
 
 
-def _value(
-    item: Manifest, template: Template, facts: PodFacts, lookup: Lookup, env: Mapping[str, str]
-) -> str | None:
+def _value(item: Manifest, template: Template, facts: PodFacts, lookup: Lookup, env: Mapping[str, str]) -> str | None:
     """Return the value of one variable; None: an optional reference that leads nowhere."""
     match item.get("valueFrom"):
         case None:
@@ -162,9 +160,7 @@ def _value(
         case {"configMapKeyRef": dict() as reference}:
             return _key("configmaps", reference, lookup)
         case other:
-            raise UnsupportedError(
-                f"variable {item['name']} comes from {sorted(other)}, which is not played here"
-            )
+            raise UnsupportedError(f"variable {item['name']} comes from {sorted(other)}, which is not played here")
 
 
 def _field(path: str, template: Template, facts: PodFacts) -> str:

@@ -26,9 +26,7 @@ def ask_http(probe: Probe, *, port: int) -> str | None:
     else:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=probe.timeout_s)
     try:
-        connection.request(
-            "GET", probe.path, headers={"User-Agent": "kube-probe/1.36", **dict(probe.headers)}
-        )
+        connection.request("GET", probe.path, headers={"User-Agent": "kube-probe/1.36", **dict(probe.headers)})
         response = connection.getresponse()
         body = response.read(1024)
     except (OSError, http.client.HTTPException) as error:

@@ -81,9 +81,7 @@ class Process:
                 error = PortTakenError if "address already in use" in self.tail() else ProcessError
                 raise error(f"{self.name} ended before it was ready{self.tail()}")
             if time.monotonic() > deadline:
-                raise ProcessError(
-                    f"{self.name} was not ready after {timeout_s:.0f} s: {missing}{self.tail()}"
-                )
+                raise ProcessError(f"{self.name} was not ready after {timeout_s:.0f} s: {missing}{self.tail()}")
             time.sleep(_POLL_S)
 
     def stop(self, *, grace_s: float = 15.0) -> None:

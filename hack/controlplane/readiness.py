@@ -20,9 +20,7 @@ def etcd_missing(port: int) -> str | None:
 def controller_manager_missing(port: int, *, server_ca: Path, api: Api, settled: Sequence[str]) -> str | None:
     """Ask the controller manager for its health, then for what its controllers must have made."""
     tls = ssl.create_default_context(cafile=str(server_ca))
-    missing = _missing(
-        http.client.HTTPSConnection("127.0.0.1", port, timeout=_TIMEOUT_S, context=tls), "/healthz"
-    )
+    missing = _missing(http.client.HTTPSConnection("127.0.0.1", port, timeout=_TIMEOUT_S, context=tls), "/healthz")
     return missing or next((reason for path in settled if (reason := api.missing(path))), None)
 
 

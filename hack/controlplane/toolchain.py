@@ -46,9 +46,7 @@ def find_toolchain() -> Toolchain:
     if go is None:
         raise BuildError(f"go is not on the PATH: {_INSTALL}")
     if not os.environ.get("HOME") and not (os.environ.get("GOCACHE") and os.environ.get("GOPATH")):
-        raise BuildError(
-            "HOME is not set, so go has no place for its caches: set HOME, or GOCACHE and GOPATH"
-        )
+        raise BuildError("HOME is not set, so go has no place for its caches: set HOME, or GOCACHE and GOPATH")
     env = _environment()
     asked = subprocess.run(
         [go, "env", "GOVERSION", "GOOS", "GOARCH"],

@@ -39,9 +39,7 @@ def write_volume(directory: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(directory / old)
 
 
-def token_files(
-    cluster: Cluster, *, namespace: str, service_account: str, duration_s: int
-) -> dict[str, bytes]:
+def token_files(cluster: Cluster, *, namespace: str, service_account: str, duration_s: int) -> dict[str, bytes]:
     """Ask the TokenRequest API for a token, and put the CA and the namespace beside it."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
     body = {

@@ -49,8 +49,8 @@ def _install(stage: Stage) -> None:
 
 def _swap(stage: Stage, one: Actor, other: Actor) -> None:
     for giver, taker in ((one, other), (other, one)):
-        for what in (f"cluster {giver.name}", f"-n {NAMESPACE} secret {giver.name}"):
-            stage.terminal.run(f"{giver.kubectl} get {what} -o yaml | {taker.kubectl} create -f -")
+        for what in (f"get cluster {giver.name}", f"-n {NAMESPACE} get secret {giver.name}"):
+            stage.terminal.run(f"{giver.kubectl} {what} -o yaml | {taker.kubectl} create -f -")
 
 
 def _members(stage: Stage, actor: Actor, *, others: list[Actor]) -> None:
@@ -77,8 +77,9 @@ def _sync(stage: Stage, first: Actor, second: Actor, third: Actor) -> None:
         terminal.until(_read(actor), lambda out: "second cluster" in out, what="the copy is there")
     terminal.until(
         f"{third.kubectl} get resourcesyncrule greetings",
-        lambda out: out.split()[-3:] == ["Secret", "True", "True"], what="the rule says that it is in step",
-    )  # fmt: skip
+        lambda out: out.splitlines()[-1].split()[1:4] == ["Secret", "True", "True"],
+        what="the rule says that it is in step",
+    )
 
 
 def _repair(stage: Stage, owner: Actor, holder: Actor) -> None:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
+import orjson
+
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
 
 LIMIT_BYTES: Final = 96 * 1024 * 1024
 
@@ -18,6 +21,17 @@ class Slot(NamedTuple):
     cluster: ClusterUID
     kind: GVK
     key: ObjectKey
+
+
+def decode_body(raw: bytes, *, what: str) -> Manifest:
+    """Decode an object; InvalidObject for one that no API server would have stored (too deep, no object)."""
+    try:
+        found = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise InvalidObject(what, "cannot be decoded: too deeply nested, or no JSON") from None
+    if not isinstance(found, dict):
+        raise InvalidObject(what, "is no object")
+    return found
 
 
 class Bodies:

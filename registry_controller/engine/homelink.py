@@ -126,7 +126,8 @@ class Namespaces:
 
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:
         """Hear that a namespace is gone."""
-        self._held.pop(key.name, None)
+        if self._held.pop(key.name, None) is not None:
+            self._on_change(key.name)
 
     def complete(self) -> None:
         """Hear that all were heard."""

@@ -21,6 +21,8 @@ from registry_controller.api.errors import (
     NotServed,
     ProtocolError,
     RegistryError,
+    ServerError,
+    Unauthorized,
     Unreachable,
 )
 from registry_controller.api.meta import GVK, GVR, ObjectKey, revision
@@ -99,15 +101,13 @@ class Reflector:
     async def run(self) -> NoReturn:
         """Follow until cancelled."""
         while True:
-            reader, answers, began = self._reader, self._reader.answers, time.monotonic()
+            began = time.monotonic()
             self._swapped = False
             error: RegistryError | None = None
             try:
                 await self._follow(await self._discovery.resolve(self._kind))
             except RegistryError as caught:
                 error = caught
-            if reader.answers != answers:
-                self._heard_from()
             lasted_s = time.monotonic() - began
             if error is not None:
                 await self._absorb(error, lasted_s=lasted_s)
@@ -274,16 +274,19 @@ class Reflector:
 
     async def _absorb(self, error: RegistryError, *, lasted_s: float) -> None:
         """Say what went wrong, and wait as long as its kind asks for."""
+        if _proves_life(error):
+            self._heard_from()
         if self._swapped:  # the old connection was closed under us; the new one goes on
             return
         if lasted_s >= _SHORT_S:
             self._failures = 0
+        resuming = bool(self._resume)
         if isinstance(error, Gone | Invalid | NotServed | ProtocolError):
             self._resume = ""
         if isinstance(error, NotServed):
             self._discovery.forget(self._kind)
-        broke = isinstance(error, Unreachable) and lasted_s >= _SHORT_S and bool(self._resume)
-        if not (broke or isinstance(error, Gone)):  # a stream that broke is opened again before anybody worries
+        broke = isinstance(error, Unreachable) and lasted_s >= _SHORT_S
+        if not (resuming and (broke or isinstance(error, Gone))):  # tried again before anybody worries
             self._say_stalled(error)
         patient = isinstance(error, Forbidden | NotServed)
         retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
@@ -297,3 +300,9 @@ class Reflector:
             async with asyncio.timeout(at_least_s + delay_s):
                 await self._wake.wait()
         self._wake.clear()
+
+
+def _proves_life(error: RegistryError) -> bool:
+    """Say whether an error is an answer of the API server's own; 401 is none, and 5xx may be a proxy's before it."""
+    answer = error.__cause__ if isinstance(error, NotServed) else error
+    return isinstance(answer, ApiError) and not isinstance(answer, Unauthorized | ServerError)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import orjson
-
 from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import RuleEntry
@@ -20,7 +19,7 @@ from registry_controller.core.match import matching_entries
 from registry_controller.core.mutate import target_of
 from registry_controller.core.own import Marks, is_membership, read_marks
 from registry_controller.core.wanted import ActiveRule
-from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.stream import Stream
 from registry_controller.kube.watch import Heard
 
@@ -108,10 +107,14 @@ class Feed:
         if old is not None and old.uid == heard.uid and heard.revision < old.revision and old.streams & ~stream.bit:
             old.streams |= stream.bit
             return
-        body = _lazily(heard.raw)
-        if self._tap is not None:
-            self._tap.upsert(heard, body)
-        hits = self._hits(heard, body)
+        body = _lazily(heard)
+        try:
+            if self._tap is not None:
+                self._tap.upsert(heard, body)
+            hits = self._hits(heard, body)
+        except InvalidObject as error:
+            stream.refused(error)
+            return
         if not hits:
             if old is not None:
                 self._forget(heard.key, old)
@@ -282,12 +285,12 @@ class Sources:
 _MEMBERSHIP_KINDS = {(meta.GROUP, meta.CLUSTER.kind), ("", "Secret")}
 
 
-def _lazily(raw: bytes) -> Callable[[], Manifest]:
+def _lazily(heard: Heard) -> Callable[[], Manifest]:
     held: list[Manifest] = []
 
     def body() -> Manifest:
         if not held:
-            held.append(orjson.loads(raw))
+            held.append(decode_body(heard.raw, what=str(heard.key)))
         return held[0]
 
     return body

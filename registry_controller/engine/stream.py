@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from registry_controller.api.errors import RegistryError
+from registry_controller.api.errors import InvalidObject, RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.watch import Heard
@@ -52,6 +52,11 @@ class Stream:
 
     def stalled(self, error: RegistryError) -> None:
         """Hear that the stream is not current."""
+        self.error = error
+        self._feed.changed()
+
+    def refused(self, error: InvalidObject) -> None:
+        """Hear of an object that cannot be used; it is said until the stream is listed again."""
         self.error = error
         self._feed.changed()
 

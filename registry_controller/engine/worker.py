@@ -43,7 +43,7 @@ from registry_controller.core.decide import (
 from registry_controller.core.mark import provenance_of, with_provenance
 from registry_controller.core.match import matching_entries
 from registry_controller.core.mutate import desired
-from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.copies import Copies
 from registry_controller.engine.ledger import Class, Ledger, Outcome
 from registry_controller.engine.views import Offer, Views
@@ -138,7 +138,7 @@ class Worker:
 
     async def _apply(self, view: View, decision: Apply, offer: Offer, wanted_at: float) -> Decision:
         heard = await self._source(offer)
-        manifest: Manifest = orjson.loads(heard.raw)
+        manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view.target, decision.claim, offer, heard, manifest)
         if wanted is None:
             return Hold(Reason.OWNER_NOT_HEARD, decision.claim.owner)
@@ -270,7 +270,10 @@ class Worker:
         return answer
 
     def _settled(self, target: Target, decision: Decision, view: View) -> None:
-        self._queue.forget(target)
+        if isinstance(decision, Hold) and decision.reason in _RECHECKED:
+            self._queue.retry(target, at_least_s=1.0)
+        else:
+            self._queue.forget(target)
         self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
         outcome = outcome_of(decision, view)
         changed = self._ledger.note(target, outcome, message=_words(decision))
@@ -280,9 +283,8 @@ class Worker:
             case Delete():
                 log.info("deleted copy", target=str(target), reason=decision.reason.value, owner=decision.owner)
             case Hold() | Skip():
-                log.debug("left as it is", target=str(target), reason=decision.reason.value, changed=changed)
-        if isinstance(decision, Hold) and decision.reason in _RECHECKED:
-            self._queue.retry(target, at_least_s=1.0)
+                if changed:
+                    log.debug("left as it is", target=str(target), reason=decision.reason.value)
 
     def _failed(self, target: Target, decision: Decision, view: View, error: RegistryError) -> None:
         if isinstance(error, Conflict):
@@ -306,12 +308,8 @@ class Worker:
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
 
 
-_RECHECKED = {
-    Reason.NEEDS_PROOF,
-    Reason.STALE_SOURCE,
-    Reason.OWNER_NOT_HEARD,
-    Reason.NAMESPACE_TERMINATING,
-}
+_RECHECKED = {Reason.NEEDS_PROOF, Reason.STALE_SOURCE}
+"""What no event ends: the question was not answered, and is asked again. All other holds end by an event."""
 
 
 def outcome_of(decision: Decision, view: View) -> Outcome | None:

@@ -34,7 +34,7 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class Reader:
-    """One API server, only to be read. `answers` counts proofs of life: HTTP answers other than 401."""
+    """One API server, only to be read. `answers` counts proofs of life: HTTP answers but 401 and 5xx."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -46,7 +46,7 @@ class Reader:
 
     @property
     def answers(self) -> int:
-        """How many answers other than 401 have come."""
+        """How many answers have come that prove that the server lives."""
         return self._transport.answers
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:

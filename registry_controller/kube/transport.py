@@ -50,7 +50,7 @@ class Identity(Protocol):
 
 
 class Transport(RESTClientObject):
-    """Sessions to one server. `answers` counts its HTTP answers other than 401: proofs of life."""
+    """Sessions to one server. `answers` counts HTTP answers but 401 and 5xx: proofs of life."""
 
     def __init__(self, configuration: Configuration, *, identity: Identity, methods: frozenset[str]) -> None:
         super().__init__(configuration)
@@ -151,7 +151,7 @@ class Transport(RESTClientObject):
         if response.status == 401 and await self._identity.renew():
             response.release()
             response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
-        if response.status != 401:
+        if response.status != 401 and response.status < 500:  # 5xx may come from a proxy before a dead server
             self.answers += 1
         return response
 

@@ -160,9 +160,10 @@ class StatusWriter:
         """Send a patch; return the delay in seconds until the object may be written again."""
         gvr, name = key
         try:
-            # The uid makes it a Conflict when another object of that name stands there by now.
-            body = {"metadata": {"uid": wish.uid}, "status": patch}
-            answer = await self._writer.patch_status(gvr, ObjectKey("", name), body)
+            answer = _read(await self._writer.patch_status(gvr, ObjectKey("", name), {"status": patch}))
+            # A uid in the patch is no precondition: a status subresource ignores metadata. So look afterwards.
+            if _uid_of(answer) not in ("", wish.uid):
+                raise Conflict(f"{gvr.resource} {name} is another object by now", status=409)
         except (NotFound, Conflict):  # gone, or another one: whoever sees it will want again
             if self._memories.get(key) is memory:
                 del self._memories[key]
@@ -176,7 +177,7 @@ class StatusWriter:
             asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
             return max(asked_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
         memory.failures = 0
-        memory.sent, memory.before, memory.stored = wish.status, base, _status_of(answer)
+        memory.sent, memory.before, memory.stored = wish.status, base, answer.get("status") or {}
         memory.written_s = asyncio.get_running_loop().time()
         if self._on_transition is not None:
             for condition in transitions(base, wish.status):
@@ -188,12 +189,16 @@ def _observed(condition: Status, *, generation: int) -> Status:
     return {"observedGeneration": generation, **condition} if generation else condition
 
 
-def _status_of(answer: bytes) -> Status:
+def _read(answer: bytes) -> Status:
     try:
-        status = json.loads(answer).get("status")
-    except (ValueError, AttributeError):
+        found = json.loads(answer)
+    except ValueError:
         return {}
-    return status if isinstance(status, Mapping) else {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _uid_of(answer: Status) -> str:
+    return str((answer.get("metadata") or {}).get("uid") or "")
 
 
 def _says_the_same(one: Status | None, other: Status | None) -> bool:

@@ -64,14 +64,14 @@ async def home(cluster: Cluster) -> AsyncIterator[Writer]:
     await writer.close()
 
 
-def manifest(name: str, *, namespace: str = "default", labels: dict[str, str] | None = None, **data: str) -> bytes:
+def manifest(name: str, *, namespace: str = "default", labels: dict[str, str] | None = None, **data: Any) -> bytes:
     info = {"name": name, "namespace": namespace, "labels": labels or {}}
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info, "data": data}).encode()
 
 
 async def eventually(holds: Callable[[], bool], *, within_s: float = 20.0) -> None:
     async with asyncio.timeout(within_s):
-        while not holds():
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -100,6 +100,10 @@ def peer_of(cluster: Cluster, token: str, *, server: str = "", endpoint: Endpoin
     peer = connect_peer(with_endpoint(read_secret(secret_type=meta.REGISTRY_SECRET_TYPE, data=data), endpoint))
     _OPEN.append(peer)
     return peer
+
+
+def encode_file(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
 
 
 class Memory:
@@ -132,7 +136,7 @@ class Memory:
 
 @contextlib.asynccontextmanager
 async def following(reader: Reader, memory: Memory, **options: Any) -> AsyncIterator[Reflector]:
-    found = {"kind": CONFIGMAP, "selection": EVERYTHING, "heard_from": lambda: None} | options
+    found: dict[str, Any] = {"kind": CONFIGMAP, "selection": EVERYTHING, "heard_from": lambda: None} | options
     reflector = Reflector(reader=reader, discovery=Discovery(reader), sink=memory, **found)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reflector.run(), name="reflector")
@@ -176,7 +180,7 @@ async def test_errors_say_whose_fault_they_are(home: Writer) -> None:
         await home.create(CONFIGMAPS, "nowhere", manifest("x", namespace="nowhere"))
     assert missing.value.details_kind == "namespaces"
     with pytest.raises(errors.Invalid) as invalid:
-        await home.create(CONFIGMAPS, "default", manifest("x", **{"bad key!": "do-not-show"}))
+        await home.create(CONFIGMAPS, "default", manifest("x", **dict[str, Any]({"bad key!": "do-not-show"})))
     assert "do-not-show" not in str(invalid.value)
     assert not invalid.value.immutable
     unserved = GVR("example.test", "v1", "nothings", True)
@@ -279,8 +283,8 @@ async def test_a_peer_is_read_with_a_client_certificate_and_no_file_is_left(
 ) -> None:
     monkeypatch.setenv("TMPDIR", "/nowhere")
     user = {
-        "client-certificate-data": base64.b64encode(Path(cluster.pki.admin.certificate).read_bytes()).decode(),
-        "client-key-data": base64.b64encode(Path(cluster.pki.admin.key).read_bytes()).decode(),
+        "client-certificate-data": encode_file(cluster.pki.admin.certificate),
+        "client-key-data": encode_file(cluster.pki.admin.key),
     }
     text = yaml.safe_load(
         render(cluster_name="c", server=cluster.server, ca_pem=cluster.pki.server_ca.read_text(), user="u", token="t")

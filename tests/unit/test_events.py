@@ -95,7 +95,7 @@ async def running(world: World) -> AsyncIterator[None]:
 
 async def eventually(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not is_so():
+        while not is_so():  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.01)
 
 

@@ -149,7 +149,7 @@ class Follower:
             task = group.create_task(self.reflector.run(), name="reflector")
             try:
                 async with asyncio.timeout(within_s):
-                    while not holds() and not task.done():
+                    while not holds() and not task.done():  # noqa: ASYNC110
                         await asyncio.sleep(0.005)
             except TimeoutError:
                 in_time = False
@@ -348,7 +348,7 @@ async def test_streams_that_end_at_once_are_not_opened_in_a_rush(monkeypatch: py
 
 
 async def test_retry_now_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.random, "uniform", lambda low, high: 60.0)
+    monkeypatch.setattr("random.uniform", lambda low, high: 60.0)
     follower = Follower(Server(streams=[errors.Forbidden("no", status=403), [*INITIAL, FOREVER]]))
 
     def holds() -> bool:

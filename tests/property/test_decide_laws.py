@@ -1,0 +1,320 @@
+"""The laws of decide, over all views that Hypothesis can think of.
+
+O1 O2 O3 O4 O5 O7 O8 O9 A3 S1 W5
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance
+from registry_controller.core.decide import (
+    Answer,
+    Apply,
+    Claim,
+    Current,
+    Delete,
+    Hold,
+    Inquiry,
+    NamespaceState,
+    Reason,
+    Skip,
+    SourceRef,
+    Tracking,
+    View,
+    decide,
+)
+from registry_controller.core.own import Marks, Voice
+
+LOCAL = ClusterUID("local")
+IDS = [ClusterUID(text) for text in ("a", "b", "c", "local", "stranger")]
+KIND = GVK("", "v1", "ConfigMap")
+KEY = ObjectKey("ns", "x")
+TARGET = Target("", "ConfigMap", "ns", "x")
+
+ids = st.sampled_from(IDS)
+peers = st.sampled_from(IDS[:3])
+revisions = st.integers(0, 5)
+created = st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
+
+
+@st.composite
+def provenances(draw: st.DrawFn, owner: ClusterUID) -> Provenance:
+    return Provenance(
+        owner, "rule", "Orphan", KIND, KEY, "uid", draw(created), draw(revisions), TARGET, draw(st.booleans())
+    )
+
+
+@st.composite
+def marks(draw: st.DrawFn) -> Marks:
+    owner = draw(st.none() | ids)
+    provenance = draw(st.none() | provenances(owner)) if owner is not None else None
+    return Marks(owner, provenance, draw(st.booleans()), draw(st.booleans()))
+
+
+@st.composite
+def claims(draw: st.DrawFn, membership: bool) -> Claim:
+    peer = draw(peers)
+    voices = list(Voice) if membership else [Voice.OWNER, Voice.OURS, Voice.SILENT]
+    voice = draw(st.sampled_from(voices))
+    owner = draw(ids.filter(lambda uid: uid not in (peer, LOCAL))) if voice is Voice.INTERMEDIARY else peer
+    return Claim(
+        peer, owner, voice, KIND, KEY, "uid", draw(created), draw(revisions), "rule", draw(st.booleans()),
+        draw(st.booleans()),
+    )  # fmt: skip
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    membership = draw(st.booleans())
+    offered = draw(st.lists(claims(membership), max_size=3, unique_by=lambda claim: claim.peer))
+    current = draw(
+        st.none()
+        | st.builds(
+            Current, marks(), st.just("uid"), revisions, st.booleans(), st.booleans(),
+            (st.none() | ids) if membership else st.none(),
+        )
+    )  # fmt: skip
+    source = None
+    if current is not None and current.marks.owner is not None:
+        source = SourceRef(current.natural or current.marks.owner, KIND, KEY)
+    inquiry = None
+    if draw(st.booleans()):
+        asked = source or SourceRef(ClusterUID("a"), KIND, KEY)
+        inquiry = Inquiry(asked, draw(st.sampled_from(Answer)), draw(revisions))
+    return View(
+        target=TARGET,
+        claims=tuple(offered),
+        current=current,
+        local=LOCAL,
+        known=frozenset(draw(st.sets(peers))) | {LOCAL},
+        alive=frozenset(draw(st.sets(peers))),
+        membership=membership,
+        local_heard=draw(st.booleans()),
+        namespace=draw(st.sampled_from(NamespaceState)),
+        create_namespace=draw(st.booleans()),
+        copied_from=source,
+        tracking=draw(st.sampled_from(Tracking)),
+        inquiry=inquiry,
+        tombstone=draw(revisions),
+    )
+
+
+@given(views())
+def test_the_same_view_gives_the_same_decision_and_is_never_changed(view: View) -> None:
+    """S1."""
+    before = copy.deepcopy(view)
+    assert decide(view) == decide(view)
+    assert view == before
+
+
+@given(views(), st.randoms(use_true_random=False))
+def test_the_order_in_which_claims_were_heard_never_matters(view: View, random: object) -> None:
+    """O8: whoever came first."""
+    shuffled = list(view.claims)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    other = dataclasses.replace(view, claims=tuple(shuffled))
+    assert decide(other) == decide(view)
+
+
+@given(views())
+def test_a_native_object_is_never_touched(view: View) -> None:
+    """O1, O2: of membership, only its natural owner adopts what was carried by hand (O7)."""
+    if view.current is None or (view.current.marks.is_copy and view.current.marks.owner != LOCAL):
+        return
+    decision = decide(view)
+    assert not isinstance(decision, Delete) or view.membership
+    if isinstance(decision, Apply):
+        assert view.membership
+        assert decision.claim.voice is Voice.OWNER
+        assert decision.claim.peer == decision.claim.owner
+
+
+@given(views())
+def test_nothing_is_deleted_without_proof(view: View) -> None:
+    """O5: the owner is alive, does not offer it in a complete list, and said so when asked by name."""
+    decision = decide(view)
+    if not isinstance(decision, Delete):
+        return
+    assert view.current is not None
+    assert view.current.marks.is_copy
+    assert not view.current.may_hold_natives
+    assert decision.owner in view.alive
+    assert view.tracking is Tracking.ABSENT
+    assert view.inquiry is not None
+    assert view.inquiry.answer is Answer.NOT_FOUND
+    assert view.inquiry.source == view.copied_from
+    assert (decision.uid, decision.revision) == (view.current.uid, view.current.revision)
+
+
+@given(views())
+def test_what_an_intermediary_holds_is_never_a_source_membership_apart(view: View) -> None:
+    """O3, O4: and through an intermediary nothing is created while its owner is alive."""
+    decision = decide(view)
+    if isinstance(decision, Apply) and decision.claim.peer != decision.claim.owner:
+        assert view.membership
+        assert decision.claim.voice is Voice.INTERMEDIARY
+        assert decision.claim.owner not in view.alive
+        if view.current is not None and view.current.marks.provenance is not None:
+            assert decision.claim.revision > view.current.marks.provenance.revision
+
+
+@given(views())
+def test_our_own_objects_are_never_imported_back(view: View) -> None:
+    """O2."""
+    decision = decide(view)
+    if isinstance(decision, Apply):
+        assert decision.claim.voice not in (Voice.OURS, Voice.SILENT, Voice.DISPUTED)
+        assert decision.claim.owner != LOCAL
+
+
+@given(views())
+def test_no_copy_goes_back_to_an_older_state_of_its_owner(view: View) -> None:
+    """O3: unless a quorum read found that very state to be the present one."""
+    decision = decide(view)
+    if not isinstance(decision, Apply) or view.current is None or view.current.marks.provenance is None:
+        return
+    provenance = view.current.marks.provenance
+    if decision.claim.owner == view.current.marks.owner and decision.claim.revision < provenance.revision:
+        assert decision.reason is Reason.HISTORY_RESTORED
+        assert view.inquiry is not None
+        assert view.inquiry.answer is Answer.FOUND
+        assert view.inquiry.revision == decision.claim.revision
+
+
+@given(views())
+def test_a_silent_owners_copy_is_kept(view: View) -> None:
+    """O5, O8: silence ends no claim, and moves nothing but to an older source."""
+    current = view.current
+    if current is None or current.marks.owner is None or view.membership:
+        return
+    owner = current.marks.owner
+    offers = any(c.owner == owner and c.voice is Voice.OWNER and not c.deleting for c in view.claims)
+    if owner in view.alive or owner == LOCAL or owner not in view.known or offers:
+        return
+    decision = decide(view)
+    assert not isinstance(decision, Delete)
+    if isinstance(decision, Apply):
+        assert current.marks.provenance is not None
+        assert decision.claim.rank < (current.marks.provenance.created or "~", owner)
+
+
+@given(views())
+def test_a_copy_frozen_by_hand_is_left_alone(view: View) -> None:
+    """W5, O7."""
+    if view.current is not None and view.current.marks.is_copy and view.current.marks.frozen:
+        assert isinstance(decide(view), Hold | Skip)
+
+
+@given(views())
+def test_a_source_that_is_not_to_be_synced_makes_no_new_copies(view: View) -> None:
+    """W5."""
+    decision = decide(view)
+    if view.current is None and isinstance(decision, Apply):
+        assert not decision.claim.sync_disabled
+
+
+@given(views())
+def test_nothing_is_created_in_a_namespace_that_cannot_take_it(view: View) -> None:
+    """A3."""
+    decision = decide(view)
+    if view.current is None and isinstance(decision, Apply):
+        assert view.namespace is not NamespaceState.TERMINATING
+        assert view.namespace is NamespaceState.ACTIVE or view.create_namespace
+
+
+@given(views())
+def test_nothing_is_decided_before_we_heard_what_is_here(view: View) -> None:
+    """O1."""
+    if not view.local_heard:
+        assert decide(view) == Hold(Reason.LOCAL_NOT_HEARD)
+
+
+@given(views())
+def test_a_question_is_asked_only_of_an_owner_that_is_alive(view: View) -> None:
+    """O5, O3."""
+    decision = decide(view)
+    if isinstance(decision, Hold) and decision.ask is not None and decision.reason is Reason.NEEDS_PROOF:
+        assert decision.ask.owner in view.alive
+
+
+def _claim(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 3) -> Claim:
+    uid = ClusterUID(owner)
+    return Claim(uid, uid, Voice.OWNER, KIND, KEY, "u", created, revision, "rule")
+
+
+def _view(*offered: Claim, current: Current | None = None, **more: object) -> View:
+    known = frozenset(IDS[:3]) | {LOCAL}
+    base = View(TARGET, offered, current, LOCAL, known, known)
+    return dataclasses.replace(base, **more)  # type: ignore[arg-type]
+
+
+def _copy(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 3) -> Current:
+    uid = ClusterUID(owner)
+    provenance = Provenance(uid, "rule", "Orphan", KIND, KEY, "u", created, revision, TARGET)
+    return Current(Marks(uid, provenance, False, False), "here", 9)
+
+
+SOURCE_A = SourceRef(ClusterUID("a"), KIND, KEY)
+OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("view", "kind", "reason"),
+    [
+        pytest.param(_view(_claim("a")), Apply, Reason.CREATE, id="a new source is copied"),
+        pytest.param(_view(_claim("a"), current=_copy("a")), Apply, Reason.UPDATE, id="a copy follows its owner"),
+        pytest.param(
+            _view(_claim("a"), current=Current(Marks(None, None, False, False), "n", 1)),
+            Skip, Reason.LOCAL_OBJECT_EXISTS, id="a native object is in the way",
+        ),
+        pytest.param(
+            _view(_claim("b", created=NEWER), current=_copy("a")), Skip, Reason.NO_LONGER_WANTED,
+            id="a younger rival waits while nobody tracks the holder",
+        ),
+        pytest.param(
+            _view(_claim("b", created=OLDER), current=_copy("a", created=NEWER)), Apply, Reason.TAKE_OVER,
+            id="an older rival wins whoever came first",
+        ),
+        pytest.param(
+            _view(_claim("b", created=NEWER), current=_copy("a"), tracking=Tracking.ABSENT,
+                  copied_from=SOURCE_A, inquiry=Inquiry(SOURCE_A, Answer.NOT_FOUND)),
+            Apply, Reason.TAKE_OVER, id="when the winner goes the loser takes over",
+        ),
+        pytest.param(
+            _view(_claim("a"), current=_copy("stranger")), Apply, Reason.TAKE_OVER, id="an unknown owner is replaced",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A), Hold, Reason.NEEDS_PROOF,
+            id="absence is asked about",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
+                  inquiry=Inquiry(SOURCE_A, Answer.NOT_FOUND)),
+            Delete, Reason.SOURCE_DELETED, id="proven absence deletes",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
+                  inquiry=Inquiry(SOURCE_A, Answer.FOUND, 4)),
+            Skip, Reason.NO_LONGER_MATCHES, id="a source that only stopped matching keeps its copy",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A, alive=frozenset()),
+            Hold, Reason.OWNER_SILENT, id="a dead owner's copy is kept",
+        ),
+        pytest.param(
+            _view(_claim("a", revision=2), current=_copy("a", revision=3)), Hold, Reason.STALE_SOURCE,
+            id="an older state is asked about",
+        ),
+    ],
+)  # fmt: skip
+def test_the_table(view: View, kind: type, reason: Reason) -> None:
+    """O1, O3, O5, O8, O9."""
+    decision = decide(view)
+    assert (type(decision), decision.reason) == (kind, reason)
