@@ -30,6 +30,11 @@ class Owners:
     known: bool
 
     @property
+    def own_all(self) -> bool:
+        """True when none of them owns only a part."""
+        return all(not node.fields for node in self.nodes)
+
+    @property
     def include_us(self) -> bool:
         return any(node.is_ours for node in self.nodes)
 

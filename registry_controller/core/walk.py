@@ -96,9 +96,9 @@ class Walk:
     def _note_extra(self, value: Any, owners: Owners, at: At) -> None:
         """Note who set something that is not desired: down to the fields, for a part of it may be ours."""
         below: list[tuple[str | int, Any, Owners]] = []
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and not owners.own_all:
             below = [(name, child, owners.of_field(name)) for name, child in value.items()]
-        elif isinstance(value, list):
+        elif isinstance(value, list) and not owners.own_all:
             found = zip(value, owners.of_elements(value), strict=True)
             below = [(index, child, element) for index, (child, element) in enumerate(found)]
         owned = [part for part in below if part[2].nodes]

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import InvalidObject, NotFound, RegistryError, Unauthorized
+from registry_controller.api.errors import Forbidden, InvalidObject, NotFound, RegistryError, Unauthorized
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
@@ -67,7 +67,6 @@ class PeerLink:
         self.reader: Reader | None = None
         self.discovery: Discovery | None = None
         self.failure = ""
-        self.renewal_problem = ""
         self.metadata: Mapping[str, object] | None = None
         self.metadata_problem = ""
         self.features: _Features = _Features(self)
@@ -198,10 +197,11 @@ class PeerLink:
             if delay_s > 0:
                 await asyncio.sleep(delay_s)
                 continue
+            began = _now()
             try:
                 await self._prove(reader)
             except RegistryError as error:
-                if self.health.probe_failed(_now()):
+                if self.health.probe_failed(_now(), started_at=began):
                     log.info("peer unreachable", peer=self.name, error=str(error))
                     raise LostError(str(error)) from None
                 if isinstance(error, Unauthorized):
@@ -218,13 +218,12 @@ class PeerLink:
             try:
                 self._next = await self._dial()
             except RegistryError as error:
-                self.renewal_problem = f"new credentials do not work yet: {error}"
-                self.changed()
+                if attempt == 0:
+                    log.warning("new credentials do not work yet", peer=self.name, error=str(error))
                 await self._pause(backoff_s(attempt, base=0.2, cap=REDIAL_CAP_S, chance=random.random()))  # noqa: S311
                 self._offered.set()
                 attempt += 1
                 continue
-            self.renewal_problem = ""
             raise LostError("changing over to new credentials")
 
     async def _read_metadata(self, reader: Reader) -> NoReturn:
@@ -236,11 +235,14 @@ class PeerLink:
                     facts = [] if page.is_first else facts
                     facts.extend(node_facts(orjson.loads(heard.raw)) for heard in page.items)
                 self.metadata, self.metadata_problem = combine(facts, server_version=version), ""
-            except (RegistryError, InvalidObject) as error:
+            except (Forbidden, InvalidObject) as error:
                 self.metadata_problem = str(error)
+            except RegistryError:  # passing: what was read before still holds
+                await asyncio.sleep(15.0)
+                continue
             self.changed()
             pause_s = METADATA_PERIOD_S * (0.9 + 0.2 * random.random())  # noqa: S311
-            await asyncio.sleep(15.0 if self.metadata_problem else pause_s)
+            await asyncio.sleep(30.0 if self.metadata_problem else pause_s)
 
     async def _pause(self, delay_s: float) -> None:
         """Wait, but no longer than until other credentials are offered."""

@@ -13,6 +13,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import State
 from registry_controller.api.errors import Forbidden, NotServed, RegistryError
 from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.accept import Verdict
 from registry_controller.core.clusterstatus import ClusterFacts, PeerView, cluster_status
 from registry_controller.core.rulestatus import PeerCounts, rule_status
@@ -120,17 +121,21 @@ class StandingReport:
             conflict=choice.conflict,
             generation=cluster.generation,
             known_here=here,
+            known_problem=self._list_problem(cluster.cluster_id),
             **(_link_facts(link) if is_read and link is not None else {}),
         )
+
+    def _list_problem(self, peer: ClusterUID) -> str:
+        feed = self._sources.feed(peer, meta.CLUSTER)
+        error = feed.streams[EVERYTHING].error if feed is not None else None
+        return f"its Clusters cannot be listed: {error}" if isinstance(error, Forbidden | NotServed) else ""
 
     def _known_here(self) -> list[PeerView]:
         """List our Clusters with the state that we find them in."""
         found = []
         for name, choice in sorted(self._supervisor.choices.items()):
             cluster = choice.cluster
-            link = self._supervisor.links.get(cluster.cluster_id)
-            is_local = cluster.cluster_id == self._supervisor.local
-            ready = is_local or (link is not None and link.connected and not link.failure and not choice.alias_of)
+            ready = cluster_status(self._facts(choice, ()))["state"] == State.READY.value
             compared = not (choice.alias_of or choice.disabled)
             found.append(PeerView(cluster.cluster_id, name, ready, compared))
         return found
@@ -222,7 +227,6 @@ def _link_facts(link: PeerLink) -> Mapping[str, Any]:
         "metadata": link.metadata,
         "metadata_problem": link.metadata_problem,
         "known_there": there,
-        "known_problem": link.renewal_problem,
     }
 
 

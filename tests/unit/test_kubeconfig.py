@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -171,6 +172,13 @@ def test_two_entries_of_one_name_are_refused() -> None:
     found["users"].append(copy.deepcopy(found["users"][0]))
     with pytest.raises(InvalidKubeconfig, match=r"users\[1\].name"):
         read(found)
+
+
+def test_a_long_number_takes_no_time() -> None:
+    began = time.monotonic()
+    with pytest.raises(InvalidKubeconfig):
+        read("a: " + "1:" * 100_000 + "1")
+    assert time.monotonic() - began < 1.0
 
 
 def test_a_certificate_needs_its_own_key() -> None:

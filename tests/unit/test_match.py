@@ -17,7 +17,7 @@ from registry_controller.core.match import matching_entries, needs_body
 
 @dataclass(frozen=True)
 class Object:
-    key: ObjectKey = field(default=ObjectKey("apps", "one"))  # noqa: RUF009
+    key: ObjectKey = field(default=ObjectKey("apps", "one"))
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     kind_type: str = ""
