@@ -9,7 +9,7 @@ import random
 import secrets
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -28,6 +28,7 @@ from registry_controller.core.peer import backoff_s
 from registry_controller.core.pruned import pruned_fields
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
 from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
 from registry_controller.engine.ledger import Ledger
@@ -108,16 +109,18 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
     try:
         ready: dict[str, str | None] = {"home": "the own API server was not heard yet"}
         live: dict[str, Ear] = {}
+        rendering: list[Callable[[str], tuple[bytes, str]]] = [metrics.render]
         server = HealthServer(
             health=settings.health_addr,
             metrics=settings.metrics_addr,
             live={"ear": lambda: None if not live or live["ear"].healthy else "listening to our own kinds has stopped"},
             ready={"home": lambda: ready["home"]},
-            render=metrics.render,
+            render=lambda accept: rendering[0](accept),
         )
         async with server.serve():
             local = await _find_local_id(writer)
             daemon = Daemon(settings, writer=writer, local=local, metrics=metrics)
+            rendering[0] = daemon.gauges.render
             ear = Ear(
                 login=lambda: _login(kubeconfig=kubeconfig, context=context),
                 on_event=daemon.hand_over,
@@ -247,7 +250,9 @@ class Daemon:
             may_relay=self._may_relay,
             policy=self._policy,
         )
-        metrics.workqueue_depth.set_function(lambda: len(self.queue))
+        self.gauges = Gauges(
+            metrics=metrics, queue=self.queue, supervisor=self.supervisor, sources=self.sources, ledger=self.ledger
+        )
 
     async def run(self, ear: Ear, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""

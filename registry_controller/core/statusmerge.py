@@ -14,15 +14,13 @@ _TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime")
 Status = Mapping[str, Any]
 
 
-def merge_status(
-    current: Status | None, wanted: Status, *, now: str, own_conditions: frozenset[str] = frozenset()
-) -> Status | None:
+def merge_status(current: Status | None, wanted: Status, *, now: str) -> Status | None:
     """Return the merge patch's `status`, or None when the stored one says all of `wanted`.
 
     `wanted` has the fields that we own: each replaces the stored one whole, None removes it, and those that it does
-    not name stay. Its `conditions` replace those of their types; one whose status is None is taken away, and so is
-    one of `own_conditions` that it leaves out; all other types stay as they are. A condition's `lastTransitionTime`
-    changes only with its status. `now` is RFC 3339 in UTC.
+    not name stay. Its `conditions` replace those of their types; one whose status is None is taken away, and all
+    other types stay as they are. A condition's `lastTransitionTime` changes only with its status. `now` is RFC 3339
+    in UTC.
     """
     stored = current or {}
     patch: dict[str, Any] = {}
@@ -34,17 +32,15 @@ def merge_status(
                 patch[field] = None
         elif not same(stored.get(field), value):
             patch[field] = _replacement(stored.get(field), value)
-    conditions = merge_conditions(_conditions(stored), _conditions(wanted), now=now, own=own_conditions)
+    conditions = merge_conditions(_conditions(stored), _conditions(wanted), now=now)
     if conditions is not None:
         patch["conditions"] = conditions
     return patch or None
 
 
-def merge_conditions(
-    stored: Sequence[Status], wanted: Sequence[Status], *, now: str, own: frozenset[str] = frozenset()
-) -> list[Status] | None:
+def merge_conditions(stored: Sequence[Status], wanted: Sequence[Status], *, now: str) -> list[Status] | None:
     """Return the whole list of conditions to write, in the stored order, new ones last; None for no difference."""
-    ours = own | {str(condition["type"]) for condition in wanted}
+    ours = {str(condition["type"]) for condition in wanted}
     news = {str(condition["type"]): condition for condition in wanted if condition.get("status") is not None}
     merged: list[Status] = []
     changed = False

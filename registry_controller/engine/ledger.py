@@ -87,6 +87,14 @@ class Ledger:
         """List the owners from which a rule has outcomes."""
         return [owner for held, owner in self._counts if held == rule]
 
+    def all_places(self) -> Iterable[Place]:
+        """List every rule and owner with outcomes."""
+        return list(self._counts)
+
+    def held(self) -> Iterable[tuple[Outcome, int]]:
+        """Count the copies that wait, by outcome; reads all of them."""
+        return Counter(outcome for outcome in self._outcomes.values() if outcome.fate is Class.HELD).items()
+
     def counts(self, place: Place) -> Counter[Class]:
         """Tell how many targets of a rule from an owner fare how."""
         return self._counts.get(place, Counter())

@@ -34,10 +34,12 @@ class Stream:
         self.bit = bit
         self.is_complete = False
         self.error: RegistryError | None = None
+        self.heard = 0
         self._feed = feed
 
     def upsert(self, heard: Heard) -> None:
         """Hear an object's present state."""
+        self.heard += 1
         self._feed.upsert(self, heard)
 
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:

@@ -6,9 +6,10 @@ Law: what is no object of Kubernetes is a ProtocolError here, so that no nonsens
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import orjson
 
 from registry_controller.api.errors import ProtocolError
 from registry_controller.api.meta import GVK, ObjectKey, revision
@@ -95,6 +96,17 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
         kind_type=kind_type,
         raw=body,
     )
+
+
+def decode_manifest(raw: bytes) -> dict[str, Any]:
+    """Decode a whole object; ProtocolError, also for numbers that no JSON of Go's has (1e999)."""
+    try:
+        found = orjson.loads(raw)
+    except (orjson.JSONDecodeError, RecursionError):
+        raise ProtocolError("an object that is no readable JSON") from None
+    if not isinstance(found, dict):
+        raise ProtocolError("an answer that is no object")
+    return found
 
 
 def _check_name(name: str) -> None:

@@ -12,10 +12,10 @@ from registry_controller.api.errors import ApiError, Gone, ProtocolError
 from registry_controller.api.meta import GVK, GVR
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.heard import Heard, decode_heard
+from registry_controller.kube.heard import Heard, decode_heard, decode_manifest
 from registry_controller.kube.translate import Status, error_of_status
 
-__all__ = ["Event", "EventType", "Heard", "Page", "decode_heard", "list_objects", "watch_events"]
+__all__ = ["Event", "EventType", "Heard", "Page", "decode_heard", "decode_manifest", "list_objects", "watch_events"]
 
 _LINE_BYTES: Final = 16 * 1024 * 1024  # etcd takes 1.5 MiB, aggregated servers more
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute

@@ -22,7 +22,7 @@ from pythonjsonlogger.json import JsonFormatter
 from registry_controller.api.errors import RegistryError
 
 OURS: Final = "registry_controller"
-_RESERVED: Final = frozenset({"ts", "level", "logger", "msg", "error", "traceback"})
+_RESERVED: Final = frozenset({"ts", "level", "logger", "msg"})
 _FOREIGN_LIMIT: Final = 300
 """Characters of a message that is not ours."""
 _QUIET: Final = ("kopf", "aiohttp", "kubernetes", "urllib3", "concurrent", "pythonjsonlogger")

@@ -45,7 +45,6 @@ class _Wish:
     uid: str
     status: Status
     current: Status | None
-    own_conditions: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -81,8 +80,6 @@ class StatusWriter:
         current: Status | None,
         uid: str,
         generation: int,
-        *,
-        own_conditions: frozenset[str] = frozenset(),
     ) -> None:
         """Remember what an object's status shall be. `current` is the stored one as the caller knows it.
 
@@ -94,7 +91,7 @@ class StatusWriter:
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             memory = self._memories[key] = _Memory(uid)
-        memory.wish = _Wish(uid, wanted, current, own_conditions)
+        memory.wish = _Wish(uid, wanted, current)
         if not memory.busy and self._patch_for(memory, memory.wish) is None:
             memory.wish = None
             memory.failures = 0
@@ -132,7 +129,7 @@ class StatusWriter:
         if memory.sent is not None and same(memory.sent, wish.status) and _says_the_same(memory.stored, base):
             return None  # sent before and answered with exactly this: the CRD prunes the rest
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return merge_status(base, wish.status, now=now, own_conditions=wish.own_conditions)
+        return merge_status(base, wish.status, now=now)
 
     def _base(self, memory: _Memory, wish: _Wish) -> Status | None:
         """Choose what is stored: our own last answer, while the caller still shows what stood before it."""

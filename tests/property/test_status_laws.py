@@ -24,7 +24,11 @@ _TYPES = ["Ready", "Synced", "Theirs"]
 def _conditions(draw: st.DrawFn, *, times: bool) -> list[dict[str, Any]]:
     found = []
     for kind in draw(st.lists(st.sampled_from(_TYPES if times else _TYPES[:2]), unique=not times, max_size=3)):
-        condition: dict[str, Any] = {"type": kind, "status": draw(st.sampled_from(["True", "False"])), "reason": "R"}
+        condition: dict[str, Any] = {
+            "type": kind,
+            "status": draw(st.sampled_from(["True", "False"] if times else ["True", "False", None])),
+            "reason": "R",
+        }
         if draw(st.booleans()):
             condition["observedGeneration"] = draw(st.integers(1, 2))
         if times:
@@ -51,26 +55,23 @@ def apply(target: Any, patch: Any) -> Any:
     return result
 
 
-OWN = frozenset({"Ready", "Synced"})
-
-
 @given(_statuses(times=True), _statuses(times=False))
 def test_merging_twice_is_merging_once(stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-    patch = merge_status(stored, wanted, now="1", own_conditions=OWN)
+    patch = merge_status(stored, wanted, now="1")
     after = apply(stored, patch or {})
-    assert merge_status(after, wanted, now="2", own_conditions=OWN) is None
+    assert merge_status(after, wanted, now="2") is None
 
 
 @given(_statuses(times=True), _statuses(times=False))
 def test_the_inputs_are_never_changed(stored: dict[str, Any], wanted: dict[str, Any]) -> None:
     before = copy.deepcopy((stored, wanted))
-    merge_status(stored, wanted, now="1", own_conditions=OWN)
+    merge_status(stored, wanted, now="1")
     assert (stored, wanted) == before
 
 
 @given(_statuses(times=True), _statuses(times=False))
 def test_what_we_do_not_know_stays(stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-    after = apply(stored, merge_status(stored, wanted, now="1", own_conditions=OWN) or {})
+    after = apply(stored, merge_status(stored, wanted, now="1") or {})
     theirs = [found for found in stored["conditions"] if found["type"] == "Theirs"]
     assert [found for found in after["conditions"] if found["type"] == "Theirs"] == theirs
     for field in stored.keys() - wanted.keys():
@@ -79,5 +80,5 @@ def test_what_we_do_not_know_stays(stored: dict[str, Any], wanted: dict[str, Any
 
 @given(_statuses(times=True), _statuses(times=False))
 def test_after_a_write_there_is_no_transition_left(stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-    after = apply(stored, merge_status(stored, wanted, now="1", own_conditions=OWN) or {})
+    after = apply(stored, merge_status(stored, wanted, now="1") or {})
     assert transitions(after, wanted) == []

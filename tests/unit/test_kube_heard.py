@@ -9,7 +9,7 @@ import pytest
 
 from registry_controller.api.errors import ProtocolError
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import decode_heard, decode_manifest
 
 SECRET = GVK("", "v1", "Secret")
 
@@ -70,6 +70,12 @@ def test_an_item_of_a_list_gets_the_kind_that_it_lacks() -> None:
 def test_nonsense_is_refused(raw: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_heard(raw, kind=SECRET)
+
+
+@pytest.mark.parametrize("raw", [b'{"x":1e999}', b"[]", b"null", b"", b'{"x":' + b"9" * 400 + b"}"])
+def test_a_body_that_cannot_be_read_is_the_servers_fault(raw: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_manifest(raw)
 
 
 @pytest.mark.parametrize("version", ["abc", "", None, "1" * 30])

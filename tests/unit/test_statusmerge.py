@@ -16,10 +16,6 @@ def condition(kind: str = "Ready", status: str = "True", at: str | None = None, 
     return {"type": kind, "status": status, "reason": f"Is{status}", "message": "words", **times, **more}
 
 
-def merged(**patch: Any) -> dict[str, Any]:
-    return patch
-
-
 TABLE: dict[str, tuple[Any, Any, Any]] = {
     "nothing is stored": (None, {"state": "Ready"}, {"state": "Ready"}),
     "it is stored": ({"state": "Ready"}, {"state": "Ready"}, None),
@@ -92,19 +88,6 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
 @pytest.mark.parametrize(("stored", "wanted", "patch"), TABLE.values(), ids=TABLE)
 def test_only_what_differs_is_written(stored: Any, wanted: Any, patch: Any) -> None:
     assert merge_status(stored, wanted, now=T1) == patch
-
-
-def test_conditions_of_ours_that_are_left_out_go() -> None:
-    stored = {"conditions": [condition("Theirs", at=T0), condition("LocalConflict", at=T0), condition(at=T0)]}
-    patch = merge_status(stored, {"conditions": [condition()]}, now=T1, own_conditions=frozenset({"LocalConflict"}))
-    assert patch == {"conditions": [condition("Theirs", at=T0), condition(at=T0)]}
-
-
-def test_no_conditions_at_all_means_all_of_ours_go() -> None:
-    own = frozenset({"Ready"})
-    assert merge_status({"conditions": [condition(at=T0)]}, {"conditions": []}, now=T1, own_conditions=own) == {
-        "conditions": []
-    }
 
 
 def test_a_transition_is_a_change_of_status_or_reason() -> None:
