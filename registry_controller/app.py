@@ -81,8 +81,8 @@ async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | N
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, stopping)
     log.info("starting", version=__version__, namespace=settings.namespace)
-    for name in settings.ignored:
-        log.info("option has no effect here", option=name)
+    for remark in settings.remarks():
+        log.info("about an option", remark=remark)
     daemon = asyncio.create_task(_run_daemon(settings, kubeconfig=kubeconfig, context=context), name="daemon")  # noqa: TID251
     waiter = asyncio.create_task(stopping.wait(), name="stop")  # noqa: TID251
     await asyncio.wait((daemon, waiter), return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +115,7 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
             metrics=settings.metrics_addr,
             live={"ear": lambda: None if not live or live["ear"].healthy else "listening to our own kinds has stopped"},
             ready={"home": lambda: ready["home"]},
-            render=lambda accept: rendering[0](accept),
+            render=rendering[0],
         )
         async with server.serve():
             local = await _find_local_id(writer)
@@ -209,7 +209,12 @@ class Daemon:
             standing_changed=self._members_changed,
         )
         self.home = Home(writer=writer, settings=settings, cluster_id=local, log=log, on_change=self._clusters_changed)
-        self.events = EventRecorder(writer, namespace=settings.namespace, instance=socket.gethostname())
+        self.events = EventRecorder(
+            writer,
+            namespace=settings.namespace,
+            instance=socket.gethostname(),
+            on_result=lambda result: metrics.kube_events_total.labels(result=result).inc(),
+        )
         status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=self._transition)
         self.status_writer = status_writer
         self.report = StandingReport(
@@ -281,6 +286,7 @@ class Daemon:
 
     def hand_over_restart(self) -> None:
         """Take word from the ear's thread that events may be missing."""
+        self._metrics.ear_restarts_total.inc()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._relist.set)
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import orjson
-
-from registry_controller.api.errors import InvalidObject
+from registry_controller.api.errors import InvalidObject, ProtocolError
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
+from registry_controller.kube.heard import decode_manifest
 
 LIMIT_BYTES: Final = 96 * 1024 * 1024
 
@@ -26,12 +25,9 @@ class Slot(NamedTuple):
 def decode_body(raw: bytes, *, what: str) -> Manifest:
     """Decode an object; InvalidObject for one that no API server would have stored (too deep, no object)."""
     try:
-        found = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise InvalidObject(what, "cannot be decoded: too deeply nested, or no JSON") from None
-    if not isinstance(found, dict):
-        raise InvalidObject(what, "is no object")
-    return found
+        return decode_manifest(raw)
+    except ProtocolError:
+        raise InvalidObject(what, "cannot be decoded: too deeply nested, or no JSON object") from None
 
 
 class Bodies:

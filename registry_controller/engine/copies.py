@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import orjson
-
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.core.own import Marks, is_membership, read_marks
 from registry_controller.engine.bodies import Bodies, Slot
 from registry_controller.engine.stream import Stream
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import Heard, decode_manifest
 
 HERE = ClusterUID("")
 """The cluster of slots that hold bodies of our own objects."""
@@ -166,7 +164,7 @@ class LocalFeed:
     def _natural(self, heard: Heard) -> ClusterUID | None:
         if not (self.kind.group == meta.GROUP and self.kind.kind == meta.CLUSTER.kind):
             return None
-        found = (orjson.loads(heard.raw).get("spec") or {}).get("clusterID")
+        found = (decode_manifest(heard.raw).get("spec") or {}).get("clusterID")
         return ClusterUID(found) if isinstance(found, str) and found else None
 
 

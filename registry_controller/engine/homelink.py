@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
-import orjson
-
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
@@ -21,7 +19,7 @@ from registry_controller.engine.reflector import Reflector, Sink
 from registry_controller.kube.connect import Writer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials, read_secret
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import Heard, decode_manifest
 
 CRD = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
@@ -57,7 +55,7 @@ class CredentialStore:
         """Hear a Secret."""
         try:
             found: Credentials | str = read_secret(
-                secret_type=heard.kind_type, data=orjson.loads(heard.raw).get("data") or {}
+                secret_type=heard.kind_type, data=decode_manifest(heard.raw).get("data") or {}
             )
         except InvalidKubeconfig as error:
             found = f"Secret {heard.key}: {error}"

@@ -11,8 +11,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-import orjson
-
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, InvalidObject, NotFound, RegistryError, Unauthorized
 from registry_controller.api.feature import Feature, read_feature
@@ -28,7 +26,7 @@ from registry_controller.engine.stream import Stream
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import Heard, list_objects
+from registry_controller.kube.watch import Heard, decode_heard, decode_manifest, list_objects
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -162,7 +160,7 @@ class PeerLink:
             raw = await reader.get(meta.NAMESPACES, KUBE_SYSTEM, timeout_s=PROBE_TIMEOUT_S)
         except NotFound as error:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
-        uid = (orjson.loads(raw).get("metadata") or {}).get("uid", "")
+        uid = decode_heard(raw).uid
         if uid != self.cluster_id:
             raise RegistryError(
                 f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is {uid}, "
@@ -233,7 +231,7 @@ class PeerLink:
                 facts: list[NodeFacts] = []
                 async for page in list_objects(reader, meta.NODES, EVERYTHING, kind=meta.NODE):
                     facts = [] if page.is_first else facts
-                    facts.extend(node_facts(orjson.loads(heard.raw)) for heard in page.items)
+                    facts.extend(node_facts(decode_manifest(heard.raw)) for heard in page.items)
                 self.metadata, self.metadata_problem = combine(facts, server_version=version), ""
             except (Forbidden, InvalidObject) as error:
                 self.metadata_problem = str(error)
