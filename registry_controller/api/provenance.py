@@ -6,10 +6,11 @@ any of the object's data. It counts only on the object that it names: controller
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+import orjson
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 
@@ -41,7 +42,7 @@ class Provenance:
 def encode(provenance: Provenance) -> str:
     """Spell a provenance as the annotation's text: compact JSON, keys sorted."""
     source = provenance.source
-    return json.dumps(
+    return orjson.dumps(
         {
             "owner": provenance.owner,
             "rule": provenance.rule,
@@ -59,9 +60,8 @@ def encode(provenance: Provenance) -> str:
             "copy": provenance.copy._asdict(),
             **({"inherited": True} if provenance.inherited else {}),
         },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
+        option=orjson.OPT_SORT_KEYS,
+    ).decode()
 
 
 def decode(text: str | None, *, of: Target) -> Provenance | None:
@@ -69,7 +69,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
     if not text:
         return None
     try:
-        found = json.loads(text)
+        found = orjson.loads(text)
         source = found["source"]
         provenance = Provenance(
             owner=ClusterUID(_text(found, "owner")),

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from pythonjsonlogger.json import JsonFormatter
+from pythonjsonlogger.orjson import OrjsonFormatter
 
 from registry_controller.api.errors import RegistryError
 
@@ -150,7 +150,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return fields
 
 
-class _Json(JsonFormatter):
+class _Json(OrjsonFormatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -207,7 +207,7 @@ def configure(*, format: str, verbosity: int) -> None:  # noqa: A002  the option
     """
     logging.raiseExceptions = False
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json(json_ensure_ascii=False) if format == "json" else _Console())
+    handler.setFormatter(_Json() if format == "json" else _Console())
     handler.addFilter(_Policy())
     root = logging.getLogger()
     for old in root.handlers[:]:
