@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hack/bench", description="Ours against the barest client, as ratios.")
     parser.add_argument("works", nargs="+", metavar="WORK", help="relay; bulk, with a number of objects behind it")
     parser.add_argument("--rounds", type=int, default=3, help="of A B B A each (3)")
-    parser.add_argument("--changes", type=int, default=200, help="of one object, in each block of relay (200)")
+    parser.add_argument("--changes", type=int, default=100, help="of one object, in each block of relay (100)")
     parser.add_argument("--quick", action="store_true", help="only see whether it works")
     parser.add_argument("--fsync", action="store_true", help="let etcd sync its log to disk, as in production")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="leave a cProfile of the sink's daemon there")

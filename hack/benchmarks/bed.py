@@ -55,6 +55,12 @@ class Bed:
 
     source: Cluster
     sink: Cluster
+    log: Path
+
+    def last_words(self) -> str:
+        """Cite the end of what the sink's daemon has logged."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(line[:4000] for line in lines[-5:])
 
     def apply_rule(self, name: str, *, group: str, version: str, kind: str, namespace: str) -> None:
         """Make a rule in the sink, and only there, for everything of a kind in a namespace."""
@@ -94,17 +100,23 @@ def make_bed(*, fsync: bool, profile: Path | None) -> Iterator[Bed]:
             is_profiled = profile is not None and cluster is sink
             cluster.helm("install", _RELEASE, _CHART, *flags, f"--set=replicas={0 if is_profiled else 1}")
             if is_profiled and profile is not None:
-                stack.enter_context(_profiled(cluster, output=profile))
+                log = stack.enter_context(_profiled(cluster, output=profile))
             else:
                 kubelet = Kubelet(cluster, path_prepend=[_BIN])
                 kubelet.start()
                 stack.callback(kubelet.stop)
                 kubelet.wait_ready(60)
+                log = kubelet.log
         _swap(source, sink)
         _swap(sink, source)
         for cluster, peer in ((sink, source), (source, sink)):
             _until(functools.partial(_is_synced, cluster, peer.name), f"{cluster.name} reads {peer.name}")
-        yield Bed(source, sink)
+        bed = Bed(source, sink, log)
+        try:
+            yield bed
+        except (RuntimeError, TimeoutError):
+            print(f"the sink's daemon said last:\n{bed.last_words()}", file=sys.stderr)
+            raise
 
 
 def _swap(giver: Cluster, taker: Cluster) -> None:
@@ -153,7 +165,7 @@ def _roles() -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _profiled(cluster: Cluster, *, output: Path) -> Iterator[None]:
+def _profiled(cluster: Cluster, *, output: Path) -> Iterator[Path]:
     """Run the daemon outside of a container, as the admin, under cProfile."""
     path = f"/apis/apps/v1/namespaces/{_NAMESPACE}/deployments/{_DEPLOYMENT}"
     declared = cluster.api.get(path)["spec"]["template"]["spec"]["containers"][0]["env"]
@@ -165,7 +177,7 @@ def _profiled(cluster: Cluster, *, output: Path) -> Iterator[None]:
         command = [sys.executable, "-m", "cProfile", "-o", str(output.absolute()), *program]
         process = subprocess.Popen(command, env={**os.environ, **env}, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
-            yield
+            yield cluster.directory / "profiled.log"
         finally:
             process.terminate()
             process.wait(60)

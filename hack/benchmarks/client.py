@@ -37,18 +37,19 @@ class Endpoint:
 
 
 class Client:
-    """Speaks to one API server as its admin; `connections` is how many it may open."""
+    """Speaks to one API server as its admin; a TimeoutError ends a silence that is longer than `silence_s`."""
 
-    def __init__(self, endpoint: Endpoint, *, connections: int = 100) -> None:
+    def __init__(self, endpoint: Endpoint, *, connections: int = 100, silence_s: float | None = 60.0) -> None:
         tls = ssl.create_default_context(cafile=endpoint.ca)
         tls.load_cert_chain(endpoint.certificate, endpoint.key)
         self._server = endpoint.server
         self._tls = tls
         self._connections = connections
+        self._silence_s = silence_s
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=self._connections)
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=600)
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=self._silence_s)
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
         return self
 

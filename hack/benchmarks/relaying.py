@@ -17,7 +17,8 @@ from .client import Client, Endpoint
 async def relay(spec: dict[str, Any]) -> None:
     """Relay until the process is ended; the copies must be there already."""
     path = spec["path"]
-    async with Client(Endpoint(**spec["source"])) as source, Client(Endpoint(**spec["sink"])) as sink:
+    source_end, sink_end = Endpoint(**spec["source"]), Endpoint(**spec["sink"])
+    async with Client(source_end, silence_s=None) as source, Client(sink_end) as sink:
         copies = orjson.loads(await sink.send("GET", path))["items"]
         versions = {copy["metadata"]["name"]: copy["metadata"]["resourceVersion"] for copy in copies}
         version = await source.version(path)

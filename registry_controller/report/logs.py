@@ -6,6 +6,7 @@ whole objects at DEBUG), and what they say above it is cut where a printed objec
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import re
@@ -155,7 +156,11 @@ class _Json(OrjsonFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         try:
-            return _encodable(self.jsonify_log_record(_fields(record)))
+            fields = _fields(record)
+            try:
+                return self.jsonify_log_record(fields)
+            except TypeError:  # what UTF-8 cannot spell
+                return _encodable(json.dumps(fields, ensure_ascii=False, default=str))
         except Exception:  # a line that cannot be spelled must not end what it speaks of
             return f'{{"level":"error","logger":"logs","msg":"a log line could not be spelled","at":"{record.lineno}"}}'
 
