@@ -15,13 +15,12 @@ from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.core.decide import NamespaceState
 from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.definitions import DEFINITION, Definitions
 from registry_controller.engine.reflector import Reflector, Sink
 from registry_controller.kube.connect import Writer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.watch import Heard, decode_manifest
-
-CRD = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 Place = tuple[GVK, Selection]
 
@@ -138,33 +137,6 @@ class Namespaces:
         """Hear again."""
 
 
-class _Definitions:
-    """CustomResourceDefinitions: when one changes, what is served may have changed."""
-
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        self._on_change = on_change
-        self._complete = False
-        self._known: dict[ObjectKey, int] = {}
-
-    def upsert(self, heard: Heard) -> None:
-        self._known[heard.key] = heard.revision
-        if self._complete:
-            self._on_change()
-
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
-        if self._known.pop(key, None) is not None:
-            self._on_change()
-
-    def complete(self) -> None:
-        self._complete = True
-
-    def stalled(self, error: RegistryError) -> None:
-        pass
-
-    def current(self) -> None:
-        self._on_change()
-
-
 class HomeLink:
     """The reflectors at home. `kinds_changed` is called when another set of kinds may be served here."""
 
@@ -183,7 +155,7 @@ class HomeLink:
         self._credentials = credentials
         self._base: dict[Place, Sink] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
-            (CRD, EVERYTHING): _Definitions(self._kinds_changed),
+            (DEFINITION, EVERYTHING): Definitions(on_change=self._kinds_changed),
         }
         self._running: dict[tuple[str, Place], tuple[Reflector, asyncio.Task[NoReturn]]] = {}
         self._scope: asyncio.TaskGroup | None = None

@@ -9,6 +9,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.decide import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
 from registry_controller.core.own import Marks, Voice, is_membership, voice_of, voice_of_membership
+from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.members import Members
 from registry_controller.engine.sources import Feed, Hit, SourceRecord, Sources
@@ -52,13 +53,15 @@ class Views:
         self._namespace_state = namespace_state
         self._creates_namespaces = creates_namespaces
 
-    def read(self, target: Target, inquiry: Inquiry | None) -> tuple[View, Mapping[Claim, Offer]]:
-        """Read everything that bears on a target."""
+    def read(
+        self, target: Target, inquiry: Inquiry | None, *, found_empty: bool = False
+    ) -> tuple[View, Mapping[Claim, Offer]]:
+        """Read everything that bears on a target; `found_empty` says that no native object lives in it."""
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed else None
         offers = {self._claim(offer): offer for offer in map(Offer._make, self._sources.claiming(target))}
         membership = self._is_membership(target, record, offers)
-        current = self._current(target, feed, record, membership=membership)
+        current = self._current(target, feed, record, membership=membership, found_empty=found_empty)
         copied_from = _copied_from(current, record, feed.kind if feed else None, target, membership=membership)
         standing = self._standing()
         view = View(
@@ -119,7 +122,7 @@ class Views:
         return any(offer.record.membership for offer in offers.values())
 
     def _current(
-        self, target: Target, feed: LocalFeed | None, record: CopyRecord | None, *, membership: bool
+        self, target: Target, feed: LocalFeed | None, record: CopyRecord | None, *, membership: bool, found_empty: bool
     ) -> Current | None:
         if record is None:
             native = feed is not None and target.key in feed.natives
@@ -128,7 +131,7 @@ class Views:
         if membership and target.kind == "Secret":
             named_by = self._members.naming_here(target.key)
             natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
-        holds = (target.group, target.kind) in _CONTAINERS
+        holds = is_container(target) and not found_empty
         return Current(record.marks, record.uid, record.revision, record.deleting, holds, natural)
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> Tracking:
@@ -149,9 +152,6 @@ class Views:
         rules = (rule,) if rule else tuple(active.rule.name for active in feeds[0].rules)
         complete = all(feed.is_complete_for(name) for feed in feeds for name in rules if feed.has_rule(name))
         return Tracking.ABSENT if complete else Tracking.NOT_COMPLETE
-
-
-_CONTAINERS = {("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
 
 
 def _copied_from(

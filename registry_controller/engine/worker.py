@@ -44,6 +44,7 @@ from registry_controller.core.mark import provenance_of, with_provenance
 from registry_controller.core.match import matching_entries
 from registry_controller.core.mutate import desired
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
+from registry_controller.engine.containers import holds_natives
 from registry_controller.engine.copies import Copies
 from registry_controller.engine.ledger import Class, Ledger, Outcome
 from registry_controller.engine.views import Offer, Views
@@ -120,6 +121,10 @@ class Worker:
                 inquiry = await self._ask(decision.ask)
                 view, offers = self._views.read(target, inquiry)
                 decision = decide(view)
+                if decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
+                    found_empty = not await holds_natives(self._writer, target)
+                    view, offers = self._views.read(target, inquiry, found_empty=found_empty)
+                    decision = decide(view)
             decision = await self._act(view, decision, offers, wanted_at)
         except RegistryError as error:
             self._failed(target, decision, view, error)
@@ -308,8 +313,8 @@ class Worker:
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
 
 
-_RECHECKED = {Reason.NEEDS_PROOF, Reason.STALE_SOURCE}
-"""What no event ends: the question was not answered, and is asked again. All other holds end by an event."""
+_RECHECKED = {Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS}
+"""What no event ends: what was asked, of the owner or of ourselves, is asked again. All other holds end by an event."""
 
 
 def outcome_of(decision: Decision, view: View) -> Outcome | None:
