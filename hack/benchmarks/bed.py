@@ -94,6 +94,7 @@ def make_bed(*, fsync: bool, profile: Path | None) -> Iterator[Bed]:
     with ExitStack() as stack:
         group = stack.enter_context(Group(2, prefix="bench", fsync=fsync))
         source, sink = group
+        kubelets: list[Kubelet] = []
         for cluster in group:
             cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([_CRD, *_roles()]))
             flags = [f"--set=localCluster.name={cluster.name}", f"--namespace={_NAMESPACE}", "--create-namespace"]
@@ -107,6 +108,7 @@ def make_bed(*, fsync: bool, profile: Path | None) -> Iterator[Bed]:
                 stack.callback(kubelet.stop)
                 kubelet.wait_ready(60)
                 log = kubelet.log
+                kubelets.append(kubelet)
         _swap(source, sink)
         _swap(sink, source)
         for cluster, peer in ((sink, source), (source, sink)):
@@ -114,6 +116,8 @@ def make_bed(*, fsync: bool, profile: Path | None) -> Iterator[Bed]:
         bed = Bed(source, sink, log)
         try:
             yield bed
+            if restarts := sum(kubelet.restarts for kubelet in kubelets):
+                raise RuntimeError(f"daemons ended {restarts} times: the figures are worth nothing")
         except (RuntimeError, TimeoutError):
             print(f"the sink's daemon said last:\n{bed.last_words()}", file=sys.stderr)
             raise

@@ -15,6 +15,7 @@ from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
+from registry_controller.engine.aliases import Alias, Aliases
 from registry_controller.engine.homelink import CredentialStore, HomeLink
 from registry_controller.engine.members import Members
 from registry_controller.engine.peerlink import PeerLink
@@ -72,6 +73,8 @@ class Supervisor:
         self._changed = changed
         self._standing_changed = standing_changed
         self._poked = asyncio.Event()
+        self._aliases = Aliases(changed=self.poke)
+        self._cloned: set[ClusterUID] = set()
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
         self._alive: frozenset[ClusterUID] = frozenset()
 
@@ -118,6 +121,7 @@ class Supervisor:
 
     def _plan(self, scope: asyncio.TaskGroup) -> None:
         self._plan_members()
+        self._plan_aliases(scope)
         self._plan_links(scope)
         self._plan_rules()
         self._changed()
@@ -150,10 +154,31 @@ class Supervisor:
         }
         ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
         read, *aliases = ordered
+        genuine = [c.name for c in aliases if self._aliases.is_genuine(Alias(cluster_id, c.name))]
+        if genuine and own_names and not own_names.issuperset(genuine):
+            self._cloned.add(cluster_id)
+        if not genuine:
+            self._cloned.discard(cluster_id)
+        if cluster_id in self._cloned:
+            names = ", ".join(sorted([read.name, *genuine]))
+            words = (
+                f"two API servers have the ID {cluster_id}, as {names}: one is a clone; delete one of these Clusters"
+            )
+            return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
         choices = {read.name: self._choose_credentials(read)}
         for alias in aliases:
             choices[alias.name] = Choice(alias, alias_of=read.name, disabled=alias.disabled)
         return choices
+
+    def _plan_aliases(self, scope: asyncio.TaskGroup) -> None:
+        wanted: dict[Alias, Credentials] = {}
+        for choice in self.choices.values():
+            cluster = choice.cluster
+            is_alias = (choice.alias_of or choice.conflict) and cluster.cluster_id != self.local
+            found = self._choose_credentials(cluster).credentials if is_alias and not choice.disabled else None
+            if found is not None:
+                wanted[Alias(cluster.cluster_id, cluster.name)] = found
+        self._aliases.plan(scope, wanted)
 
     def _choose_credentials(self, cluster: Cluster) -> Choice:
         if cluster.disabled:

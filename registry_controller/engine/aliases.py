@@ -1,0 +1,88 @@
+"""Aliases: two Cluster objects of one ID, of which only one is read. Is the other one genuine, too?
+
+A cloned etcd makes two API servers with one ID, each of which names itself. Then nobody can say whose object is whose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, NoReturn
+
+from registry_controller.api import meta
+from registry_controller.api.cluster import ClusterType
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.selection import EVERYTHING
+from registry_controller.kube.connect import Reader, connect_peer
+from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.watch import decode_heard, decode_manifest, list_objects
+
+PERIOD_S: Final = 60.0
+_KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
+
+
+class Alias(NamedTuple):
+    """A Cluster object that is not read, and the ID that it shares."""
+
+    cluster_id: ClusterUID
+    name: str
+
+
+class Aliases:
+    """Ask what each alias leads to now and then. `changed` is called when an answer changed."""
+
+    def __init__(self, *, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._tasks: dict[Alias, tuple[Credentials, asyncio.Task[NoReturn]]] = {}
+        self._genuine: set[Alias] = set()
+
+    def is_genuine(self, alias: Alias) -> bool:
+        """Say whether an API server with that ID calls itself by that name."""
+        return alias in self._genuine
+
+    def plan(self, scope: asyncio.TaskGroup, wanted: Mapping[Alias, Credentials]) -> None:
+        """Ask these, and no others."""
+        for alias, (credentials, task) in list(self._tasks.items()):
+            if wanted.get(alias) != credentials:
+                task.cancel()
+                del self._tasks[alias]
+                if alias not in wanted:
+                    self._genuine.discard(alias)
+        for alias, credentials in wanted.items():
+            if alias not in self._tasks:
+                task = scope.create_task(self._ask(alias, credentials), name=f"alias {alias.name}")
+                self._tasks[alias] = (credentials, task)
+
+    async def _ask(self, alias: Alias, credentials: Credentials) -> NoReturn:
+        while True:
+            try:
+                genuine = alias.name in await _own_names(alias.cluster_id, credentials)
+            except RegistryError:
+                genuine = alias in self._genuine  # no answer proves nothing
+            if genuine != (alias in self._genuine):
+                (self._genuine.add if genuine else self._genuine.discard)(alias)
+                self._changed()
+            await asyncio.sleep(PERIOD_S)
+
+
+async def _own_names(cluster_id: ClusterUID, credentials: Credentials) -> set[str]:
+    """List the names by which the API server calls itself; none when it has another ID."""
+    reader = connect_peer(credentials)
+    try:
+        if decode_heard(await reader.get(meta.NAMESPACES, _KUBE_SYSTEM)).uid != cluster_id:
+            return set()
+        return await _local_names(reader, cluster_id)
+    finally:
+        await reader.close()
+
+
+async def _local_names(reader: Reader, cluster_id: ClusterUID) -> set[str]:
+    found = set()
+    async for page in list_objects(reader, meta.CLUSTERS, EVERYTHING, kind=meta.CLUSTER):
+        for heard in page.items:
+            manifest = decode_manifest(heard.raw)
+            spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+            if spec.get("clusterID") == cluster_id and status.get("type") == ClusterType.LOCAL.value:
+                found.add(heard.key.name)
+    return found
