@@ -94,6 +94,7 @@ def _tune() -> None:
 async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_loop_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, stopping)
     log.info("starting", version=__version__, namespace=settings.namespace)
@@ -111,6 +112,14 @@ async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | N
         return 0
     await daemon
     return 1
+
+
+def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say what no task hears. A connection that broke while TLS still wrote to it is the peer's news, not an error."""
+    if "transport" in context:
+        log.debug("a connection ended while it was written to", error_type=logs.describe(context["exception"]))
+        return
+    loop.default_exception_handler(context)
 
 
 def _stop(stopping: asyncio.Event) -> None:
