@@ -27,6 +27,7 @@ class CopyRecord:
     `desired` is the digest of what we last found wanted, `baseline` that of what the server stored for it, and
     `verified` the resourceVersion at which the stored object was that; None and 0 until we have compared. `is_plain`
     says that the stored object is exactly what we sent, so that the next replacement needs nothing carried over.
+    `made_from` is what it was made from, for comparing: while that is the same, no body needs to be looked at.
     """
 
     uid: str
@@ -40,6 +41,7 @@ class CopyRecord:
     baseline: bytes | None = None
     verified: int = 0
     is_plain: bool = False
+    made_from: object = None
 
 
 class LocalFeed:
@@ -84,6 +86,7 @@ class LocalFeed:
         )
         if record is not None and record.uid == heard.uid:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
+            fresh.made_from = record.made_from
         self.records[key] = fresh
         self._copies.bodies.put(Slot(HERE, self.kind, key), heard.raw)
         self._copies.on_change(target)

@@ -45,7 +45,7 @@ from registry_controller.core.match import matching_entries
 from registry_controller.core.mutate import desired
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.containers import holds_natives
-from registry_controller.engine.copies import Copies
+from registry_controller.engine.copies import Copies, CopyRecord
 from registry_controller.engine.ledger import Class, Ledger, Outcome
 from registry_controller.engine.views import Offer, Views
 from registry_controller.engine.workqueue import WorkQueue
@@ -142,6 +142,9 @@ class Worker:
                 return decision
 
     async def _apply(self, view: View, decision: Apply, offer: Offer, wanted_at: float) -> Decision:
+        made_from = (decision.claim, offer.hit, self._policy(decision.claim.rule))
+        if self._is_made_from(view.target, made_from):
+            return Skip(Reason.IN_SYNC, decision.claim.owner)
         heard = await self._source(offer)
         manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view.target, decision.claim, offer, heard, manifest)
@@ -154,7 +157,8 @@ class Worker:
         ):
             return Skip(Reason.ADDRESS_CHANGED, decision.claim.owner)
         feed = self._copies.feed(view.target.group, view.target.kind)
-        assert feed is not None
+        if feed is None:
+            return Hold(Reason.LOCAL_NOT_HEARD, decision.claim.owner)
         record = feed.records.get(view.target.key)
         if (record is None) != (view.current is None):
             raise Conflict(f"{view.target} changed while its source was read; looking again")
@@ -163,30 +167,40 @@ class Worker:
                 await self._create_namespace(view.target.namespace)
             await self._timed("create", view.target, self._hand.create(wanted, feed))
         else:
-            if self._unchanged(record, wanted, feed.kind, view.target):
+            if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
+                record.made_from = made_from
                 self._consumed(offer, heard)
                 return Skip(Reason.IN_SYNC, decision.claim.owner)
             adopt = decision.reason is Reason.ADOPT
             if not await self._timed("update", view.target, self._hand.bring(wanted, record, feed, adopt=adopt)):
+                record.made_from = made_from
                 self._consumed(offer, heard)
                 return Skip(Reason.IN_SYNC, decision.claim.owner)
+        written = feed.records.get(view.target.key)
+        if written is not None and heard.revision == offer.record.revision:
+            written.made_from = made_from
         self._consumed(offer, heard)
         self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - wanted_at)
         at = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._ledger.wrote((decision.claim.rule, decision.claim.owner), at)
         return decision
 
-    def _unchanged(self, record: object, wanted: Wanted, kind: GVK, target: Target) -> bool:
+    def _is_made_from(self, target: Target, made_from: object) -> bool:
+        """Say, without any body, whether the copy here was made from this very state by this very rule."""
         feed = self._copies.feed(target.group, target.kind)
-        held = feed.records.get(target.key) if feed else None
-        if held is None or held is not record or held.desired != wanted.digest:
+        record = feed.records.get(target.key) if feed is not None else None
+        if feed is None or record is None or record.made_from != made_from:
             return False
-        if held.verified == held.revision:
+        return self._is_as_written(record, feed.kind, target)
+
+    def _is_as_written(self, record: CopyRecord, kind: GVK, target: Target) -> bool:
+        """Say whether a copy is, in all that counts, what the server stored for us."""
+        if record.verified == record.revision:
             return True
         raw = self._bodies.peek(copy_slot(kind, target.key))
-        if raw is None or not self._hand.still_as_written(held, raw):
+        if raw is None or not self._hand.still_as_written(record, raw):
             return False
-        held.verified = held.revision
+        record.verified = record.revision
         self._bodies.drop(copy_slot(kind, target.key))
         return True
 
@@ -194,8 +208,8 @@ class Worker:
         """Build the copy; None when what was read now is no longer what claims the target."""
         entries = offer.hit.entries
         if heard.revision != offer.record.revision or heard.uid != offer.record.uid:
-            rule = next(active.rule for active in offer.feed.rules if active.rule.name == offer.hit.rule)
-            entries = matching_entries(rule, heard, lambda: manifest)
+            rule = next((active.rule for active in offer.feed.rules if active.rule.name == offer.hit.rule), None)
+            entries = matching_entries(rule, heard, lambda: manifest) if rule is not None else ()
             if not entries or heard.deleting:
                 return None
             if claim.peer == claim.owner:
@@ -251,7 +265,8 @@ class Worker:
 
     async def _delete(self, view: View, decision: Delete) -> None:
         feed = self._copies.feed(view.target.group, view.target.kind)
-        assert feed is not None
+        if feed is None:
+            return
         deletion = self._hand.delete(view.target, feed.kind, uid=decision.uid, revision=decision.revision)
         await self._timed("delete", view.target, deletion)
 

@@ -77,9 +77,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGo:
 
 
 @pytest.mark.parametrize("name", ["etcd", "kube-controller-manager"])
-def test_a_test_asset_is_taken_before_anything_else(
-    go: FakeGo, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_test_asset_is_taken_before_anything_else(go: FakeGo, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     asset = _program(go.directory / "assets" / "mine")
     _program(go.directory / "envtest" / name)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(go.directory / "envtest"))

@@ -41,8 +41,7 @@ def test_the_merged_kubeconfig_reaches_every_cluster(group: Group) -> None:
     assert group["demo-2"] is group[1]
     assert len(group) == 2
     uids = {
-        _kubectl(group, cluster.name, "get", "ns", "kube-system", "-o", "jsonpath={.metadata.uid}")
-        for cluster in group
+        _kubectl(group, cluster.name, "get", "ns", "kube-system", "-o", "jsonpath={.metadata.uid}") for cluster in group
     }
     assert len(uids) == 2
 
@@ -100,9 +99,7 @@ def test_a_killed_process_is_started_again_by_hand(group: Group) -> None:
     assert cluster.controller_manager.running
 
 
-def test_the_audit_log_shows_the_admins_request_and_no_body(
-    group: Group, eventually: Callable[..., None]
-) -> None:
+def test_the_audit_log_shows_the_admins_request_and_no_body(group: Group, eventually: Callable[..., None]) -> None:
     cluster = group[0]
     offset = cluster.audit_offset()
     cluster.kubectl("create", "secret", "generic", "hidden", "--from-literal=key=do-not-log-me")
@@ -144,9 +141,7 @@ def test_a_group_grows_and_passes_feature_gates_on(tmp_path: Path) -> None:
         added = group.add()
         assert added.name == "gate-2"
         for cluster in group:
-            assert (
-                _kubectl(group, cluster.name, "get", "ns", "default", "-o", "name") == "namespace/default\n"
-            )
+            assert _kubectl(group, cluster.name, "get", "ns", "default", "-o", "name") == "namespace/default\n"
             metrics = cluster.kubectl("get", "--raw", "/metrics")
             assert 'kubernetes_feature_enabled{name="WatchList",stage="BETA"} 0' in metrics
     assert (tmp_path / "gate-1" / "audit.log").exists()  # a directory that the caller named is left
@@ -171,9 +166,7 @@ def test_an_interrupted_parent_has_cleaned_up_when_it_ends() -> None:
     assert not Path(told["directory"]).exists()
 
 
-@pytest.mark.parametrize(
-    "sign", ["kubeconfig", "etcd.log", "kube-apiserver.log", "kube-controller-manager.log"]
-)
+@pytest.mark.parametrize("sign", ["kubeconfig", "etcd.log", "kube-apiserver.log", "kube-controller-manager.log"])
 def test_a_parent_interrupted_during_the_start_has_cleaned_up_when_it_ends(
     tmp_path: Path, sign: str, eventually: Callable[..., None]
 ) -> None:

@@ -210,9 +210,7 @@ def test_a_sick_container_is_started_again(kubelet: Kubelet, eventually: Callabl
     assert "got SIGTERM" in kubelet.log.read_text()
 
 
-def test_a_crashed_container_is_started_again_and_counted(
-    kubelet: Kubelet, eventually: Callable[..., None]
-) -> None:
+def test_a_crashed_container_is_started_again_and_counted(kubelet: Kubelet, eventually: Callable[..., None]) -> None:
     for count in (1, 2):
         pid = kubelet.pid
         kubelet.crash()
@@ -300,9 +298,7 @@ def test_without_a_deployment_there_is_nothing_to_start(cluster: Cluster) -> Non
         Kubelet(cluster, namespace="default").start()
 
 
-def test_helm_waits_for_a_release_that_the_kubelet_runs(
-    kubelet: Kubelet, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_helm_waits_for_a_release_that_the_kubelet_runs(kubelet: Kubelet, cluster: Cluster, tmp_path: Path) -> None:
     namespace = kubelet.namespace
     kubelet.kill()
     cluster.kubectl("delete", "deployment", "app", "-n", namespace)
