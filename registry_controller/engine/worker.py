@@ -45,7 +45,7 @@ from registry_controller.core.match import matching_entries
 from registry_controller.core.mutate import desired
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.containers import holds_natives
-from registry_controller.engine.copies import Copies, CopyRecord
+from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.ledger import Class, Ledger, Outcome
 from registry_controller.engine.views import Offer, Views
 from registry_controller.engine.workqueue import WorkQueue
@@ -150,40 +150,38 @@ class Worker:
         wanted = self._render(view.target, decision.claim, offer, heard, manifest)
         if wanted is None:
             return Hold(Reason.OWNER_NOT_HEARD, decision.claim.owner)
-        if (
-            decision.reason is Reason.RELAYED
-            and view.current is not None
-            and not self._may_relay(decision.claim, manifest)
-        ):
+        relays = decision.reason is Reason.RELAYED and view.current is not None
+        if relays and not self._may_relay(decision.claim, manifest):
             return Skip(Reason.ADDRESS_CHANGED, decision.claim.owner)
         feed = self._copies.feed(view.target.group, view.target.kind)
         if feed is None:
             return Hold(Reason.LOCAL_NOT_HEARD, decision.claim.owner)
+        has_written = await self._bring(view, wanted, feed, adopt=decision.reason is Reason.ADOPT)
         record = feed.records.get(view.target.key)
-        if (record is None) != (view.current is None):
+        if record is not None and heard.revision == offer.record.revision:
+            record.made_from = made_from
+        self._consumed(offer, heard)
+        if not has_written:
+            return Skip(Reason.IN_SYNC, decision.claim.owner)
+        self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - wanted_at)
+        at = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._ledger.wrote((decision.claim.rule, decision.claim.owner), at)
+        return decision
+
+    async def _bring(self, view: View, wanted: Wanted, feed: LocalFeed, *, adopt: bool) -> bool:
+        """Create or replace the copy that was judged; say whether that took a write."""
+        record = feed.records.get(view.target.key)
+        judged = view.current.revision if view.current is not None else None
+        if (record.revision if record is not None else None) != judged:
             raise Conflict(f"{view.target} changed while its source was read; looking again")
         if record is None:
             if view.namespace is NamespaceState.MISSING:
                 await self._create_namespace(view.target.namespace)
             await self._timed("create", view.target, self._hand.create(wanted, feed))
-        else:
-            if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
-                record.made_from = made_from
-                self._consumed(offer, heard)
-                return Skip(Reason.IN_SYNC, decision.claim.owner)
-            adopt = decision.reason is Reason.ADOPT
-            if not await self._timed("update", view.target, self._hand.bring(wanted, record, feed, adopt=adopt)):
-                record.made_from = made_from
-                self._consumed(offer, heard)
-                return Skip(Reason.IN_SYNC, decision.claim.owner)
-        written = feed.records.get(view.target.key)
-        if written is not None and heard.revision == offer.record.revision:
-            written.made_from = made_from
-        self._consumed(offer, heard)
-        self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - wanted_at)
-        at = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._ledger.wrote((decision.claim.rule, decision.claim.owner), at)
-        return decision
+            return True
+        if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
+            return False
+        return await self._timed("update", view.target, self._hand.bring(wanted, record, feed, adopt=adopt))
 
     def _is_made_from(self, target: Target, made_from: object) -> bool:
         """Say, without any body, whether the copy here was made from this very state by this very rule."""
