@@ -1,0 +1,254 @@
+"""What becomes of Clusters and their credentials: states, words, healing, metadata."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from hack.controlplane import Group
+from tests.e2e.group import (
+    API,
+    CONFIG_MAP,
+    NAMESPACE,
+    Member,
+    config_map,
+    eventually,
+    grant,
+    hand_over,
+    in_sync,
+    rule,
+    start_members,
+    steadily,
+)
+
+DISABLED = "cluster-registry.k8s.cisco.com/cluster-disabled"
+CANARY = "canary-9f2b71c4"
+
+
+@pytest.fixture(scope="module")
+def members() -> Iterator[list[Member]]:
+    with Group(2, prefix="state") as group:
+        found = start_members(group)
+        for member in found:
+            grant(member, "configmaps", [""], ["configmaps"])
+        for giver, taker in (found, found[::-1]):
+            hand_over(giver, taker, verb="apply")
+        in_sync(found)
+        yield found
+        for member in found:
+            assert "Traceback" not in member.log()
+            assert member.daemon.restarts == 0
+            assert CANARY not in member.log()
+            assert CANARY not in member.kubectl("get", "events", "-A", "-o", "yaml")
+
+
+def _state(member: Member, name: str) -> tuple[str, str]:
+    status = member.get("cluster", name).get("status", {})
+    return status.get("state", ""), status.get("message", "")
+
+
+def _kubeconfig(member: Member, name: str) -> dict:
+    data = member.get("-n", NAMESPACE, "secret", name)["data"]["kubeconfig"]
+    return yaml.safe_load(base64.b64decode(data))
+
+
+def _stranger(
+    name: str, kubeconfig: object, *, cluster_id: str, kind: str = "k8s.cisco.com/cluster-registry-secret"
+) -> list:
+    """A Cluster with its Secret, as a person would carry it here."""
+    text = kubeconfig if isinstance(kubeconfig, str) else yaml.safe_dump(kubeconfig)
+    return [
+        {
+            "apiVersion": "v1", "kind": "Secret", "type": kind,
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "data": {"kubeconfig": base64.b64encode(text.encode()).decode()},
+        },
+        {
+            "apiVersion": API, "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"clusterID": cluster_id, "authInfo": {"secretRef": {"name": name, "namespace": NAMESPACE}}},
+        },
+    ]  # fmt: skip
+
+
+def test_adoption_removes_the_credential_that_apply_left_in_an_annotation(members: list[Member]) -> None:
+    """O7, A6: the swap by apply works, too, and leaves no kubeconfig in any annotation."""
+    first, second = members
+    for kind in (("-n", NAMESPACE, "secret"), ("cluster",)):
+        found = first.get(*kind, second.name)
+        assert "kubectl.kubernetes.io/last-applied-configuration" not in found["metadata"]["annotations"]
+    token = _kubeconfig(second, second.name)["users"][0]["user"]["token"]
+    encoded = base64.b64encode(token.encode()).decode()[:40]
+    for member in members:
+        for text in (member.log(), member.kubectl("get", "clusters,rsr,events", "-A", "-o", "yaml")):
+            assert token not in text
+            assert encoded not in text
+
+
+def test_the_published_secret_is_what_the_contract_says(members: list[Member]) -> None:
+    """P2, P3."""
+    first, _ = members
+    secret = first.get("-n", NAMESPACE, "secret", first.name)
+    assert secret["type"] == "k8s.cisco.com/cluster-registry-secret"
+    assert set(secret["data"]) == {"kubeconfig"}
+    assert "ownerReferences" not in secret["metadata"]
+    assert "finalizers" not in secret["metadata"]
+    kubeconfig = _kubeconfig(first, first.name)
+    assert kubeconfig["current-context"] == first.name
+    assert kubeconfig["clusters"][0]["cluster"]["server"] == first.cluster.server
+    assert kubeconfig["users"][0]["name"] == "cluster-registry-controller-reader"
+
+
+def test_a_deleted_token_is_revoked_and_a_new_one_spreads(members: list[Member]) -> None:
+    """P3, P7: the group goes on with the new credentials, by nobody's hand."""
+    first, second = members
+    before = _kubeconfig(second, second.name)["users"][0]["user"]["token"]
+    tokens = json.loads(
+        second.kubectl("get", "secrets", "-n", NAMESPACE, "-o", "json",
+                       "--field-selector", "type=kubernetes.io/service-account-token")
+    )["items"]  # fmt: skip
+    for token in tokens:
+        second.kubectl("delete", "secret", "-n", NAMESPACE, token["metadata"]["name"])
+    eventually(lambda: _kubeconfig(second, second.name)["users"][0]["user"]["token"] != before, within_s=90)
+    eventually(
+        lambda: _kubeconfig(first, second.name) == _kubeconfig(second, second.name), within_s=90,
+        what="the copy of the Secret",
+    )  # fmt: skip
+    in_sync(members, within_s=90)
+
+
+def test_a_disabled_peer_is_not_read(members: list[Member]) -> None:
+    """P8, W5: until it is enabled again; the annotation speaks for this cluster alone."""
+    first, second = members
+    first.kubectl("annotate", "cluster", second.name, f"{DISABLED}=true")
+    eventually(lambda: _state(first, second.name)[0] == "Disabled")
+    assert DISABLED not in second.get("cluster", second.name)["metadata"].get("annotations", {})
+    steadily(lambda: _state(first, second.name)[0] == "Disabled", for_s=2)
+    first.kubectl("annotate", "cluster", second.name, f"{DISABLED}-")
+    in_sync(members)
+
+
+def test_bad_credentials_are_refused_in_words(members: list[Member]) -> None:
+    """P4, P8: naming the field, never the value; and healed by a good Secret."""
+    first, second = members
+    good = _kubeconfig(second, second.name)
+    server = {**good["clusters"][0]["cluster"]}
+    table = {
+        "exec": ({"users": [{"name": "u", "user": {"exec": {"command": "touch", "args": [CANARY]}}}]}, "exec"),
+        "insecure": (
+            {"clusters": [{"name": "c", "cluster": {**server, "insecure-skip-tls-verify": True}}]},
+            "insecure",
+        ),
+        "password": ({"users": [{"name": "u", "user": {"username": "u", "password": CANARY}}]}, "password"),
+        "http": ({"clusters": [{"name": "c", "cluster": {**server, "server": "http://127.0.0.1:1"}}]}, "server"),
+        "garbage": (f"{{{{{CANARY}", "kubeconfig"),
+    }
+    for name, (change, word) in table.items():
+        document = change if isinstance(change, str) else {**good, **change}
+        first.create(*_stranger(f"bad-{name}", document, cluster_id=f"id-{name}"))
+        state, message = eventually(lambda name=name: (found := _state(first, f"bad-{name}"))[0] and found, what=name)
+        assert state == "InvalidAuthInfo", (name, message)
+        assert word in message
+        assert CANARY not in message
+    for name in table:
+        first.kubectl("delete", "cluster", f"bad-{name}")
+        first.kubectl("delete", "-n", NAMESPACE, "secret", f"bad-{name}")
+
+
+def test_missing_and_wrong_secrets_and_clusters_are_said(members: list[Member]) -> None:
+    """P5, P8, P1: no secretRef, no Secret, another type, another cluster behind the kubeconfig, an alias."""
+    first, second = members
+    good = _kubeconfig(second, second.name)
+    without = {"apiVersion": API, "kind": "Cluster", "metadata": {"name": "without"}, "spec": {"clusterID": "w"}}
+    first.create(without)
+    eventually(lambda: _state(first, "without")[0] == "MissingAuthInfo")
+    _, absent = _stranger("absent", good, cluster_id="absent-id")
+    first.create(absent)
+    eventually(lambda: _state(first, "absent")[0] == "InvalidAuthInfo")
+    first.create(*_stranger("wrong", good, cluster_id="another-id"))
+    state, message = eventually(lambda: (found := _state(first, "wrong"))[0] and found)
+    assert state == "Failed"
+    assert "another cluster" in message
+    first.create(*_stranger("alias", good, cluster_id=second.id))
+    eventually(lambda: second.name in _state(first, "alias")[1], what="an alias says what is read instead")
+    assert _state(first, second.name)[0] == "Ready"
+    for name in ("without", "absent", "wrong", "alias"):
+        first.kubectl("delete", "cluster", name)
+
+
+def test_two_local_clusters_are_in_conflict_until_one_goes(members: list[Member]) -> None:
+    """P1."""
+    first, _ = members
+    first.create(
+        {"apiVersion": API, "kind": "Cluster", "metadata": {"name": "double"}, "spec": {"clusterID": first.id}}
+    )
+    for name in (first.name, "double"):
+        eventually(lambda name=name: first.condition("cluster", name, "LocalConflict").get("status") == "True")
+    first.kubectl("delete", "cluster", "double")
+    eventually(lambda: first.condition("cluster", first.name, "LocalConflict").get("status") == "False")
+    in_sync(members)
+
+
+def test_metadata_is_read_from_the_nodes(members: list[Member]) -> None:
+    """P10: it is read when a daemon starts, and again every few minutes."""
+    first, second = members
+    second.create(
+        {
+            "apiVersion": "v1", "kind": "Node", "spec": {"providerID": "kind://docker/second/node"},
+            "metadata": {"name": "node", "labels": {"topology.kubernetes.io/region": "north"}},
+        }
+    )  # fmt: skip
+    first.daemon.restart()
+    found = eventually(
+        lambda: (status := first.get("cluster", second.name)["status"]).get("provider") and status, within_s=40
+    )
+    assert found["provider"] == "kind"
+    assert found["distribution"] == "KIND"
+    assert found["locality"]["region"] == "north"
+
+
+def test_new_credentials_of_an_unreachable_peer_are_used(members: list[Member]) -> None:
+    """P7, O4, O7: what a person puts into the copy stands, and is used, while its owner is silent."""
+    first, second = members
+    second.cluster.apiserver.stop()
+    eventually(lambda: _state(first, second.name)[0] == "Failed", within_s=60)
+    good = first.get("-n", NAMESPACE, "secret", second.name)["data"]["kubeconfig"]
+    with socket.socket() as closed:  # bound, and never listening: whoever dials is refused
+        closed.bind(("127.0.0.1", 0))
+        bad = yaml.safe_load(base64.b64decode(good))
+        bad["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{closed.getsockname()[1]}"
+        encoded = base64.b64encode(yaml.safe_dump(bad).encode()).decode()
+        patch = json.dumps({"data": {"kubeconfig": encoded}})
+        first.kubectl("patch", "-n", NAMESPACE, "secret", second.name, "--type=merge", "-p", patch)
+        second.cluster.apiserver.start()
+        second.cluster.apiserver.wait_ready(timeout_s=60)
+        steadily(lambda: _state(first, second.name)[0] == "Failed", for_s=4)
+    patch = json.dumps({"data": {"kubeconfig": good}})
+    first.kubectl("patch", "-n", NAMESPACE, "secret", second.name, "--type=merge", "-p", patch)
+    in_sync(members)
+
+
+def test_a_peer_is_reached_by_the_endpoint_of_our_network(members: list[Member]) -> None:
+    """P2, P5: the entry with our network name, its CA included, beats what the kubeconfig says."""
+    first, second = members
+    ca = _kubeconfig(second, second.name)["clusters"][0]["cluster"]["certificate-authority-data"]
+    endpoints = [
+        {"clientNetwork": "default", "serverAddress": second.cluster.server.removeprefix("https://"), "caBundle": ca},
+        {"serverAddress": "127.0.0.1:1"},
+    ]
+    patch = json.dumps({"spec": {"kubernetesApiEndpoints": endpoints}})
+    second.kubectl("patch", "cluster", second.name, "--type=merge", "-p", patch)
+    eventually(
+        lambda: _kubeconfig(first, second.name)["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1",
+        within_s=60, what="the Secret that nobody can reach, published and spread",
+    )  # fmt: skip
+    first.daemon.restart()
+    first.daemon.wait_ready(timeout_s=30)
+    first.apply(rule("by-network", CONFIG_MAP, {"match": [{"objectKey": {"name": "by-network"}}]}))
+    second.apply(config_map("by-network", {"a": "1"}))
+    eventually(lambda: first.find("cm", "by-network"), within_s=40)
+    second.kubectl("patch", "cluster", second.name, "--type=merge", "-p", '{"spec":{"kubernetesApiEndpoints":null}}')
