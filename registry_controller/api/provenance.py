@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target, revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             key=ObjectKey(_text(source, "namespace"), _text(source, "name")),
             uid=_text(source, "uid"),
             created=_text(source, "creationTimestamp"),
-            revision=int(_text(source, "resourceVersion")),
+            revision=revision(_text(source, "resourceVersion")),
             copy=Target(**{part: _text(found["copy"], part) for part in Target._fields}),
             inherited=found.get("inherited") is True,
         )

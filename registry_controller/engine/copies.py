@@ -136,7 +136,7 @@ class LocalFeed:
             is_plain,
         )
 
-    def completed(self) -> None:
+    def completed(self, _: Stream) -> None:
         """Hear that a stream's list is complete."""
         if not self._closed:
             self._copies.on_complete(self)

@@ -55,6 +55,7 @@ class Registry:
         self.features: dict[str, Manifest] = {}
         self.pruned: dict[str, tuple[str, ...]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
+        self._listed_at: dict[str, int] = {}
         self._on_change = on_change
 
     def apply(self, plural: str, kind: str | None, manifest: Manifest) -> None:
@@ -72,7 +73,8 @@ class Registry:
 
     def replace(self, plural: str, manifests: Iterable[Manifest], *, revision: int) -> None:
         """Hear a complete list that was read at a resourceVersion: what it does not have is gone."""
-        if revision < max((r for (held, _), r in self._revisions.items() if held == plural), default=0):
+        before, self._listed_at[plural] = self._listed_at.get(plural, 0), revision
+        if revision < before:
             # Our own etcd was put back to an older copy: the past is the present now.
             self._revisions = {key: 0 if key[0] == plural else held for key, held in self._revisions.items()}
         listed = set()

@@ -37,7 +37,10 @@ class Hit(NamedTuple):
 
 @dataclass(slots=True)
 class SourceRecord:
-    """One object at a peer. `hits` are in the order of the rules' rank."""
+    """One object at a peer. `hits` are in the order of the rules' rank.
+
+    `streams` are the bits of the streams that have it, `went_back` of those whose last word was an older one.
+    """
 
     uid: str
     revision: int
@@ -48,6 +51,7 @@ class SourceRecord:
     cluster_id: ClusterUID | None
     hits: tuple[Hit, ...]
     streams: int
+    went_back: int = 0
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
         """Find the rule by which this object becomes that target; the highest ranked, if several do."""
@@ -104,8 +108,7 @@ class Feed:
         if self._closed:
             return
         old = self.records.get(heard.key)
-        if old is not None and old.uid == heard.uid and heard.revision < old.revision and old.streams & ~stream.bit:
-            old.streams |= stream.bit
+        if old is not None and heard.revision < old.revision and self._is_behind(stream, old):
             return
         body = _lazily(heard)
         try:
@@ -127,6 +130,12 @@ class Feed:
         for hit in hits:
             self._sources.on_change(hit.target(heard.key))
 
+    def _is_behind(self, stream: Stream, record: SourceRecord) -> bool:
+        """Say whether a stream is merely late; when all of an object's streams went back, so did their server."""
+        record.streams |= stream.bit
+        record.went_back |= stream.bit
+        return bool(record.streams & ~record.went_back)
+
     def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
         """Hear that a stream no longer has an object: deleted, or not matching its selection any more."""
         if self._closed:
@@ -138,13 +147,13 @@ class Feed:
             return
         record.streams &= ~stream.bit
         if not record.streams:
-            self._forget(key, record, deleted_at=heard.revision if heard else 0)
+            self._forget(key, record, deleted_at=heard.revision if heard else record.revision)
 
-    def completed(self) -> None:
+    def completed(self, stream: Stream) -> None:
         """Hear that a stream's list is complete."""
         if self._closed:
             return
-        if self._tap is not None:
+        if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         self._sources.on_complete(self)
         self.changed()
@@ -165,7 +174,7 @@ class Feed:
         self._sources.relink(self, key, record.hits, ())
         for hit in record.hits:
             target = hit.target(key)
-            if deleted_at:
+            if deleted_at and not any(stream.selection.labels for stream in self.streams.values()):
                 self._sources.note_deleted(self.peer, target, deleted_at)
             self._sources.on_change(target)
 

@@ -6,12 +6,12 @@ Law: one writer of status; a status says only what the same Decisions said to Ev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import State
-from registry_controller.api.errors import Forbidden, NotServed, RegistryError
+from registry_controller.api.errors import Forbidden, NotServed
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.accept import Verdict
@@ -23,6 +23,7 @@ from registry_controller.engine.ledger import Class, Ledger
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.registry import HeldRule, Registry
 from registry_controller.engine.sources import Sources
+from registry_controller.engine.stream import Stream
 from registry_controller.engine.supervisor import Choice, Supervisor
 from registry_controller.report.status import StatusWriter
 
@@ -177,14 +178,14 @@ class StandingReport:
             feed = self._sources.feed(link.cluster_id, held.rule.kind)
             if feed is not None and feed.has_rule(name):
                 owners.add(link.cluster_id)
-                problems.extend(_problems(f"peer {link.name}", "list or watch", feed.streams.values()))
+                problems.extend(_problems(f"peer {link.name}", held.rule.kind, feed.streams.values()))
         peers = [self._peer_counts(name, owner, names.get(owner, "")) for owner in sorted(owners)]
         idle = () if peers else ("no peer is read that has the features that the rule asks for",)
         return peers, problems, idle
 
     def _home_problems(self, kind: GVK) -> Sequence[str]:
         feed = self._copies.feed(kind.group, kind.kind)
-        return () if feed is None else _problems("here", "list or watch", feed.streams.values())
+        return () if feed is None else _problems("here", kind, feed.streams.values())
 
     def _peer_counts(self, name: str, owner: ClusterUID, peer: str) -> PeerCounts:
         place = (name, owner)
@@ -230,15 +231,15 @@ def _link_facts(link: PeerLink) -> Mapping[str, Any]:
     }
 
 
-def _problems(who: str, verb: str, streams: object) -> list[str]:
+def _problems(who: str, kind: GVK, streams: Iterable[Stream]) -> list[str]:
+    """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3)."""
+    label = meta.CONTROLLER_AGGREGATED if who == "here" else meta.READER_AGGREGATED
     found = []
-    for stream in streams:  # type: ignore[attr-defined]
-        error: RegistryError | None = stream.error
+    for error in (stream.error for stream in streams):
         if isinstance(error, Forbidden):
-            found.append(
-                f"{who}: cannot {verb} ({error}); grant it with a ClusterRole labelled "
-                f'{meta.CONTROLLER_AGGREGATED if who == "here" else meta.READER_AGGREGATED}: "true" there'
-            )
-        elif isinstance(error, NotServed) or error is not None:
+            found.append(f'{who}: cannot {error}; grant it with a ClusterRole labelled {label}: "true" there')
+        elif isinstance(error, NotServed):
+            found.append(f"{who}: cannot list or watch {kind}: it is not served there")
+        elif error is not None:
             found.append(f"{who}: {error}")
     return found

@@ -19,7 +19,7 @@ class Hearer(Protocol):
     def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
         """Hear that an object is gone from the stream."""
 
-    def completed(self) -> None:
+    def completed(self, stream: Stream) -> None:
         """Hear that the stream's list is complete."""
 
     def changed(self) -> None:
@@ -50,7 +50,7 @@ class Stream:
         """Hear that everything there is was heard."""
         self.is_complete = True
         self.error = None
-        self._feed.completed()
+        self._feed.completed(self)
 
     def stalled(self, error: RegistryError) -> None:
         """Hear that the stream is not current."""

@@ -314,7 +314,7 @@ class Worker:
             self._ledger.note(target, outcome_of(decision, view), message=_words(decision))
             self._queue.retry(target, at_least_s=1.0)
             return
-        delay_s = self._queue.retry(target, at_least_s=wait_s)
+        delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=wait_s > 0)
         owner, rule = _owner_of(decision), _rule_of(view)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
         if rule:

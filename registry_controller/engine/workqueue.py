@@ -30,6 +30,7 @@ class WorkQueue:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timers: dict[Target, asyncio.TimerHandle] = {}
         self._failures: dict[Target, int] = {}
+        self._embargoes: dict[Target, float] = {}
         self._chance = chance
         self.added = 0
         self.retried = 0
@@ -49,6 +50,11 @@ class WorkQueue:
         if timer is not None:
             timer.cancel()
         self.added += 1
+        wait_s = self._embargoes.get(key, 0.0) - asyncio.get_running_loop().time()
+        if wait_s > 0:
+            self.add_after(key, wait_s)
+            return
+        self._embargoes.pop(key, None)
         if key in self._running:
             self._again.setdefault(key, heard)
         elif key not in self._queued:
@@ -58,12 +64,21 @@ class WorkQueue:
 
     def add_after(self, key: Target, delay_s: float) -> None:
         """Want a look after a while, unless one is wanted earlier."""
-        if key in self._timers or key in self._queued:
+        loop = asyncio.get_running_loop()
+        timer = self._timers.get(key)
+        if key in self._queued or (timer is not None and timer.when() <= loop.time() + delay_s):
             return
-        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, self.add, key)
+        if timer is not None:
+            timer.cancel()
+        self._timers[key] = loop.call_later(delay_s, self.add, key)
 
-    def retry(self, key: Target, *, at_least_s: float = 0.0) -> float:
-        """Want another look after a failure; return the delay in seconds, which grows with each failure."""
+    def retry(self, key: Target, *, at_least_s: float = 0.0, embargo: bool = False) -> float:
+        """Want another look after a failure; return the delay in seconds, which grows with each failure.
+
+        With an embargo, no event brings the key back before `at_least_s` seconds are over (Retry-After).
+        """
+        if embargo:
+            self._embargoes[key] = asyncio.get_running_loop().time() + at_least_s
         attempt = self._failures.get(key, 0)
         self._failures[key] = attempt + 1
         self.retried += 1
@@ -74,6 +89,7 @@ class WorkQueue:
     def forget(self, key: Target) -> None:
         """Forget a key's failures: the next one starts from the beginning."""
         self._failures.pop(key, None)
+        self._embargoes.pop(key, None)
 
     async def get(self) -> tuple[Target, float]:
         """Wait for a key; return it and when it was wanted. Every get is followed by a done."""

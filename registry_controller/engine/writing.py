@@ -106,7 +106,9 @@ class Hand:
             except NotFound:
                 return None
         assert found is not None
-        return found if meta.metadata_of(found).get("uid") == record.uid else None
+        info = meta.metadata_of(found)
+        judged = info.get("uid") == record.uid and meta.revision(info.get("resourceVersion")) == record.revision
+        return found if judged else None
 
     async def _is_stored_so(self, gvr: GVR, wanted: Wanted, record: CopyRecord, body: Manifest) -> bool:
         """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""

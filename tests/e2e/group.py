@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from hack.controlplane import Cluster, CommandError, Group, Kubelet
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +46,11 @@ def steadily(look: Callable[[], Any], *, for_s: float = 3.0, every_s: float = 0.
     while time.monotonic() < deadline:
         assert look(), what or look
         time.sleep(every_s)
+
+
+def _spell(manifests: Iterable[dict[str, Any]]) -> str:
+    """JSON, because YAML reads a name like `y` as a boolean."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
 
 
 class Member:
@@ -94,10 +97,10 @@ class Member:
         return json.loads(text) if text.strip() else None
 
     def apply(self, *manifests: dict[str, Any]) -> None:
-        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+        self.kubectl("apply", "-f", "-", stdin=_spell(manifests))
 
     def create(self, *manifests: dict[str, Any]) -> None:
-        self.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+        self.kubectl("create", "-f", "-", stdin=_spell(manifests))
 
     def log(self) -> str:
         return self.daemon.log.read_text(errors="replace")

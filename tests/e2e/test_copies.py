@@ -1,0 +1,299 @@
+"""What a rule copies, what it never touches, and what it says, on two real clusters."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hack.controlplane import Group
+from tests.e2e.group import (
+    CONFIG_MAP,
+    NAMESPACE,
+    OWNER,
+    SECRET,
+    Member,
+    config_map,
+    eventually,
+    grant,
+    in_sync,
+    rule,
+    secret,
+    start_members,
+    steadily,
+    swap,
+)
+
+WIDGET = {"group": "test.example.com", "version": "v1", "kind": "Widget"}
+SYNC_DISABLED = "cluster-registry.k8s.cisco.com/resource-sync-disabled"
+CANARY = "canary-51c0ffee"
+
+
+def _crd(kind: str, *, scope: str = "Namespaced", versions: tuple[str, ...] = ("v1",)) -> dict[str, Any]:
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.test.example.com"},
+        "spec": {
+            "group": "test.example.com",
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "versions": [
+                {"name": name, "served": True, "storage": name == versions[-1], "schema": schema,
+                 "subresources": {"status": {}}}
+                for name in versions
+            ],
+        },
+    }  # fmt: skip
+
+
+def _widget(name: str, *, kind: str = "Widget", version: str = "v1", **spec: Any) -> dict[str, Any]:
+    info = {"name": name} if kind == "Planet" else {"name": name, "namespace": "default"}
+    return {"apiVersion": f"test.example.com/{version}", "kind": kind, "metadata": info, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def members() -> Iterator[list[Member]]:
+    with Group(2, prefix="copy") as group:
+        found = start_members(group, "controller.createNamespaces=true")
+        for member in found:
+            grant(member, "core", [""], ["configmaps", "services"])
+        swap(*found)
+        in_sync(found)
+        yield found
+        for member in found:
+            assert "Traceback" not in member.log()
+            assert member.daemon.restarts == 0
+            assert CANARY not in member.log()
+            for kind in ("events", "clusters", "rsr"):
+                assert CANARY not in member.kubectl("get", kind, "-A", "-o", "yaml")
+            for line in member.cluster.audit():
+                if line["user"]["username"] == f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller-reader":
+                    assert line["verb"] in ("get", "list", "watch"), line["requestURI"]
+
+
+def _accepted(member: Member, name: str) -> dict[str, Any]:
+    return eventually(lambda: member.condition("rsr", name, "Accepted"))
+
+
+def test_a_kind_that_nobody_serves_or_allows_is_said_and_heals(members: list[Member]) -> None:
+    """R2, S3: the rule names who, what and which right; nobody touches it when it heals."""
+    first, second = members
+    first.apply(rule("widgets", WIDGET, {"match": [{}]}))
+    eventually(lambda: "Widget" in json.dumps(first.condition("rsr", "widgets", "Stalled")), what="not served")
+    for member in members:
+        member.apply(_crd("Widget", versions=("v1alpha1", "v1")), _crd("Planet", scope="Cluster"), _crd("Gadget"))
+    words = eventually(
+        lambda: (text := json.dumps(first.get("rsr", "widgets")["status"])) and "orbidden" in text and text,
+        within_s=90, what="forbidden",
+    )  # fmt: skip
+    assert "widgets" in words
+    assert "aggregated" in words
+    for member in members:
+        grant(member, "tests", ["test.example.com"], ["widgets", "planets", "gadgets"])
+    second.apply(_widget("w1", size=1))
+    eventually(lambda: first.find("widgets.test.example.com", "w1"), within_s=120)
+    first.kubectl("wait", "--for=condition=Synced", "rsr/widgets", "--timeout=30s")
+
+
+def test_versions_scopes_kinds_and_sizes(members: list[Member]) -> None:
+    """W1, R1: two versions, a cluster-scoped kind, a kind mutation, names of 253 characters, 900 KiB."""
+    first, second = members
+    first.apply(
+        rule("old-version", {**WIDGET, "version": "v1alpha1"}, {"match": [{"objectKey": {"name": "w-old"}}]}),
+        rule("planets", {**WIDGET, "kind": "Planet"}),
+        rule("to-gadgets", WIDGET, {
+            "match": [{"objectKey": {"name": "w-mutated"}}],
+            "mutations": {
+                "groupVersionKind": {"kind": "Gadget"}, "labels": {"add": {"seen": "yes"}, "remove": ["gone"]},
+            },
+        }),
+        rule("large", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"large": "yes"}}]}]}),
+    )  # fmt: skip
+    long = "n" * 253
+    mutated = _widget("w-mutated", a=1)
+    mutated["metadata"]["labels"] = {"gone": "1", "kept": "1"}
+    second.apply(_widget("w-old", version="v1alpha1", a=1), _widget("earth", kind="Planet", moons=1), mutated)
+    second.create(
+        config_map(long, {"a": "1"}, labels={"large": "yes"}),
+        config_map("big", {"a": "x" * 900 * 1024}, labels={"large": "yes"}),
+    )
+    eventually(lambda: first.find("widgets.test.example.com", "w-old"), within_s=40)
+    eventually(lambda: first.find("planets.test.example.com", "earth"), within_s=40)
+    eventually(lambda: first.find("cm", long), within_s=40)
+    eventually(lambda: len(first.get("cm", "big")["data"]["a"]) == 900 * 1024, within_s=40)
+    gadget = eventually(lambda: first.find("gadgets.test.example.com", "w-mutated"), within_s=40)
+    assert gadget["metadata"]["labels"]["seen"] == "yes"
+    assert "gone" not in gadget["metadata"]["labels"]
+    original = gadget["metadata"]["annotations"]["cluster-registry.k8s.cisco.com/original-group-version-kind"]
+    assert original == "Widget.test.example.com/v1"
+    second.kubectl("delete", "widgets.test.example.com", "w-mutated")
+    eventually(lambda: first.find("gadgets.test.example.com", "w-mutated") is None)
+
+
+def test_a_service_keeps_what_its_own_cluster_allocates(members: list[Member]) -> None:
+    """A1, W6: clusterIP is no drift; server metadata, finalizers and tracking marks stay behind."""
+    first, second = members
+    first.apply(rule("services", {"version": "v1", "kind": "Service"}, {"match": [{"objectKey": {"name": "web"}}]}))
+    second.apply(
+        {
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "web", "namespace": "default", "finalizers": ["example.com/hold"],
+                         "labels": {"app.kubernetes.io/name": "web"},
+                         "annotations": {"meta.helm.sh/release-name": "r"}},
+            "spec": {"type": "NodePort", "selector": {"a": "b"}, "ports": [{"name": "http", "port": 80}]},
+        }
+    )  # fmt: skip
+    copy = eventually(lambda: first.find("svc", "web"))
+    assert copy["spec"]["clusterIP"]
+    assert "finalizers" not in copy["metadata"]
+    assert "meta.helm.sh/release-name" not in copy["metadata"]["annotations"]
+    assert copy["metadata"]["labels"]["app.kubernetes.io/name"] == "web"
+    first.kubectl("label", "svc", "web", "ours=yes")
+    version = first.get("svc", "web")["metadata"]["resourceVersion"]
+    steadily(lambda: first.get("svc", "web")["metadata"]["resourceVersion"] == version, for_s=3)
+    second.kubectl("patch", "svc", "web", "--type=merge", "-p", '{"spec":{"selector":{"a":"c"}}}')
+    eventually(lambda: first.get("svc", "web")["spec"]["selector"] == {"a": "c"})
+    assert first.get("svc", "web")["metadata"]["labels"]["ours"] == "yes"
+    assert first.get("svc", "web")["spec"]["clusterIP"] == copy["spec"]["clusterIP"]
+    second.kubectl("patch", "svc", "web", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
+
+
+def test_everything_of_a_kind_leaves_out_what_belongs_to_a_cluster(members: list[Member]) -> None:
+    """W7, A6: tokens, releases, root certificates; and no data of a Secret in any annotation."""
+    first, second = members
+    second.create(secret("ordinary", {"password": CANARY}))
+    first.apply(rule("all-secrets", SECRET, {"match": [{}]}), rule("all-maps", CONFIG_MAP, {"match": [{}]}))
+    copy = eventually(lambda: first.find("secret", "ordinary"))
+    assert CANARY not in json.dumps(copy["metadata"])
+    second.create(config_map("marker", {"a": "1"}))
+    eventually(lambda: first.find("cm", "marker"))
+    for item in json.loads(first.kubectl("get", "secrets,configmaps", "-A", "-o", "json"))["items"]:
+        if item["metadata"].get("annotations", {}).get(OWNER) == second.id:
+            assert item.get("type") not in ("kubernetes.io/service-account-token", "helm.sh/release.v1")
+            assert item["metadata"]["name"] != "kube-root-ca.crt"
+            assert not item["metadata"]["namespace"].startswith("kube-")
+    for name in ("all-secrets", "all-maps"):
+        first.kubectl("delete", "rsr", name)
+    steadily(lambda: first.find("secret", "ordinary") and first.find("cm", "marker"), for_s=2)
+
+
+def test_one_object_that_fails_blocks_no_other(members: list[Member]) -> None:
+    """A4, A3: a missing namespace is waited for; the rest goes on, and it is tried at once when it appears."""
+    first, second = members
+    second.kubectl("create", "namespace", "later")
+    second.kubectl("create", "namespace", "made")
+    labels = {"spread": "yes"}
+    second.create(config_map("x", {"a": "1"}, namespace="later", labels=labels), config_map("y", {}, labels=labels))
+    second.create(config_map("z", {"a": "1"}, namespace="made", labels={"made": "yes"}))
+    first.apply(
+        rule("spread", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": labels}]}]}),
+        rule("making", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"made": "yes"}}]}]}, createNamespaces=True),
+    )
+    eventually(lambda: first.find("cm", "y"))
+    eventually(lambda: first.find("-n", "made", "cm", "z"))
+    held = eventually(lambda: first.get("rsr", "spread")["status"]["clusters"][0])
+    assert held["held"] + held["failing"] >= 0
+    assert first.find("namespace", "later") is None
+    first.kubectl("create", "namespace", "later")
+    eventually(lambda: first.find("-n", "later", "cm", "x"), within_s=5)
+
+
+def test_what_is_not_there_yet_is_never_ignored(members: list[Member]) -> None:
+    """W1: the rule says so and does nothing; a rule that is suspended reads and writes nothing."""
+    first, second = members
+    second.create(config_map("idle", {"a": "1"}, labels={"idle": "yes"}))
+    match = {"match": [{"labels": [{"matchLabels": {"idle": "yes"}}]}]}
+    override = {"overrides": [{"type": "replace", "path": "/metadata/name", "value": "other"}]}
+    rules = {
+        "overrides": rule("no-overrides", CONFIG_MAP, {**match, "mutations": override}),
+        "syncStatus": rule("no-status", CONFIG_MAP, {**match, "mutations": {"syncStatus": True}}),
+        "deletionPolicy": rule("no-policy", CONFIG_MAP, match, deletionPolicy="Delete"),
+        "targetClusters": rule("no-targets", CONFIG_MAP, match, targetClusters={"names": ["a"]}),
+    }
+    for word, manifest in rules.items():
+        first.apply(manifest)
+        accepted = _accepted(first, manifest["metadata"]["name"])
+        assert (accepted["status"], accepted["reason"]) == ("False", "NotSupportedYet")
+        assert word in accepted["message"]
+    first.apply(rule("suspended", CONFIG_MAP, match, suspend=True))
+    steadily(lambda: first.find("cm", "idle") is None, for_s=2)
+    first.kubectl("patch", "rsr", "suspended", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    eventually(lambda: first.find("cm", "idle"))
+    for manifest in rules.values():
+        first.kubectl("delete", "rsr", manifest["metadata"]["name"])
+
+
+def test_a_rule_chooses_whom_to_read_from_by_features(members: list[Member]) -> None:
+    """W1: added and removed live; copies stay when a feature goes."""
+    first, second = members
+    second.create(config_map("featured", {"a": "1"}, labels={"featured": "yes"}))
+    match = {"match": [{"labels": [{"matchLabels": {"featured": "yes"}}]}]}
+    first.apply(rule("by-feature", CONFIG_MAP, match, clusterFeatureMatch=[{"featureName": "source"}]))
+    steadily(lambda: first.find("cm", "featured") is None, for_s=2)
+    feature = {
+        "apiVersion": "clusterregistry.k8s.cisco.com/v1alpha1", "kind": "ClusterFeature",
+        "metadata": {"name": "source"}, "spec": {"featureName": "source"},
+    }  # fmt: skip
+    second.apply(feature)
+    eventually(lambda: first.find("cm", "featured"))
+    second.kubectl("delete", "cf", "source")
+    second.kubectl("patch", "cm", "featured", "--type=merge", "-p", '{"data":{"a":"2"}}')
+    steadily(lambda: first.get("cm", "featured")["data"] == {"a": "1"}, for_s=3)
+    second.apply(feature)
+    eventually(lambda: first.get("cm", "featured")["data"] == {"a": "2"})
+
+
+def test_a_rule_that_is_not_to_be_synced_goes_nowhere_again(members: list[Member]) -> None:
+    """W5: what is deleted on one cluster stays deleted; what exists stays in step and follows the delete."""
+    first, second = members
+    match = {"match": [{"objectKey": {"name": "set"}}]}
+    second.apply(rule("set", CONFIG_MAP, match))
+    eventually(lambda: first.find("rsr", "set"))
+    second.kubectl("annotate", "rsr", "set", f"{SYNC_DISABLED}=true")
+    eventually(lambda: SYNC_DISABLED in first.get("rsr", "set")["metadata"]["annotations"])
+    second.kubectl("patch", "rsr", "set", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    eventually(lambda: first.get("rsr", "set")["spec"].get("suspend") is True)
+    first.kubectl("delete", "rsr", "set")
+    steadily(lambda: first.find("rsr", "set") is None, for_s=3)
+
+
+def test_a_lost_label_keeps_the_copy_and_a_status_costs_no_write(members: list[Member]) -> None:
+    """O5, W3, A1, R6: a hundred changes of a status write nothing here."""
+    first, second = members
+    first.apply(rule("labelled", WIDGET, {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}))
+    labelled = _widget("labelled", a=1)
+    labelled["metadata"]["labels"] = {"sync": "yes"}
+    first.kubectl("delete", "rsr", "widgets")
+    second.apply(labelled)
+    eventually(lambda: first.find("widgets.test.example.com", "labelled"), within_s=40)
+    time.sleep(2)
+    version = first.get("widgets.test.example.com", "labelled")["metadata"]["resourceVersion"]
+    for number in range(30):
+        patch = json.dumps({"status": {"count": number}})
+        second.kubectl(
+            "patch", "widgets.test.example.com", "labelled", "--subresource=status", "--type=merge", "-p", patch
+        )
+    steadily(
+        lambda: first.get("widgets.test.example.com", "labelled")["metadata"]["resourceVersion"] == version, for_s=2
+    )
+    second.kubectl("label", "widgets.test.example.com", "labelled", "sync-")
+    steadily(lambda: first.find("widgets.test.example.com", "labelled"), for_s=3)
+
+
+def test_a_slow_write_never_stops_the_reading(members: list[Member]) -> None:
+    """R3: while our own API server is frozen, what a peer says is still heard, and written when it is back."""
+    first, second = members
+    first.apply(rule("slow", CONFIG_MAP, {"match": [{"objectKey": {"name": "slow"}}]}))
+    second.create(config_map("slow", {"a": "0"}))
+    eventually(lambda: first.find("cm", "slow"))
+    first.cluster.apiserver.freeze()
+    for number in range(1, 6):
+        second.kubectl("patch", "cm", "slow", "--type=merge", "-p", json.dumps({"data": {"a": str(number)}}))
+    first.cluster.apiserver.thaw()
+    eventually(lambda: first.get("cm", "slow")["data"] == {"a": "5"}, within_s=40)

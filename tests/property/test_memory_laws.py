@@ -1,0 +1,185 @@
+"""The laws of what we remember: sources, copies, our own kinds. R1, R6, O2, O3, O4, O7."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, decode, encode
+from registry_controller.api.selection import Selection
+from registry_controller.core.accept import read_and_accept
+from registry_controller.core.wanted import activate
+from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.members import Members, MemberView, secret_target
+from registry_controller.engine.registry import Registry
+from registry_controller.engine.sources import Feed, Sources, Tap
+from registry_controller.kube.heard import decode_heard
+
+PEER = ClusterUID("peer")
+KIND = GVK("", "v1", "ConfigMap")
+KEY = ObjectKey("ns", "x")
+TARGET = Target("", "ConfigMap", "ns", "x")
+
+
+def _heard(revision: int, *, uid: str = "u", labels: dict[str, str] | None = None) -> Any:
+    body = {
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "x", "namespace": "ns", "uid": uid, "resourceVersion": str(revision),
+                     "labels": labels or {"a": "1", "b": "1"}},
+    }  # fmt: skip
+    return decode_heard(json.dumps(body).encode())
+
+
+def _rule(*labels: str) -> Any:
+    matches = [{"labels": [{"matchLabels": {label: "1"}}]} for label in labels]
+    manifest = {
+        "metadata": {"name": "r", "uid": "r", "generation": 1},
+        "spec": {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [{"match": matches}]},
+    }
+    rule, verdict = read_and_accept(manifest)
+    assert rule is not None
+    assert verdict.accepted
+    return activate(rule, born="", owner=PEER)
+
+
+def _feed(*labels: str, tap: Tap | None = None) -> tuple[Feed, Sources, list[Target]]:
+    changed: list[Target] = []
+    sources = Sources(bodies=Bodies(), on_change=changed.append, on_complete=lambda _: None, on_standing=lambda _: None)
+    feed = Feed(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
+    sources.open(feed)
+    return feed, sources, changed
+
+
+def test_a_late_stream_never_brings_an_older_state_back() -> None:
+    """O3, R1: one object on two streams."""
+    feed, _, _ = _feed("a", "b")
+    first, second = feed.streams.values()
+    first.upsert(_heard(20, uid="new"))
+    second.upsert(_heard(10, uid="old"))
+    assert (feed.records[KEY].uid, feed.records[KEY].revision) == ("new", 20)
+    second.remove(KEY, _heard(11, uid="old"))
+    assert feed.records[KEY].uid == "new"
+
+
+def test_a_server_that_was_put_back_is_believed_once_all_streams_say_so() -> None:
+    """O3."""
+    feed, _, _ = _feed("a", "b")
+    first, second = feed.streams.values()
+    for stream in (first, second):
+        stream.upsert(_heard(20))
+    first.upsert(_heard(5))
+    assert feed.records[KEY].revision == 20
+    second.upsert(_heard(5))
+    assert feed.records[KEY].revision == 5
+
+
+def test_a_tap_is_complete_only_when_everything_was_heard() -> None:
+    """P9, O7."""
+    heard: list[str] = []
+
+    class Listener(Tap):
+        def complete(self) -> None:
+            heard.append("complete")
+
+    feed, _, _ = _feed("a", tap=Listener())
+    feed.streams[Selection(labels="a=1")].complete()
+    assert not heard
+    feed.streams[Selection()].complete()
+    assert heard == ["complete"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["upsert", "lose", "remove"]), st.integers(0, 1)), max_size=12))
+def test_a_claim_stands_exactly_while_a_stream_has_the_object(events: list[tuple[str, int]]) -> None:
+    """R1, R6: and no body outlives its claim."""
+    feed, sources, changed = _feed("a", "b")
+    streams = list(feed.streams.values())
+    held: set[int] = set()
+    revision = 1
+    for event, index in events:
+        revision += 1
+        if event == "upsert":
+            streams[index].upsert(_heard(revision))
+            held.add(index)
+        elif event == "lose":
+            streams[index].upsert(_heard(revision, labels={"c": "1"}))
+            held.clear()
+        else:
+            streams[index].remove(KEY, None)
+            held.discard(index)
+        assert sources.is_claimed(TARGET) == bool(held)
+        assert (sources.bodies.peek(Slot(PEER, KIND, KEY)) is not None) == bool(held)
+    assert set(changed) <= {TARGET}
+
+
+@given(st.binary(max_size=64) | st.text(max_size=64))
+def test_a_provenance_that_is_garbage_is_none(text: bytes | str) -> None:
+    """O3, A6."""
+    assert decode(text if isinstance(text, str) else text.decode("latin-1"), of=TARGET) is None
+
+
+@given(st.text(min_size=1, max_size=8), st.integers(0, 2**60), st.booleans())
+def test_a_provenance_survives_its_spelling_and_counts_only_where_it_belongs(
+    owner: str, revision: int, inherited: bool
+) -> None:
+    """O3, O10."""
+    provenance = Provenance(ClusterUID(owner), "r", "Orphan", KIND, KEY, "u", "c", revision, TARGET, inherited)
+    try:
+        text = encode(provenance)
+    except TypeError:  # a lone surrogate, which no API server stores
+        return
+    assert decode(text, of=TARGET) == provenance
+    assert decode(text, of=TARGET._replace(name="other")) is None
+
+
+def _cluster(name: str, revision: int) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": str(revision)}, "spec": {"clusterID": f"id-{revision}"}}
+
+
+def test_an_event_newer_than_a_list_is_not_lost() -> None:
+    """P1, O6: nor is an object that it changed put back."""
+    registry = Registry(on_change=lambda *_: None)
+    registry.replace("clusters", [_cluster("old", 5)], revision=5)
+    registry.apply("clusters", "ADDED", _cluster("new", 11))
+    registry.apply("clusters", "MODIFIED", _cluster("old", 12))
+    registry.replace("clusters", [_cluster("old", 5)], revision=10)
+    assert {"old", "new"} == set(registry.clusters)
+    held = registry.clusters["old"].cluster
+    assert held is not None
+    assert held.cluster_id == "id-12"
+
+
+def test_what_a_complete_list_does_not_have_is_gone() -> None:
+    """O6, P1: also when our own etcd was put back."""
+    registry = Registry(on_change=lambda *_: None)
+    registry.replace("clusters", [_cluster("a", 5), _cluster("b", 6)], revision=9)
+    registry.replace("clusters", [_cluster("a", 5)], revision=10)
+    assert set(registry.clusters) == {"a"}
+    registry.replace("clusters", [_cluster("c", 2)], revision=3)
+    assert set(registry.clusters) == {"c"}
+
+
+def test_a_secret_belongs_to_whom_its_cluster_names() -> None:
+    """O7: and one that two members' Clusters name belongs to nobody."""
+    changed: list[Target] = []
+    members = Members(on_change=changed.append)
+    secret = ObjectKey("ns", "s")
+    view = MemberView("a", ClusterUID("a"), secret, "Ready", "Peer", False)
+    assert members.set_there(PEER, "a", view)
+    assert not members.set_there(PEER, "a", view)
+    assert members.natural_of_secret(secret, peer=PEER) == {"a"}
+    assert members.natural_of_secret(secret, peer=ClusterUID("other")) == set()
+    members.set_there(PEER, "b", view._replace(name="b", cluster_id=ClusterUID("b")))
+    assert members.natural_of_secret(secret, peer=PEER) == {"a", "b"}
+    members.forget(PEER)
+    assert members.natural_of_secret(secret, peer=PEER) == set()
+    assert secret_target(secret) in changed
+
+
+def test_the_core_label_is_the_contracts() -> None:
+    """W7."""
+    assert meta.CORE_RESOURCE == "cluster-registry-controller.k8s.cisco.com/core-sync-resource"

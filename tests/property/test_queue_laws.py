@@ -1,0 +1,83 @@
+"""The laws of the workqueue: never twice at once, never a lost event. A4, R3."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry_controller.api.meta import Target
+from registry_controller.engine.workqueue import WorkQueue
+
+KEYS = [Target("", "ConfigMap", "ns", name) for name in "abc"]
+steps = st.lists(st.tuples(st.sampled_from(["add", "get", "done", "retry"]), st.sampled_from(KEYS)), max_size=40)
+
+
+async def _drive(schedule: list[tuple[str, Target]]) -> None:
+    queue = WorkQueue(chance=lambda: 0.0)
+    running: set[Target] = set()
+    unseen: set[Target] = set()  # added, and no run has begun since
+    for step, key in schedule:
+        if step == "add":
+            queue.add(key)
+            unseen.add(key)
+        elif step == "get" and len(queue):
+            got, _ = await queue.get()
+            assert got not in running, "a key runs twice at once"
+            running.add(got)
+            unseen.discard(got)
+        elif step == "done" and key in running:
+            running.discard(key)
+            queue.done(key)
+        elif step == "retry" and key in running:
+            queue.retry(key)
+    for key in list(running):
+        queue.done(key)
+    while len(queue):
+        got, _ = await queue.get()
+        unseen.discard(got)
+        queue.done(got)
+    assert not unseen, "an event was lost"
+
+
+@given(steps)
+def test_a_key_never_runs_twice_at_once_and_no_event_is_lost(schedule: list[tuple[str, Target]]) -> None:
+    """A4, R3."""
+    asyncio.run(_drive(schedule))
+
+
+async def test_a_key_under_an_embargo_waits_it_out() -> None:
+    """A4: no event brings a key back before Retry-After is over."""
+    queue = WorkQueue(chance=lambda: 0.0)
+    queue.add(KEYS[0])
+    key, _ = await queue.get()
+    queue.retry(key, at_least_s=0.2, embargo=True)
+    queue.done(key)
+    queue.add(key)
+    assert len(queue) == 0
+    async with asyncio.timeout(5):
+        assert (await queue.get())[0] == key
+
+
+async def test_many_workers_share_the_keys() -> None:
+    """A4."""
+    queue = WorkQueue()
+    done: list[Target] = []
+
+    async def work() -> None:
+        while True:
+            key, _ = await queue.get()
+            await asyncio.sleep(0)
+            done.append(key)
+            queue.done(key)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work()) for _ in range(3)]
+        for key in KEYS:
+            queue.add(key)
+        while len(done) < len(KEYS):  # noqa: ASYNC110 -- three workers, no event
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+    assert sorted(done) == sorted(KEYS)
