@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
-from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.api.selection import Selection
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.core.mutate import target_of
 from registry_controller.core.selections import selections
@@ -65,12 +65,12 @@ def _reads_from(rule: SyncRule, features: tuple[Feature, ...] | None) -> bool:
 def target_kinds(rules: Iterable[ActiveRule]) -> Mapping[GVK, frozenset[Selection]]:
     """List the kinds that rules write here, with the parts of each that must be watched here.
 
-    A target lies in its source's namespace, so what narrows the source to namespaces narrows the target, too.
+    A target lies in its source's namespace, so what narrows the source to namespaces narrows the target, too. A wide
+    part does not replace a narrow one: where only the narrow one is allowed, the rules that need no more go on.
     """
     kinds: dict[GVK, set[Selection]] = {}
     for active in rules:
-        places = {Selection(namespace=selection.namespace) for selection in active.selections}
         for entry in active.rule.entries:
             _, kind = target_of(active.rule.kind, _ANY, (entry,))
-            kinds.setdefault(kind, set()).update({EVERYTHING} if EVERYTHING in places else places)
-    return {kind: frozenset({EVERYTHING}) if EVERYTHING in found else frozenset(found) for kind, found in kinds.items()}
+            kinds.setdefault(kind, set()).update(Selection(namespace=asked.namespace) for asked in active.selections)
+    return {kind: frozenset(places) for kind, places in kinds.items()}

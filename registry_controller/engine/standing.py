@@ -94,9 +94,9 @@ class StandingReport:
             else:
                 facts = self._facts(choice, here)
             status = cluster_status(facts, current=current)
-            self._writer.want(
-                meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=info.get("generation", 0)
-            )
+            # No observedGeneration on Clusters: people carry them to members whose CRD does not know the field, and
+            # kubectl refuses to create what it would drop.
+            self._writer.want(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
 
     def _facts(self, choice: Choice, here: Sequence[PeerView]) -> ClusterFacts:
         cluster = choice.cluster
@@ -109,7 +109,6 @@ class StandingReport:
                 metadata=self._local_metadata.metadata,
                 metadata_problem=self._local_metadata.problem,
                 own_problem=self._home.problem,
-                generation=cluster.generation,
             )
         link = self._supervisor.links.get(cluster.cluster_id)
         is_read = link is not None and not choice.alias_of and choice.credentials is not None
@@ -120,7 +119,6 @@ class StandingReport:
             auth_problem=choice.auth_problem,
             alias_of=choice.alias_of,
             conflict=choice.conflict,
-            generation=cluster.generation,
             known_here=here,
             known_problem=self._list_problem(cluster.cluster_id),
             **(_link_facts(link) if is_read and link is not None else {}),

@@ -62,13 +62,13 @@ class Member:
         self.kubelet: Kubelet | None = None
         self.values = values
 
-    def install(self) -> Member:
-        """Install the chart and start the daemon."""
+    def install(self, *flags: str) -> Member:
+        """Install the chart, with more flags for helm, and start the daemon."""
         self.cluster.helm(
             "install", "cluster-registry", str(CHART), "--namespace", NAMESPACE, "--create-namespace",
             "--set", f"localCluster.name={self.name}",
             "--set", f"controller.apiServerEndpointAddress={self.cluster.server}",
-            "--set", "controller.log.verbosity=1",
+            "--set", "controller.log.verbosity=1", *flags,
             *(argument for value in self.values for argument in ("--set", value)),
         )  # fmt: skip
         self.kubelet = Kubelet(self.cluster, namespace=NAMESPACE, path_prepend=[BIN])
