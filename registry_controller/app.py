@@ -250,6 +250,7 @@ class Daemon:
             ledger=self.ledger,
             home=self.home,
             writer=status_writer,
+            is_idle=lambda: self.queue.idle,
             local_metadata=self._local_metadata,
         )
         views = Views(

@@ -6,7 +6,7 @@ Law: one writer of status; a status says only what the same Decisions said to Ev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from registry_controller.api import meta
@@ -28,6 +28,7 @@ from registry_controller.engine.supervisor import Choice, Supervisor
 from registry_controller.report.status import StatusWriter
 
 PERIOD_S: Final = 0.1
+SETTLING_S: Final = 30.0
 
 
 class StandingReport:
@@ -43,6 +44,7 @@ class StandingReport:
         ledger: Ledger,
         home: Home,
         writer: StatusWriter,
+        is_idle: Callable[[], bool],
         local_metadata: LocalMetadata,
     ) -> None:
         self._registry = registry
@@ -52,6 +54,7 @@ class StandingReport:
         self._ledger = ledger
         self._home = home
         self._writer = writer
+        self._is_idle = is_idle
         self._local_metadata = local_metadata
         self._clusters_dirty = asyncio.Event()
         self._dirty_rules: set[str] = set()
@@ -70,6 +73,7 @@ class StandingReport:
 
     async def run(self) -> NoReturn:
         """Say what changed, at most ten times a second; the writer slows down further."""
+        settles_until = asyncio.get_running_loop().time() + SETTLING_S
         while True:
             await self._poked.wait()
             await asyncio.sleep(PERIOD_S)
@@ -79,7 +83,32 @@ class StandingReport:
                 self._say_clusters()
             names, self._dirty_rules = self._dirty_rules, set()
             for name in sorted(names):
-                self._say_rule(name)
+                if asyncio.get_running_loop().time() < settles_until and self._is_settling(name):
+                    self.rule_changed(name)
+                else:
+                    self._say_rule(name)
+
+    def _is_settling(self, name: str) -> bool:
+        """Say whether a rule's status would speak of our start and not of the rule.
+
+        What was stored before stays until peers have answered, lists are complete and the queue has run dry.
+        """
+        held = self._registry.rules.get(name)
+        if held is None or held.rule is None or not held.verdict.accepted or held.rule.suspend:
+            return False
+        status = held.manifest.get("status") or {}
+        if status.get("observedGeneration") != held.rule.generation:
+            return False
+        links = self._supervisor.links.values()
+        if any(choice.waiting for choice in self._supervisor.choices.values()) or not self._is_idle():
+            return True
+        if any(link.alive and link.features.held is None for link in links):
+            return True
+        feeds = [self._sources.feed(link.cluster_id, held.rule.kind) for link in links if link.connected]
+        streams = [stream for feed in feeds if feed is not None for stream in feed.streams.values()]
+        home = self._copies.feed(held.rule.kind.group, held.rule.kind.kind)
+        streams += list(home.streams.values()) if home is not None else []
+        return any(not stream.is_complete and stream.error is None for stream in streams)
 
     def _say_clusters(self) -> None:
         here = self._known_here()

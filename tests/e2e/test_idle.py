@@ -1,0 +1,82 @@
+"""A group at rest, a restart with a thousand copies, and a chain of ten."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+from hack.controlplane import Group
+from tests.e2e.group import (
+    CONFIG_MAP,
+    NAMESPACE,
+    Member,
+    config_map,
+    eventually,
+    grant,
+    in_sync,
+    rule,
+    start_members,
+    swap,
+)
+
+COUNT = 1000
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
+
+
+def _by(member: Member, account: str, *, since: int) -> list[dict[str, Any]]:
+    return [line for line in member.cluster.audit(since=since) if line["user"]["username"] == account]
+
+
+def _count(member: Member) -> int:
+    return member.kubectl("get", "cm", "-l", "sync=yes", "-o", "name").count("many-")
+
+
+def test_a_group_at_rest_writes_nothing_and_asks_little() -> None:
+    """S2, P5, R4, R5, A1, R6: nor does a restart with a thousand copies write."""
+    with Group(3, prefix="idle") as group:
+        members = start_members(group)
+        first, second, third = members
+        for member in members:
+            grant(member, "configmaps", [""], ["configmaps"])
+        swap(first, second)
+        swap(second, third)
+        in_sync(members)
+        first.apply(rule("many", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}))
+        second.create(*(config_map(f"many-{n}", {"n": str(n)}, labels={"sync": "yes"}) for n in range(COUNT)))
+        for member in (first, third):
+            eventually(lambda member=member: _count(member) == COUNT, within_s=120, every_s=1)
+        time.sleep(70)  # the last statuses, and the counts of Events, which are written once a minute
+        offsets = {member.name: member.cluster.audit_offset() for member in members}
+        time.sleep(60)
+        for member in members:
+            written = [line for line in _by(member, ACCOUNT, since=offsets[member.name]) if line["verb"] in WRITES]
+            assert not written, [(line["verb"], line["requestURI"]) for line in written]
+            asked = [
+                line
+                for line in _by(member, f"{ACCOUNT}-reader", since=offsets[member.name])
+                if line["stage"] != "ResponseStarted"
+            ]
+            assert len(asked) <= 5 * 2, [line["requestURI"] for line in asked]
+            assert {line["verb"] for line in asked} <= {"get", "list", "watch"}
+        offset = third.cluster.audit_offset()
+        third.daemon.restart()
+        third.daemon.wait_ready(timeout_s=30)
+        eventually(lambda: third.condition("cluster", second.name, "Ready").get("status") == "True", what="still Ready")
+        time.sleep(15)  # what would be written, would be by now
+        written = [line for line in _by(third, ACCOUNT, since=offset) if line["verb"] in WRITES]
+        assert not written, [(line["verb"], line["requestURI"]) for line in written]
+        assert _count(third) == COUNT
+
+
+def test_ten_clusters_form_a_group_by_a_chain_of_swaps() -> None:
+    """O4, O7, P9: each swaps with the next one only."""
+    with Group(10, prefix="ten") as group:
+        members = start_members(group)
+        for one, other in itertools.pairwise(members):
+            swap(one, other)
+        in_sync(members, within_s=180)
+        for member in members:
+            assert member.daemon.restarts == 0
+            assert "Traceback" not in member.log()
