@@ -24,18 +24,19 @@ from registry_controller import __version__
 from registry_controller.api import meta, names
 from registry_controller.api.errors import InvalidKubeconfig, InvalidObject, InvalidOption, RegistryError
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.decide import Claim
-from registry_controller.core.metadata import NodeFacts, combine, node_facts
 from registry_controller.core.peer import backoff_s
 from registry_controller.core.pruned import pruned_fields
+from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
+from registry_controller.engine.clustermetadata import read_metadata
 from registry_controller.engine.copies import Copies, LocalFeed
 from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
 from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
 from registry_controller.engine.ledger import Ledger
 from registry_controller.engine.members import Members
+from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Feed, Sources
 from registry_controller.engine.standing import LocalMetadata, StandingReport
@@ -49,7 +50,6 @@ from registry_controller.kube.connect import Writer, connect_home
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.login import read_login
-from registry_controller.kube.watch import list_objects
 from registry_controller.report import logs
 from registry_controller.report.events import EventRecorder, Reference
 from registry_controller.report.health import HealthServer
@@ -60,11 +60,6 @@ from registry_controller.settings import Settings
 log = logs.get_logger(__name__)
 
 KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
-_OWN_KINDS: Final = (
-    (meta.CLUSTERS, meta.CLUSTER),
-    (meta.RULES, meta.RULE),
-    (meta.FEATURES, meta.FEATURE),
-)
 _METADATA_PERIOD_S: Final = 300.0
 
 
@@ -195,7 +190,6 @@ class Daemon:
         self._local = local
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._relist = asyncio.Event()
         self._local_metadata = LocalMetadata()
         discovery = Discovery(writer)
         bodies = Bodies()
@@ -203,17 +197,22 @@ class Daemon:
         self.members = Members(on_change=self.queue.add)
         self.ledger = Ledger(on_change=self._rule_changed)
         self.sources = Sources(
-            bodies=bodies, on_change=self.queue.add, on_complete=self._feed_complete, on_standing=self._standing_of
+            bodies=bodies,
+            on_change=self.queue.add,
+            on_complete=lambda feed: self.attention.feed_complete(feed),  # noqa: PLW0108 -- it is made below
+            on_standing=self._standing_of,
         )
         self.copies = Copies(
             bodies=bodies,
             on_change=self.queue.add,
-            on_complete=self._local_feed_complete,
+            on_complete=lambda feed: self.attention.local_feed_complete(feed),  # noqa: PLW0108 -- it is made below
             on_standing=self._standing_of,
         )
+        self.attention = Attention(sources=self.sources, copies=self.copies, add=self.queue.add)
         self.registry = Registry(on_change=self._own_kind_changed)
+        self.own_kinds = OwnKinds(reader=writer, registry=self.registry)
         credentials = CredentialStore(on_change=self._credentials_changed)
-        self.namespaces = Namespaces(on_change=self._namespace_changed)
+        self.namespaces = Namespaces(on_change=self.attention.namespace_changed)
         self.home_link = HomeLink(
             writer=writer,
             discovery=discovery,
@@ -231,7 +230,7 @@ class Daemon:
             credentials=credentials,
             home=self.home_link,
             changed=self._clusters_changed,
-            standing_changed=self._members_changed,
+            standing_changed=self.attention.members_changed,
         )
         self.home = Home(writer=writer, settings=settings, cluster_id=local, log=log, on_change=self._clusters_changed)
         self.events = EventRecorder(
@@ -296,11 +295,11 @@ class Daemon:
             scope.create_task(self._read_metadata(), name="own metadata")
             for number in range(self._settings.workers):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
-            await self._list_own_kinds()
+            await self.own_kinds.read()
             ready["home"] = None
             ear.start()
             scope.create_task(self.supervisor.run(), name="supervisor")
-            scope.create_task(self._keep_listing(), name="own kinds")
+            scope.create_task(self.own_kinds.run(), name="own kinds")
             log.info("started", cluster_id=self._local)
 
     # From the ear's thread.
@@ -314,36 +313,7 @@ class Daemon:
         """Take word from the ear's thread that events may be missing."""
         self._metrics.ear_restarts_total.inc()
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._relist.set)
-
-    # Our own kinds, listed.
-
-    async def _list_own_kinds(self) -> None:
-        for gvr, kind in _OWN_KINDS:
-            attempt = 0
-            while True:
-                try:
-                    await self._list_own_kind(gvr.resource, gvr, kind)
-                    break
-                except RegistryError as error:
-                    log.warning("cannot list our own kinds; trying again", resource=gvr.resource, error=str(error))
-                    await asyncio.sleep(0.2 + backoff_s(attempt, base=0.5, cap=5.0, chance=random.random()))  # noqa: S311
-                    attempt += 1
-
-    async def _list_own_kind(self, plural: str, gvr: meta.GVR, kind: meta.GVK) -> None:
-        found: list[Manifest] = []
-        revision = 0
-        async for page in list_objects(self._writer, gvr, EVERYTHING, kind=kind):
-            found = [] if page.is_first else found
-            found.extend(orjson.loads(heard.raw) for heard in page.items)
-            revision = meta.revision(page.resource_version)
-        self.registry.replace(plural, found, revision=revision)
-
-    async def _keep_listing(self) -> NoReturn:
-        while True:
-            await self._relist.wait()
-            self._relist.clear()
-            await self._list_own_kinds()
+            self._loop.call_soon_threadsafe(self.own_kinds.poke)
 
     # What changed, and who is to know.
 
@@ -379,44 +349,8 @@ class Daemon:
     def _rule_changed(self, name: str) -> None:
         self.report.rule_changed(name)
 
-    def _members_changed(self) -> None:
-        """Look again at what depends on who is alive: membership, and copies of owners that came or went."""
-        for local_feed in self.copies.all_feeds():
-            for key in local_feed.records:
-                self.queue.add(local_feed.target(key))
-        for feed in self.sources.all_feeds():
-            if feed.kind in (meta.CLUSTER, meta.SECRET):
-                self._look_at(feed)
-
-    def _feed_complete(self, feed: Feed) -> None:
-        """Look again at the copies of a peer whose list is now complete: what it lacks may be gone."""
-        for local_feed in self.copies.all_feeds():
-            for key, record in local_feed.records.items():
-                if record.marks.owner == feed.peer or record.natural == feed.peer:
-                    self.queue.add(local_feed.target(key))
-
-    def _local_feed_complete(self, local_feed: LocalFeed) -> None:
-        """Look again at everything that claims an object of a kind that is now heard here."""
-        for key in local_feed.records:
-            self.queue.add(local_feed.target(key))
-        for feed in self.sources.all_feeds():
-            self._look_at(feed, kind=local_feed.kind)
-
-    def _look_at(self, feed: Feed, *, kind: meta.GVK | None = None) -> None:
-        for key, record in feed.records.items():
-            for hit in record.hits:
-                if kind is None or (hit.kind.group, hit.kind.kind) == (kind.group, kind.kind):
-                    self.queue.add(hit.target(key))
-
-    def _namespace_changed(self, name: str) -> None:
-        for feed in self.sources.all_feeds():
-            for key, record in feed.records.items():
-                if key.namespace == name:
-                    for hit in record.hits:
-                        self.queue.add(hit.target(key))
-
     def _standing_of(self, feed: Feed | LocalFeed) -> None:
-        for active in self.supervisor.active.values() if hasattr(self, "supervisor") else ():
+        for active in self.supervisor.active.values():
             self.report.rule_changed(active.rule.name)
 
     def _transition(self, gvr: meta.GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
@@ -465,12 +399,7 @@ class Daemon:
     async def _read_metadata(self) -> NoReturn:
         while True:
             try:
-                version = await Discovery(self._writer).server_version()
-                nodes: list[NodeFacts] = []
-                async for page in list_objects(self._writer, meta.NODES, EVERYTHING, kind=meta.NODE):
-                    nodes = [] if page.is_first else nodes
-                    nodes.extend(node_facts(orjson.loads(heard.raw)) for heard in page.items)
-                self._local_metadata.metadata = combine(nodes, server_version=version)
+                self._local_metadata.metadata = await read_metadata(self._writer)
                 self._local_metadata.problem = ""
             except (RegistryError, InvalidObject) as error:
                 self._local_metadata.problem = str(error)

@@ -12,17 +12,18 @@ from registry_controller.core.decide import Claim
 from registry_controller.core.own import Marks, Voice
 
 
-def provenance_of(claim: Claim, *, policy: str, marks: Marks, target: Target) -> Provenance:
+def provenance_of(claim: Claim, *, policy: str, marks: Marks, target: Target, inherited: bool) -> Provenance:
     """Say where a copy made from a claim comes from; `marks` are those of the object that was read.
+
+    `inherited` says that the copy has `resource-sync-disabled` from its source or its rule, so that it freezes nothing.
 
     What an intermediary holds passes on the provenance that it has from the owner, or says that nothing is known.
     """
     if claim.voice is Voice.INTERMEDIARY:
         theirs = marks.provenance if marks.provenance and marks.provenance.owner == claim.owner else None
         uid, created, revision = (theirs.uid, theirs.created, theirs.revision) if theirs else ("", "", 0)
-        inherited = marks.sync_disabled
     else:
-        uid, created, revision, inherited = claim.uid, claim.created, claim.revision, claim.sync_disabled
+        uid, created, revision = claim.uid, claim.created, claim.revision
     return Provenance(
         owner=claim.owner,
         rule=claim.rule,

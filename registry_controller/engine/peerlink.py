@@ -15,10 +15,10 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, InvalidObject, NotFound, RegistryError, Unauthorized
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
-from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.core.metadata import NodeFacts, combine, node_facts
+from registry_controller.api.selection import Selection
 from registry_controller.core.peer import PeerHealth, backoff_s
 from registry_controller.core.wanted import ActiveRule
+from registry_controller.engine.clustermetadata import read_metadata
 from registry_controller.engine.members import Members, MemberView
 from registry_controller.engine.reflector import Reflector
 from registry_controller.engine.sources import Feed, Sources, Tap
@@ -26,7 +26,7 @@ from registry_controller.engine.stream import Stream
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import Heard, decode_heard, decode_manifest, list_objects
+from registry_controller.kube.watch import Heard, decode_heard
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -79,7 +79,6 @@ class PeerLink:
         self._reflectors: dict[tuple[GVK, Selection], Reflector] = {}
         self._tasks: dict[tuple[GVK, Selection], asyncio.Task[NoReturn]] = {}
         self._scope: asyncio.TaskGroup | None = None
-        self._rules: Mapping[GVK, tuple[ActiveRule, ...]] = {}
         self.set_rules({})
 
     @property
@@ -100,7 +99,6 @@ class PeerLink:
 
     def set_rules(self, rules: Mapping[GVK, tuple[ActiveRule, ...]]) -> None:
         """Read what these rules ask for, and what membership needs."""
-        self._rules = rules
         taps: dict[GVK, Tap] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
         for kind in {*rules, *taps}:
             feed = self._sources.feed(self.cluster_id, kind)
@@ -227,12 +225,7 @@ class PeerLink:
     async def _read_metadata(self, reader: Reader) -> NoReturn:
         while True:
             try:
-                version = await Discovery(reader).server_version()
-                facts: list[NodeFacts] = []
-                async for page in list_objects(reader, meta.NODES, EVERYTHING, kind=meta.NODE):
-                    facts = [] if page.is_first else facts
-                    facts.extend(node_facts(decode_manifest(heard.raw)) for heard in page.items)
-                self.metadata, self.metadata_problem = combine(facts, server_version=version), ""
+                self.metadata, self.metadata_problem = await read_metadata(reader), ""
             except (Forbidden, InvalidObject) as error:
                 self.metadata_problem = str(error)
             except RegistryError:  # passing: what was read before still holds

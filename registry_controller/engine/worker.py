@@ -227,7 +227,13 @@ class Worker:
         copy = desired(manifest, offer.feed.kind, entries, owner=claim.owner)
         if copy.target != target:
             return None
-        provenance = provenance_of(claim, policy=self._policy(claim.rule), marks=offer.record.marks, target=target)
+        provenance = provenance_of(
+            claim,
+            policy=self._policy(claim.rule),
+            marks=offer.record.marks,
+            target=target,
+            inherited=meta.SYNC_DISABLED in meta.annotations_of(copy.manifest),
+        )
         marked = with_provenance(copy.manifest, provenance)
         return Wanted(target, copy.gvk, marked, self._hand.digest(marked), provenance.revision)
 

@@ -1,0 +1,63 @@
+"""Our own three kinds, read whole: at the start, and whenever the ear may have missed something."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final, NoReturn
+
+from registry_controller.api import meta
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import GVK, GVR, Manifest
+from registry_controller.api.selection import EVERYTHING
+from registry_controller.core.peer import backoff_s
+from registry_controller.engine.registry import Registry
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.watch import decode_manifest, list_objects
+from registry_controller.report.logs import get_logger
+
+log = get_logger(__name__)
+
+OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
+
+
+class OwnKinds:
+    """The reader of complete lists."""
+
+    def __init__(self, *, reader: Reader, registry: Registry) -> None:
+        self._reader = reader
+        self._registry = registry
+        self._due = asyncio.Event()
+
+    def poke(self) -> None:
+        """Say that events may be missing."""
+        self._due.set()
+
+    async def read(self) -> None:
+        """Read all three; wait for our own API server, and for the CRDs, as long as it takes."""
+        for gvr, kind in OWN_KINDS:
+            attempt = 0
+            while True:
+                try:
+                    await self._read_kind(gvr, kind)
+                    break
+                except RegistryError as error:
+                    log.warning("cannot list our own kinds; trying again", resource=gvr.resource, error=str(error))
+                    await asyncio.sleep(0.2 + backoff_s(attempt, base=0.5, cap=5.0, chance=random.random()))  # noqa: S311
+                    attempt += 1
+
+    async def run(self) -> NoReturn:
+        """Read again whenever poked."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            await self.read()
+
+    async def _read_kind(self, gvr: GVR, kind: GVK) -> None:
+        found: list[Manifest] = []
+        revision = 0
+        async for page in list_objects(self._reader, gvr, EVERYTHING, kind=kind):
+            found = [] if page.is_first else found
+            found.extend(decode_manifest(heard.raw) for heard in page.items)
+            revision = meta.revision(page.resource_version)
+        self._registry.replace(gvr.resource, found, revision=revision)
