@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -99,3 +100,21 @@ def test_a_native_object_is_never_touched(joined: list[Member]) -> None:
     eventually(lambda: first.get("cm", "mine")["data"] == {"whose": "second"})
     first.kubectl("delete", "rsr", "natives")
     second.kubectl("delete", "cm", "mine")
+
+
+def test_a_daemon_ends_cleanly_and_is_ready_without_its_peers(joined: list[Member]) -> None:
+    """P5, P6: readiness never depends on a peer; SIGTERM ends the daemon within five seconds."""
+    first, second, third = joined
+    for member in (second, third):
+        member.cluster.apiserver.freeze()
+    try:
+        began = time.monotonic()
+        first.daemon.stop(grace_s=30)
+        assert time.monotonic() - began < 5
+        assert '"stopped"' in first.log()
+        first.daemon.start()
+        first.daemon.wait_ready(timeout_s=20)
+    finally:
+        for member in (second, third):
+            member.cluster.apiserver.thaw()
+    in_sync(joined)
