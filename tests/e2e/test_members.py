@@ -136,15 +136,16 @@ def test_bad_credentials_are_refused_in_words(members: list[Member]) -> None:
     """P4, P8: naming the field, never the value; and healed by a good Secret."""
     first, second = members
     good = _kubeconfig(second, second.name)
-    server = {**good["clusters"][0]["cluster"]}
+    entry = good["clusters"][0]
+    server = entry["cluster"]
     table = {
         "exec": ({"users": [{"name": "u", "user": {"exec": {"command": "touch", "args": [CANARY]}}}]}, "exec"),
         "insecure": (
-            {"clusters": [{"name": "c", "cluster": {**server, "insecure-skip-tls-verify": True}}]},
+            {"clusters": [{**entry, "cluster": {**server, "insecure-skip-tls-verify": True}}]},
             "insecure",
         ),
         "password": ({"users": [{"name": "u", "user": {"username": "u", "password": CANARY}}]}, "password"),
-        "http": ({"clusters": [{"name": "c", "cluster": {**server, "server": "http://127.0.0.1:1"}}]}, "server"),
+        "http": ({"clusters": [{**entry, "cluster": {**server, "server": "http://127.0.0.1:1"}}]}, "server"),
         "garbage": (f"{{{{{CANARY}", "kubeconfig"),
     }
     for name, (change, word) in table.items():
