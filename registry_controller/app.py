@@ -219,6 +219,8 @@ class Daemon:
             copies=self.copies,
             credentials=credentials,
             namespaces=self.namespaces,
+            namespace=settings.namespace,
+            tokens_changed=lambda: self.home.poke(),  # noqa: PLW0108 -- it is made below
         )
         self.supervisor = Supervisor(
             local=local,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, RegistryError
@@ -23,6 +23,8 @@ from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.watch import Heard, decode_manifest
 
 Place = tuple[GVK, Selection]
+
+_TOKENS: Final = "type=kubernetes.io/service-account-token"
 
 
 class CredentialStore:
@@ -137,6 +139,28 @@ class Namespaces:
         """Hear again."""
 
 
+class _Bell:
+    """A sink that only rings: something of its selection changed."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+
+    def upsert(self, heard: Heard) -> None:
+        self._ring()
+
+    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+        self._ring()
+
+    def complete(self) -> None:
+        pass
+
+    def stalled(self, error: RegistryError) -> None:
+        pass
+
+    def current(self) -> None:
+        self._ring()
+
+
 class HomeLink:
     """The reflectors at home. `kinds_changed` is called when another set of kinds may be served here."""
 
@@ -148,6 +172,8 @@ class HomeLink:
         copies: Copies,
         credentials: CredentialStore,
         namespaces: Namespaces,
+        namespace: str,
+        tokens_changed: Callable[[], None],
     ) -> None:
         self.discovery = discovery
         self._writer = writer
@@ -156,6 +182,7 @@ class HomeLink:
         self._base: dict[Place, Sink] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
             (DEFINITION, EVERYTHING): Definitions(on_change=self._kinds_changed),
+            (meta.SECRET, Selection(namespace=namespace, fields=_TOKENS)): _Bell(tokens_changed),
         }
         self._running: dict[tuple[str, Place], tuple[Reflector, asyncio.Task[NoReturn]]] = {}
         self._scope: asyncio.TaskGroup | None = None
