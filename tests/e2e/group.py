@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -199,3 +201,36 @@ def secret(name: str, data: dict[str, str], *, namespace: str = "default", **inf
         "metadata": {"name": name, "namespace": namespace, **info},
         "stringData": data,
     }
+
+
+_READS = frozenset({"get", "list", "watch"})
+_KUBERNETES = ("system:kube-", "system:apiserver", "system:serviceaccount:kube-")
+
+
+def hold_invariants(members: Iterable[Member], *canaries: str) -> None:
+    """Hold what must be so after every test: who wrote where, and that no secret got out.
+
+    Readers only get, list and watch; in each cluster nobody writes but its own controller, the admin and Kubernetes.
+    """
+    account = f"system:serviceaccount:{NAMESPACE}:"
+    for member in members:
+        assert member.daemon.restarts == 0, member.name
+        log = member.log()
+        assert "Traceback" not in log
+        for line in member.cluster.audit():
+            user = line["user"]["username"]
+            if line["verb"] in _READS or user.startswith(
+                ("system:kube-", "system:apiserver", "system:serviceaccount:kube-")
+            ):
+                continue
+            assert user in ("kubernetes-admin", f"{account}cluster-registry-controller"), (user, line["requestURI"])
+        with urllib.request.urlopen(member.daemon.metrics_url, timeout=10) as answer:
+            metrics = answer.read().decode()
+        shown = [
+            log,
+            metrics,
+            *(member.kubectl("get", kind, "-A", "-o", "json") for kind in ("events", "clusters", "rsr")),
+        ]
+        for canary in canaries:
+            encoded = base64.b64encode(canary.encode()).decode().rstrip("=")
+            assert not any(canary in text or encoded in text for text in shown), member.name

@@ -12,13 +12,13 @@ import pytest
 from hack.controlplane import Group
 from tests.e2e.group import (
     CONFIG_MAP,
-    NAMESPACE,
     OWNER,
     SECRET,
     Member,
     config_map,
     eventually,
     grant,
+    hold_invariants,
     in_sync,
     rule,
     secret,
@@ -66,15 +66,7 @@ def members() -> Iterator[list[Member]]:
         swap(*found)
         in_sync(found)
         yield found
-        for member in found:
-            assert "Traceback" not in member.log()
-            assert member.daemon.restarts == 0
-            assert CANARY not in member.log()
-            for kind in ("events", "clusters", "rsr"):
-                assert CANARY not in member.kubectl("get", kind, "-A", "-o", "yaml")
-            for line in member.cluster.audit():
-                if line["user"]["username"] == f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller-reader":
-                    assert line["verb"] in ("get", "list", "watch"), line["requestURI"]
+        hold_invariants(found, CANARY)
 
 
 def _accepted(member: Member, name: str) -> dict[str, Any]:

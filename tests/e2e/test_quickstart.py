@@ -17,6 +17,7 @@ from tests.e2e.group import (
     config_map,
     eventually,
     grant,
+    hold_invariants,
     in_sync,
     rule,
     secret,
@@ -36,9 +37,7 @@ def members() -> Iterator[list[Member]]:
         for member in found:
             grant(member, "configmaps", [""], ["configmaps"])
         yield found
-        for member in found:
-            assert "Traceback" not in member.log()
-            assert member.daemon.restarts == 0
+        hold_invariants(found)
 
 
 @pytest.fixture(scope="module")
