@@ -79,10 +79,6 @@ class Ledger:
         self.wrote_at[place] = at
         self._on_change(place[0])
 
-    def outcome(self, target: Target) -> Outcome | None:
-        """Tell what became of a target."""
-        return self._outcomes.get(target)
-
     def places(self, rule: str) -> Iterable[ClusterUID]:
         """List the owners from which a rule has outcomes."""
         return [owner for held, owner in self._counts if held == rule]

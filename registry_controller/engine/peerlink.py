@@ -112,13 +112,6 @@ class PeerLink:
                 self._stop_kind(feed.kind)
                 self._sources.close(self.cluster_id, feed.kind)
 
-    def kind_may_have_changed(self) -> None:
-        """Try again at once what was not served or not allowed."""
-        if self.discovery is not None:
-            self.discovery.forget()
-        for reflector in self._reflectors.values():
-            reflector.retry_now()
-
     def close(self) -> None:
         """Withdraw everything this peer offered; the task that runs the link is cancelled by its owner."""
         for feed in self._sources.feeds_of(self.cluster_id):

@@ -61,7 +61,6 @@ log = get_logger(__name__)
 _T = TypeVar("_T")
 
 ASK_TIMEOUT_S = 10.0
-HOLD_RECHECK_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
