@@ -8,8 +8,8 @@ from __future__ import annotations
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, Manifest, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
-from registry_controller.core.decide import Claim
 from registry_controller.core.own import Marks, Voice
+from registry_controller.core.view import Claim
 
 
 def provenance_of(claim: Claim, *, policy: str, marks: Marks, target: Target, inherited: bool) -> Provenance:

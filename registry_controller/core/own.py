@@ -34,6 +34,11 @@ class Marks:
         return self.owner is not None
 
     @property
+    def revision(self) -> int:
+        """Tell the source's resourceVersion at its owner when the present content was written; 0 if not known."""
+        return self.provenance.revision if self.provenance else 0
+
+    @property
     def frozen(self) -> bool:
         return self.sync_disabled and not (self.provenance and self.provenance.inherited)
 
@@ -70,6 +75,11 @@ def voice_of(marks: Marks, *, peer: ClusterUID, local: ClusterUID) -> Voice:
     if marks.owner is None or marks.owner == peer:
         return Voice.OWNER
     return Voice.OURS if marks.owner == local else Voice.SILENT
+
+
+def is_at_home(marks: Marks, *, peer: ClusterUID, membership: bool) -> bool:
+    """Say whether what `peer` holds is its own object; a copy of another's proves that its own is gone (O3, O5)."""
+    return membership or marks.owner in (None, peer)
 
 
 def voice_of_membership(natural: Collection[ClusterUID], *, peer: ClusterUID, local: ClusterUID) -> Voice:

@@ -13,7 +13,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.core.decide import NamespaceState
+from registry_controller.core.view import NamespaceState
 from registry_controller.engine.copies import Copies, LocalFeed
 from registry_controller.engine.definitions import DEFINITION, Definitions
 from registry_controller.engine.reflector import Reflector, Sink

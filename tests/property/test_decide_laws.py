@@ -14,23 +14,10 @@ from hypothesis import strategies as st
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.core.decide import (
-    Answer,
-    Apply,
-    Claim,
-    Current,
-    Delete,
-    Hold,
-    Inquiry,
-    NamespaceState,
-    Reason,
-    Skip,
-    SourceRef,
-    Tracking,
-    View,
-    decide,
-)
+from registry_controller.core.decide import decide
+from registry_controller.core.decision import Apply, Delete, Hold, Reason, Skip
 from registry_controller.core.own import Marks, Voice
+from registry_controller.core.view import Answer, Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
 
 LOCAL = ClusterUID("local")
 IDS = [ClusterUID(text) for text in ("a", "b", "c", "local", "stranger")]

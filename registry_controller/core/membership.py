@@ -1,0 +1,71 @@
+"""What to do about membership: Clusters and registry Secrets, of which their natural owner speaks (O4, O7).
+
+Laws: our own is never taken from anybody · what was carried by hand stays until its natural owner is alive · through
+an intermediary nothing is ever deleted, and nothing goes back.
+"""
+
+from __future__ import annotations
+
+from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
+from registry_controller.core.own import Voice
+from registry_controller.core.proof import apply_over, judge_absence
+from registry_controller.core.view import Claim, Current, Tracking, View
+
+
+def decide_membership(view: View) -> Decision:
+    """Decide about a Cluster or a registry Secret."""
+    claims = sorted((claim for claim in view.claims if not claim.deleting), key=lambda claim: claim.rank)
+    current = view.current
+    natural = current.natural if current is not None else None
+    own = next((c for c in claims if c.voice is Voice.OWNER and natural in (None, c.owner)), None)
+    if any(claim.voice is Voice.OURS for claim in claims) or (current is not None and current.natural == view.local):
+        return Skip(Reason.OUR_OWN, view.local)
+    if any(claim.voice is Voice.DISPUTED for claim in claims):
+        return Skip(Reason.DISPUTED)
+    if current is None:
+        return _decide_new_member(view, claims, own)
+    if current.marks.frozen:
+        return Skip(Reason.COPY_FROZEN, current.marks.owner)
+    if own is not None:
+        if not current.marks.is_copy:
+            return Apply(own, Reason.ADOPT)
+        return apply_over(view, current, own) if current.marks.owner == own.owner else Apply(own, Reason.ADOPT)
+    if not current.marks.is_copy:
+        return Skip(Reason.HAND_CARRIED, current.natural)
+    return _decide_absent_member(view, current, claims)
+
+
+def _decide_new_member(view: View, claims: list[Claim], own: Claim | None) -> Decision:
+    if own is not None:
+        return Skip(Reason.SYNC_DISABLED, own.owner) if own.sync_disabled else Apply(own, Reason.CREATE)
+    relayed = _best_relayed(claims)
+    if relayed is None:
+        silent = any(claim.voice is Voice.SILENT for claim in claims)
+        return Skip(Reason.NOT_NAMED if silent else Reason.NOT_WANTED)
+    if relayed.owner in view.alive:
+        return Hold(Reason.OWNER_DECIDES, relayed.owner)
+    if view.tombstone and relayed.revision <= view.tombstone:
+        return Skip(Reason.NOT_NEWER, relayed.owner)
+    return Skip(Reason.SYNC_DISABLED, relayed.owner) if relayed.sync_disabled else Apply(relayed, Reason.RELAYED)
+
+
+def _best_relayed(claims: list[Claim]) -> Claim | None:
+    """Choose the newest record that an intermediary holds; the lower peer among equals."""
+    relayed = [claim for claim in claims if claim.voice is Voice.INTERMEDIARY]
+    return min(relayed, key=lambda claim: (-claim.revision, claim.peer), default=None)
+
+
+def _decide_absent_member(view: View, current: Current, claims: list[Claim]) -> Decision:
+    """Decide about a membership copy that its natural owner does not (now) offer."""
+    owner = current.natural or current.marks.owner
+    assert owner is not None
+    if owner in view.alive:
+        if view.tracking is Tracking.NO_RULE:
+            return Skip(Reason.NO_LONGER_WANTED, owner)
+        held = judge_absence(view, owner)
+        return held or Delete(current.uid, current.revision, Reason.SOURCE_DELETED, owner)
+    relayed = _best_relayed([claim for claim in claims if claim.owner == owner])
+    known = current.marks.provenance.revision if current.marks.provenance else 0
+    if relayed is not None and relayed.revision > known:
+        return Apply(relayed, Reason.RELAYED)
+    return Hold(Reason.OWNER_SILENT, owner)

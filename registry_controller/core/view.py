@@ -1,0 +1,124 @@
+"""Everything that bears on one target, as plain data: what a decision is made of.
+
+Law: a View is of one moment, and nobody changes it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.core.own import Marks, Voice
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRef:
+    """One object at one owner."""
+
+    owner: ClusterUID
+    kind: GVK
+    key: ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A source that maps onto the target. `owner` is who it speaks for, `peer` where it was read.
+
+    `revision` is the resourceVersion at the owner: at an intermediary the one in its provenance, 0 if unknown.
+    `rule` names the winning rule; `held_revision` is the resourceVersion at `peer`.
+    """
+
+    peer: ClusterUID
+    owner: ClusterUID
+    voice: Voice
+    kind: GVK
+    key: ObjectKey
+    uid: str
+    created: str
+    revision: int
+    rule: str
+    deleting: bool = False
+    sync_disabled: bool = False
+
+    @property
+    def source(self) -> SourceRef:
+        return SourceRef(self.owner, self.kind, self.key)
+
+    @property
+    def rank(self) -> tuple[str, ClusterUID]:
+        """Order rival owners (O8): older source first, then the lower cluster ID."""
+        return (self.created or "~", self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The target as it is here."""
+
+    marks: Marks
+    uid: str
+    revision: int
+    deleting: bool = False
+    may_hold_natives: bool = False
+    """A Namespace or CustomResourceDefinition in which native objects live, or may live (O1)."""
+    natural: ClusterUID | None = None
+    """Of a membership object: the cluster it stands for."""
+
+
+class Tracking(enum.Enum):
+    """What we hear of the source that the copy here came from."""
+
+    NO_RULE = "no active rule asks for it"
+    NOT_COMPLETE = "its owner's list is not complete"
+    OFFERED = "it is there"
+    ABSENT = "its owner's complete list does not have it, or it is being deleted"
+
+
+class Answer(enum.Enum):
+    """What the owner said when asked for the source by name."""
+
+    NOT_ASKED = "not asked"
+    NOT_FOUND = "a Status that names the object says NotFound, or it has a deletionTimestamp"
+    FOUND = "it is there"
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """An answer to a question by name. `revision` is the resourceVersion that was found."""
+
+    source: SourceRef
+    answer: Answer
+    revision: int = 0
+
+
+class NamespaceState(enum.Enum):
+    """The target's namespace here."""
+
+    ACTIVE = "active"
+    MISSING = "missing"
+    TERMINATING = "terminating"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything that bears on one target, read from the caches at one moment.
+
+    `alive` holds the members that are alive for us, `known` all members that we know. `tracking` speaks of the
+    copy's own source (`copied_from`). `tombstone` is the revision at which the target's natural owner was seen to
+    have deleted it.
+    """
+
+    target: Target
+    claims: tuple[Claim, ...]
+    current: Current | None
+    local: ClusterUID
+    known: frozenset[ClusterUID]
+    alive: frozenset[ClusterUID]
+    membership: bool = False
+    local_heard: bool = True
+    namespace: NamespaceState = NamespaceState.ACTIVE
+    create_namespace: bool = False
+    copied_from: SourceRef | None = None
+    tracking: Tracking = Tracking.NO_RULE
+    inquiry: Inquiry | None = None
+    tombstone: int = 0
