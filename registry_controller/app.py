@@ -24,9 +24,9 @@ from registry_controller import __version__
 from registry_controller.api import meta, names
 from registry_controller.api.errors import InvalidKubeconfig, InvalidObject, InvalidOption, RegistryError
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.core.decide import Claim
 from registry_controller.core.peer import backoff_s
 from registry_controller.core.pruned import pruned_fields
+from registry_controller.core.view import Claim
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.clustermetadata import read_metadata
@@ -46,7 +46,7 @@ from registry_controller.engine.worker import Connection, Worker
 from registry_controller.engine.workqueue import WorkQueue
 from registry_controller.engine.writing import Hand
 from registry_controller.handlers import Ear
-from registry_controller.kube.connect import Writer, connect_home
+from registry_controller.kube.connect import Reader, Writer, connect_home, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.login import read_login
@@ -184,7 +184,15 @@ def _login(*, kubeconfig: Path | None, context: str | None) -> kopf.ConnectionIn
 class Daemon:
     """Everything that one daemon consists of."""
 
-    def __init__(self, settings: Settings, *, writer: Writer, local: ClusterUID, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        writer: Writer,
+        local: ClusterUID,
+        metrics: Metrics,
+        connect_peer: Callable[[Credentials], Reader] = connect_peer,
+    ) -> None:
         self._settings = settings
         self._writer = writer
         self._local = local
@@ -231,6 +239,7 @@ class Daemon:
             members=self.members,
             credentials=credentials,
             home=self.home_link,
+            connect_peer=connect_peer,
             changed=self._clusters_changed,
             standing_changed=self.attention.members_changed,
         )

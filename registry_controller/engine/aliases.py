@@ -14,7 +14,7 @@ from registry_controller.api.cluster import ClusterType
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.kube.connect import Reader, connect_peer
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import decode_heard, decode_manifest, list_objects
 
@@ -32,7 +32,8 @@ class Alias(NamedTuple):
 class Aliases:
     """Ask what each alias leads to now and then. `changed` is called when an answer changed."""
 
-    def __init__(self, *, changed: Callable[[], None]) -> None:
+    def __init__(self, *, connect_peer: Callable[[Credentials], Reader], changed: Callable[[], None]) -> None:
+        self._connect_peer = connect_peer
         self._changed = changed
         self._tasks: dict[Alias, tuple[Credentials, asyncio.Task[NoReturn]]] = {}
         self._genuine: set[Alias] = set()
@@ -57,7 +58,7 @@ class Aliases:
     async def _ask(self, alias: Alias, credentials: Credentials) -> NoReturn:
         while True:
             try:
-                genuine = alias.name in await _own_names(alias.cluster_id, credentials)
+                genuine = alias.name in await self._own_names(alias.cluster_id, credentials)
             except RegistryError:
                 genuine = alias in self._genuine  # no answer proves nothing
             if genuine != (alias in self._genuine):
@@ -65,16 +66,15 @@ class Aliases:
                 self._changed()
             await asyncio.sleep(PERIOD_S)
 
-
-async def _own_names(cluster_id: ClusterUID, credentials: Credentials) -> set[str]:
-    """List the names by which the API server calls itself; none when it has another ID."""
-    reader = connect_peer(credentials)
-    try:
-        if decode_heard(await reader.get(meta.NAMESPACES, _KUBE_SYSTEM)).uid != cluster_id:
-            return set()
-        return await _local_names(reader, cluster_id)
-    finally:
-        await reader.close()
+    async def _own_names(self, cluster_id: ClusterUID, credentials: Credentials) -> set[str]:
+        """List the names by which the API server calls itself; none when it has another ID."""
+        reader = self._connect_peer(credentials)
+        try:
+            if decode_heard(await reader.get(meta.NAMESPACES, _KUBE_SYSTEM)).uid != cluster_id:
+                return set()
+            return await _local_names(reader, cluster_id)
+        finally:
+            await reader.close()
 
 
 async def _local_names(reader: Reader, cluster_id: ClusterUID) -> set[str]:

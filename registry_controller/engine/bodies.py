@@ -1,4 +1,4 @@
-"""Bodies that were heard and not yet consumed: raw bytes, one slot a key, the last one wins, bounded.
+"""Objects that were heard and not yet consumed: bodies as raw bytes, one slot a key, the last one wins, bounded.
 
 A body that had to give way is read again from its server when it is needed.
 """
@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 from registry_controller.api.errors import InvalidObject, ProtocolError
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
-from registry_controller.kube.heard import decode_manifest
+from registry_controller.kube.heard import Heard, decode_manifest
 
 LIMIT_BYTES: Final = 96 * 1024 * 1024
+_METADATA_BYTES: Final = 1024  # what was decoded of an object, roughly
 
 
 class Slot(NamedTuple):
@@ -31,27 +32,27 @@ def decode_body(raw: bytes, *, what: str) -> Manifest:
 
 
 class Bodies:
-    """A bounded store of raw bodies; the oldest give way first."""
+    """A bounded store of what was heard; the oldest give way first."""
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
-        self._held: dict[Slot, bytes] = {}
+        self._held: dict[Slot, Heard] = {}
         self._limit_bytes = limit_bytes
         self.size_bytes = 0
 
-    def put(self, slot: Slot, raw: bytes) -> None:
-        """Keep a body until it is taken."""
+    def put(self, slot: Slot, heard: Heard) -> None:
+        """Keep an object until it is taken."""
         self.drop(slot)
-        self._held[slot] = raw
-        self.size_bytes += len(raw)
+        self._held[slot] = heard
+        self.size_bytes += len(heard.raw) + _METADATA_BYTES
         while self.size_bytes > self._limit_bytes and self._held:
             self.drop(next(iter(self._held)))
 
-    def peek(self, slot: Slot) -> bytes | None:
-        """Look at a body without consuming it."""
+    def peek(self, slot: Slot) -> Heard | None:
+        """Look at an object without consuming it."""
         return self._held.get(slot)
 
     def drop(self, slot: Slot) -> None:
-        """Forget a body."""
-        raw = self._held.pop(slot, None)
-        if raw is not None:
-            self.size_bytes -= len(raw)
+        """Forget an object."""
+        heard = self._held.pop(slot, None)
+        if heard is not None:
+            self.size_bytes -= len(heard.raw) + _METADATA_BYTES

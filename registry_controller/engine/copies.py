@@ -88,7 +88,7 @@ class LocalFeed:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
             fresh.made_from = record.made_from
         self.records[key] = fresh
-        self._copies.bodies.put(Slot(HERE, self.kind, key), heard.raw)
+        self._copies.bodies.put(Slot(HERE, self.kind, key), heard)
         self._copies.on_change(target)
 
     def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
@@ -108,7 +108,7 @@ class LocalFeed:
                 del self.natives[key]
                 self._copies.on_change(self.target(key))
 
-    def wrote(self, heard: Heard, *, desired: bytes, baseline: bytes, is_plain: bool) -> None:
+    def wrote(self, heard: Heard, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool) -> None:
         """Remember what the server stored for our own write, so that its echo says nothing new."""
         key = heard.key
         held = self.records.get(key)
@@ -119,7 +119,6 @@ class LocalFeed:
         for stream in self.streams.values():
             if stream.selection.namespace in ("", key.namespace):
                 bits |= stream.bit
-        marks = read_marks(heard.annotations, of=self.target(key))
         self.natives.pop(key, None)
         self._copies.bodies.drop(Slot(HERE, self.kind, key))
         self.records[key] = CopyRecord(

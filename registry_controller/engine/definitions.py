@@ -5,6 +5,7 @@ Law: older definitions stop nothing; what they would lose is said once, by field
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -24,6 +25,7 @@ log = get_logger(__name__)
 DEFINITION: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
+@functools.cache
 def read_bundled() -> Mapping[str, Mapping[str, Any]]:
     """Read the definitions of this release, by name: from the package, or from the checkout beside it."""
     packaged = resources.files("registry_controller") / "crds"

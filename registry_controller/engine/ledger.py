@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ClusterUID, Target
@@ -54,7 +55,7 @@ class Ledger:
         self._shared: dict[Outcome, Outcome] = {}
         self._counts: dict[Place, Counter[Class]] = {}
         self._failures: dict[Place, dict[Target, Failure]] = {}
-        self.wrote_at: dict[Place, str] = {}
+        self.wrote_at: dict[Place, datetime] = {}
         self._on_change = on_change
 
     def note(self, target: Target, outcome: Outcome | None, *, message: str = "") -> bool:
@@ -74,7 +75,7 @@ class Ledger:
             self._sample(target, outcome, message)
         return changed
 
-    def wrote(self, place: Place, at: str) -> None:
+    def wrote(self, place: Place, at: datetime) -> None:
         """Remember when something was last written for a rule from an owner."""
         self.wrote_at[place] = at
         self._on_change(place[0])

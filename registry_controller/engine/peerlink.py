@@ -13,20 +13,20 @@ from typing import Final, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, InvalidObject, NotFound, RegistryError, Unauthorized
-from registry_controller.api.feature import Feature, read_feature
-from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.core.peer import PeerHealth, backoff_s
 from registry_controller.core.wanted import ActiveRule
 from registry_controller.engine.clustermetadata import read_metadata
-from registry_controller.engine.members import Members, MemberView
+from registry_controller.engine.members import Members
 from registry_controller.engine.reflector import Reflector
-from registry_controller.engine.sources import Feed, Sources, Tap
+from registry_controller.engine.sources import Feed, Sources
 from registry_controller.engine.stream import Stream
-from registry_controller.kube.connect import Reader, connect_peer
+from registry_controller.engine.taps import ClusterTap, FeatureTap, Tap
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.kube.watch import decode_heard
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -54,6 +54,7 @@ class PeerLink:
         cluster_id: ClusterUID,
         name: str,
         credentials: Credentials,
+        connect_peer: Callable[[Credentials], Reader],
         sources: Sources,
         members: Members,
         changed: Callable[[], None],
@@ -67,11 +68,11 @@ class PeerLink:
         self.failure = ""
         self.metadata: Mapping[str, object] | None = None
         self.metadata_problem = ""
-        self.features: _Features = _Features(self)
-        self.clusters = _Clusters(self, members)
-        self.changed = changed
-        self.features_changed = features_changed
+        self.features = FeatureTap(changed=features_changed)
+        self.clusters = ClusterTap(cluster_id, members=members, changed=changed)
+        self._changed = changed
         self._credentials = credentials
+        self._connect_peer = connect_peer
         self._offered = asyncio.Event()
         self._next: Reader | None = None
         self._sources = sources
@@ -116,7 +117,7 @@ class PeerLink:
         """Withdraw everything this peer offered; the task that runs the link is cancelled by its owner."""
         for feed in self._sources.feeds_of(self.cluster_id):
             self._sources.close(self.cluster_id, feed.kind)
-        self.clusters.members.forget(self.cluster_id)
+        self.clusters.close()
 
     async def run(self) -> NoReturn:
         """Keep the link up. Never returns."""
@@ -138,7 +139,7 @@ class PeerLink:
 
     async def _dial(self) -> Reader:
         self._offered.clear()
-        reader = connect_peer(self._credentials)
+        reader = self._connect_peer(self._credentials)
         try:
             await self._prove(reader)
         except BaseException:
@@ -164,7 +165,7 @@ class PeerLink:
         self.health.heard(_now())
         self.health.prove(_now())
         log.info("peer connected", peer=self.name, server=reader.server)
-        self.changed()
+        self._changed()
         try:
             async with asyncio.TaskGroup() as scope:
                 self._scope = scope
@@ -178,7 +179,7 @@ class PeerLink:
         finally:
             self._scope = None
             self._tasks.clear()
-            self.changed()
+            self._changed()
 
     async def _probe(self, reader: Reader) -> NoReturn:
         while True:
@@ -195,7 +196,7 @@ class PeerLink:
                     raise LostError(str(error)) from None
                 if isinstance(error, Unauthorized):
                     self.failure = str(error)
-                    self.changed()
+                    self._changed()
             else:
                 self._heard()
 
@@ -224,7 +225,7 @@ class PeerLink:
             except RegistryError:  # passing: what was read before still holds
                 await asyncio.sleep(15.0)
                 continue
-            self.changed()
+            self._changed()
             pause_s = METADATA_PERIOD_S * (0.9 + 0.2 * random.random())  # noqa: S311
             await asyncio.sleep(30.0 if self.metadata_problem else pause_s)
 
@@ -238,17 +239,17 @@ class PeerLink:
 
     def _heard(self) -> None:
         if self.health.heard(_now()):
-            self.changed()
+            self._changed()
         if self.failure and self.connected:
             self.failure = ""
-            self.changed()
+            self._changed()
 
     def _fail(self, error: RegistryError) -> None:
         became_unreachable = self.health.probe_failed(_now())
         text = str(error)
         if became_unreachable or text != self.failure:
             self.failure = text
-            self.changed()
+            self._changed()
 
     def _open(self, feed: Feed) -> None:
         self._stop_kind(feed.kind)
@@ -283,77 +284,6 @@ class PeerLink:
         else:
             reflector.swap(self.reader, self.discovery)
         self._tasks[key] = self._scope.create_task(reflector.run(), name=f"reflect {self.name} {key[0]} {key[1]}")
-
-
-class _Features(Tap):
-    """The ClusterFeatures that a peer holds; None until they were heard."""
-
-    def __init__(self, link: PeerLink) -> None:
-        self._link = link
-        self._held: dict[str, Feature] = {}
-        self._complete = False
-
-    @property
-    def held(self) -> tuple[Feature, ...] | None:
-        return tuple(self._held.values()) if self._complete else None
-
-    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
-        try:
-            feature = read_feature(body())
-        except InvalidObject:
-            return
-        if self._held.get(heard.key.name) != feature:
-            self._held[heard.key.name] = feature
-            self._tell()
-
-    def remove(self, key: ObjectKey) -> None:
-        if self._held.pop(key.name, None) is not None:
-            self._tell()
-
-    def complete(self) -> None:
-        self._complete = True
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._complete:
-            self._link.features_changed()
-
-
-class _Clusters(Tap):
-    """The Clusters that a peer holds."""
-
-    def __init__(self, link: PeerLink, members: Members) -> None:
-        self._link = link
-        self.members = members
-        self.is_complete = False
-
-    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
-        if self.members.set_there(self._link.cluster_id, heard.key.name, _member_view(heard, body())):
-            self._link.changed()
-
-    def remove(self, key: ObjectKey) -> None:
-        if self.members.set_there(self._link.cluster_id, key.name, None):
-            self._link.changed()
-
-    def complete(self) -> None:
-        self.is_complete = True
-        self._link.changed()
-
-
-def _member_view(heard: Heard, manifest: Manifest) -> MemberView | None:
-    spec, status = manifest.get("spec"), manifest.get("status")
-    spec = spec if isinstance(spec, Mapping) else {}
-    status = status if isinstance(status, Mapping) else {}
-    auth = spec.get("authInfo")
-    reference = auth.get("secretRef") if isinstance(auth, Mapping) else None
-    reference = reference if isinstance(reference, Mapping) else {}
-    cluster_id, name, namespace = spec.get("clusterID"), reference.get("name"), reference.get("namespace")
-    if not isinstance(cluster_id, str) or not cluster_id:
-        return None
-    secret = ObjectKey(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
-    disabled = meta.CLUSTER_DISABLED in heard.annotations
-    state, kind = status.get("state"), status.get("type")
-    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, str(state or ""), str(kind or ""), disabled)
 
 
 def _now() -> float:

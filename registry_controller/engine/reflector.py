@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Final, NoReturn, Protocol
 
@@ -100,15 +99,16 @@ class Reflector:
 
     async def run(self) -> NoReturn:
         """Follow until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
-            began = time.monotonic()
+            began = loop.time()
             self._swapped = False
             error: RegistryError | None = None
             try:
                 await self._follow(await self._discovery.resolve(self._kind))
             except RegistryError as caught:
                 error = caught
-            lasted_s = time.monotonic() - began
+            lasted_s = loop.time() - began
             if error is not None:
                 await self._absorb(error, lasted_s=lasted_s)
             elif lasted_s < _SHORT_S:

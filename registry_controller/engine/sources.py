@@ -21,6 +21,7 @@ from registry_controller.core.own import Marks, is_membership, read_marks
 from registry_controller.core.wanted import ActiveRule
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.stream import Stream
+from registry_controller.engine.taps import Tap
 from registry_controller.kube.watch import Heard
 
 
@@ -56,19 +57,6 @@ class SourceRecord:
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
         """Find the rule by which this object becomes that target; the highest ranked, if several do."""
         return next((hit for hit in self.hits if hit.target(key) == target), None)
-
-
-class Tap:
-    """Somebody who wants every object of a kind at a peer, whatever the rules say."""
-
-    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
-        """Hear an object."""
-
-    def remove(self, key: ObjectKey) -> None:
-        """Hear that an object is gone."""
-
-    def complete(self) -> None:
-        """Hear that the list is complete."""
 
 
 class Feed:
@@ -110,21 +98,29 @@ class Feed:
         old = self.records.get(heard.key)
         if old is not None and heard.revision < old.revision and self._is_behind(stream, old):
             return
-        body = _lazily(heard)
         try:
-            if self._tap is not None:
-                self._tap.upsert(heard, body)
-            hits = self._hits(heard, body)
+            self._take(heard, old, stream.bit | (old.streams if old else 0))
         except InvalidObject as error:
             stream.refused(error)
-            return
+
+    def reread(self, heard: Heard) -> None:
+        """Take what was read by name, newer than any stream has it yet; InvalidObject for what cannot be used."""
+        old = self.records.get(heard.key)
+        if not self._closed and old is not None and heard.revision >= old.revision:
+            self._take(heard, old, old.streams)
+
+    def _take(self, heard: Heard, old: SourceRecord | None, streams: int) -> None:
+        body = _lazily(heard)
+        if self._tap is not None:
+            self._tap.upsert(heard, body)
+        hits = self._hits(heard, body)
         if not hits:
             if old is not None:
                 self._forget(heard.key, old)
             return
-        record = self._record(heard, body, hits, stream.bit | (old.streams if old else 0))
+        record = self._record(heard, body, hits, streams)
         self.records[heard.key] = record
-        self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard.raw)
+        self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard)
         if old is None or old.hits is not hits:
             self._sources.relink(self, heard.key, old.hits if old else (), hits)
         for hit in hits:

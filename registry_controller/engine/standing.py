@@ -218,6 +218,7 @@ class StandingReport:
         place = (name, owner)
         counts = self._ledger.counts(place)
         link = self._supervisor.links.get(owner)
+        wrote_at = self._ledger.wrote_at.get(place)
         return PeerCounts(
             cluster_id=owner,
             name=peer,
@@ -227,7 +228,7 @@ class StandingReport:
             held=counts[Class.HELD],
             skipped=counts[Class.SKIPPED],
             conflicting=counts[Class.CONFLICTING],
-            last_sync=self._ledger.wrote_at.get(place, ""),
+            last_sync=f"{wrote_at:%Y-%m-%dT%H:%M:%SZ}" if wrote_at is not None else "",
             last_error=link.failure if link is not None else "",
             failures=tuple(self._ledger.failures(place)),
         )
@@ -243,11 +244,10 @@ class LocalMetadata:
 
 def _link_facts(link: PeerLink) -> Mapping[str, Any]:
     there = None
-    if link.clusters.is_complete:
-        views = link.clusters.members.there(link.cluster_id)
+    if (held := link.clusters.held) is not None:
         there = [
             PeerView(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
-            for name, view in sorted(views.items())
+            for name, view in sorted(held.items())
         ]
     return {
         "failure": link.failure,

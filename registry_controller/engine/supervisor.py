@@ -22,6 +22,7 @@ from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.views import Standing
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, with_endpoint
 
 
@@ -56,6 +57,7 @@ class Supervisor:
         members: Members,
         credentials: CredentialStore,
         home: HomeLink,
+        connect_peer: Callable[[Credentials], Reader],
         changed: Callable[[], None],
         standing_changed: Callable[[], None],
     ) -> None:
@@ -70,10 +72,11 @@ class Supervisor:
         self._members = members
         self._credentials = credentials
         self._home = home
+        self._connect_peer = connect_peer
         self._changed = changed
         self._standing_changed = standing_changed
         self._poked = asyncio.Event()
-        self._aliases = Aliases(changed=self.poke)
+        self._aliases = Aliases(connect_peer=connect_peer, changed=self.poke)
         self._cloned: set[ClusterUID] = set()
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
         self._alive: frozenset[ClusterUID] = frozenset()
@@ -221,6 +224,7 @@ class Supervisor:
                 cluster_id=cluster_id,
                 name=choice.cluster.name,
                 credentials=choice.credentials,
+                connect_peer=self._connect_peer,
                 sources=self._sources,
                 members=self._members,
                 changed=self.link_changed,

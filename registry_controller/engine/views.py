@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.core.decide import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
-from registry_controller.core.own import Marks, Voice, is_membership, voice_of, voice_of_membership
+from registry_controller.core.own import Marks, Voice, is_at_home, is_membership, voice_of, voice_of_membership
+from registry_controller.core.view import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
 from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.members import Members
@@ -55,18 +55,22 @@ class Views:
 
     def read(
         self, target: Target, inquiry: Inquiry | None, *, found_empty: bool = False
-    ) -> tuple[View, Mapping[Claim, Offer]]:
-        """Read everything that bears on a target; `found_empty` says that no native object lives in it."""
+    ) -> tuple[View, tuple[Offer, ...]]:
+        """Read everything that bears on a target, and the offers behind the claims, in their order.
+
+        `found_empty` says that no native object lives in it.
+        """
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed else None
-        offers = {self._claim(offer): offer for offer in map(Offer._make, self._sources.claiming(target))}
+        offers = tuple(Offer._make(found) for found in self._sources.claiming(target))
+        claims = tuple(self._claim(offer) for offer in offers)
         membership = self._is_membership(target, record, offers)
         current = self._current(target, feed, record, membership=membership, found_empty=found_empty)
         copied_from = _copied_from(current, record, feed.kind if feed else None, target, membership=membership)
         standing = self._standing()
         view = View(
             target=target,
-            claims=tuple(offers),
+            claims=claims,
             current=current,
             local=self.local,
             known=standing.known,
@@ -74,11 +78,11 @@ class Views:
             membership=membership,
             local_heard=feed is not None and feed.covers(target.namespace),
             namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
-            create_namespace=any(self._creates_namespaces(claim.rule) for claim in offers),
+            create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims),
             copied_from=copied_from,
             tracking=self._tracking(copied_from, record),
             inquiry=inquiry,
-            tombstone=max((self._sources.deleted_at(claim.owner, target) for claim in offers), default=0),
+            tombstone=max((self._sources.deleted_at(claim.owner, target) for claim in claims), default=0),
         )
         return view, offers
 
@@ -113,13 +117,13 @@ class Views:
             return frozenset({offer.record.cluster_id} if offer.record.cluster_id else ())
         return self._members.natural_of_secret(offer.key, peer=offer.feed.peer)
 
-    def _is_membership(self, target: Target, record: CopyRecord | None, offers: Mapping[Claim, Offer]) -> bool:
+    def _is_membership(self, target: Target, record: CopyRecord | None, offers: Iterable[Offer]) -> bool:
         if record is not None:
             return is_membership(GVK(target.group, "", target.kind), record.kind_type)
         feed = self._copies.feed(target.group, target.kind)
         if feed is not None and target.key in feed.natives:
             return False
-        return any(offer.record.membership for offer in offers.values())
+        return any(offer.record.membership for offer in offers)
 
     def _current(
         self, target: Target, feed: LocalFeed | None, record: CopyRecord | None, *, membership: bool, found_empty: bool
@@ -147,11 +151,15 @@ class Views:
         if not feeds:
             return Tracking.NO_RULE
         found = [feed.records[source.key] for feed in feeds if source.key in feed.records]
-        if any(not record.deleting for record in found):
+        if any(not held.deleting and _is_at_home(held, source.owner) for held in found):
             return Tracking.OFFERED
         rules = (rule,) if rule else tuple(active.rule.name for active in feeds[0].rules)
         complete = all(feed.is_complete_for(name) for feed in feeds for name in rules if feed.has_rule(name))
         return Tracking.ABSENT if complete else Tracking.NOT_COMPLETE
+
+
+def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:
+    return is_at_home(record.marks, peer=owner, membership=record.membership)
 
 
 def _copied_from(

@@ -7,9 +7,9 @@ one failing object never blocks another.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NoReturn, TypeVar
 
 import orjson
@@ -25,24 +25,12 @@ from registry_controller.api.errors import (
     TooManyRequests,
 )
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
-from registry_controller.core.decide import (
-    Answer,
-    Apply,
-    Claim,
-    Decision,
-    Delete,
-    Hold,
-    Inquiry,
-    NamespaceState,
-    Reason,
-    Skip,
-    SourceRef,
-    View,
-    decide,
-)
+from registry_controller.core.decide import decide
+from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.mark import provenance_of, with_provenance
-from registry_controller.core.match import matching_entries
 from registry_controller.core.mutate import desired
+from registry_controller.core.own import Marks, is_at_home, is_membership, read_marks
+from registry_controller.core.view import Answer, Claim, Inquiry, NamespaceState, SourceRef, View
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.containers import holds_natives
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
@@ -130,10 +118,11 @@ class Worker:
         else:
             self._settled(target, decision, view)
 
-    async def _act(self, view: View, decision: Decision, offers: Mapping[Claim, Offer], wanted_at: float) -> Decision:
+    async def _act(self, view: View, decision: Decision, offers: tuple[Offer, ...], wanted_at: float) -> Decision:
         match decision:
             case Apply():
-                return await self._apply(view, decision, offers[decision.claim], wanted_at)
+                offer = offers[view.claims.index(decision.claim)]
+                return await self._apply(view, decision, offer, wanted_at)
             case Delete():
                 await self._delete(view, decision)
                 return decision
@@ -145,10 +134,12 @@ class Worker:
         if self._is_made_from(view.target, made_from):
             return Skip(Reason.IN_SYNC, decision.claim.owner)
         heard = await self._source(offer)
+        if (heard.uid, heard.revision) != (offer.record.uid, offer.record.revision):
+            offer.feed.reread(heard)  # which puts the target into the queue again, unless this is older than it knows
+            is_older = heard.revision < offer.record.revision
+            return Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, decision.claim.owner)
         manifest = decode_body(heard.raw, what=str(offer.key))
-        wanted = self._render(view.target, decision.claim, offer, heard, manifest)
-        if wanted is None:
-            return Hold(Reason.OWNER_NOT_HEARD, decision.claim.owner)
+        wanted = self._render(view.target, decision.claim, offer, manifest)
         relays = decision.reason is Reason.RELAYED and view.current is not None
         if relays and not self._may_relay(decision.claim, manifest):
             return Skip(Reason.ADDRESS_CHANGED, decision.claim.owner)
@@ -157,14 +148,13 @@ class Worker:
             return Hold(Reason.LOCAL_NOT_HEARD, decision.claim.owner)
         has_written = await self._bring(view, wanted, feed, adopt=decision.reason is Reason.ADOPT)
         record = feed.records.get(view.target.key)
-        if record is not None and heard.revision == offer.record.revision:
+        if record is not None:
             record.made_from = made_from
         self._consumed(offer, heard)
         if not has_written:
             return Skip(Reason.IN_SYNC, decision.claim.owner)
         self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - wanted_at)
-        at = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._ledger.wrote((decision.claim.rule, decision.claim.owner), at)
+        self._ledger.wrote((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
         return decision
 
     async def _bring(self, view: View, wanted: Wanted, feed: LocalFeed, *, adopt: bool) -> bool:
@@ -194,38 +184,16 @@ class Worker:
         """Say whether a copy is, in all that counts, what the server stored for us."""
         if record.verified == record.revision:
             return True
-        raw = self._bodies.peek(copy_slot(kind, target.key))
-        if raw is None or not self._hand.still_as_written(record, raw):
+        heard = self._bodies.peek(copy_slot(kind, target.key))
+        if heard is None or not self._hand.still_as_written(record, heard):
             return False
         record.verified = record.revision
         self._bodies.drop(copy_slot(kind, target.key))
         return True
 
-    def _render(self, target: Target, claim: Claim, offer: Offer, heard: Heard, manifest: Manifest) -> Wanted | None:
-        """Build the copy; None when what was read now is no longer what claims the target."""
-        entries = offer.hit.entries
-        if heard.revision != offer.record.revision or heard.uid != offer.record.uid:
-            rule = next((active.rule for active in offer.feed.rules if active.rule.name == offer.hit.rule), None)
-            entries = matching_entries(rule, heard, lambda: manifest) if rule is not None else ()
-            if not entries or heard.deleting:
-                return None
-            if claim.peer == claim.owner:
-                claim = Claim(
-                    claim.peer,
-                    claim.owner,
-                    claim.voice,
-                    claim.kind,
-                    claim.key,
-                    heard.uid,
-                    heard.created,
-                    heard.revision,
-                    claim.rule,
-                    heard.deleting,
-                    meta.SYNC_DISABLED in heard.annotations,
-                )
-        copy = desired(manifest, offer.feed.kind, entries, owner=claim.owner)
-        if copy.target != target:
-            return None
+    def _render(self, target: Target, claim: Claim, offer: Offer, manifest: Manifest) -> Wanted:
+        copy = desired(manifest, offer.feed.kind, offer.hit.entries, owner=claim.owner)
+        assert copy.target == target, (copy.target, target)
         provenance = provenance_of(
             claim,
             policy=self._policy(claim.rule),
@@ -234,19 +202,20 @@ class Worker:
             inherited=meta.SYNC_DISABLED in meta.annotations_of(copy.manifest),
         )
         marked = with_provenance(copy.manifest, provenance)
-        return Wanted(target, copy.gvk, marked, self._hand.digest(marked), provenance.revision)
+        marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
+        return Wanted(target, copy.gvk, marked, self._hand.digest(marked), marks)
 
     async def _source(self, offer: Offer) -> Heard:
         """Take the source's body from its slot, or read it again at the peer."""
         slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)
-        raw = self._bodies.peek(slot)
-        if raw is None:
-            connection = self._connection(offer.feed.peer)
-            if connection is None:
-                raise ApiError("the peer is not connected; waiting for it")
-            gvr = await connection.discovery.resolve(offer.feed.kind)
-            raw = await connection.reader.get(gvr, offer.key, timeout_s=ASK_TIMEOUT_S)
-        return decode_heard(raw)
+        heard = self._bodies.peek(slot)
+        if heard is not None:
+            return heard
+        connection = self._connection(offer.feed.peer)
+        if connection is None:
+            raise ApiError("the peer is not connected; waiting for it")
+        gvr = await connection.discovery.resolve(offer.feed.kind)
+        return decode_heard(await connection.reader.get(gvr, offer.key, timeout_s=ASK_TIMEOUT_S))
 
     def _consumed(self, offer: Offer, heard: Heard) -> None:
         slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)
@@ -264,7 +233,11 @@ class Worker:
             heard = decode_heard(await connection.reader.get(gvr, source.key, timeout_s=ASK_TIMEOUT_S))
         except NotFound as error:
             return Inquiry(source, Answer.NOT_FOUND if error.names_object else Answer.NOT_ASKED)
-        return Inquiry(source, Answer.NOT_FOUND if heard.deleting else Answer.FOUND, heard.revision)
+        marks = read_marks(heard.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))
+        is_there = not heard.deleting and is_at_home(
+            marks, peer=source.owner, membership=is_membership(source.kind, heard.kind_type)
+        )
+        return Inquiry(source, Answer.FOUND if is_there else Answer.NOT_FOUND, heard.revision)
 
     async def _delete(self, view: View, decision: Delete) -> None:
         feed = self._copies.feed(view.target.group, view.target.kind)

@@ -15,22 +15,23 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.drift import Drift, compare, content_digest, merge
+from registry_controller.core.own import Marks, read_marks
 from registry_controller.engine.bodies import Bodies, Slot
 from registry_controller.engine.copies import HERE, CopyRecord, LocalFeed
 from registry_controller.kube.connect import Writer
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import Heard, decode_heard
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A copy as it should be, with provenance; `digest` leaves the provenance's revision out."""
+    """A copy as it should be, with the marks that say so; `digest` leaves the provenance's revision out."""
 
     target: Target
     kind: GVK
     manifest: Manifest
     digest: bytes
-    revision: int
+    marks: Marks
 
 
 class Hand:
@@ -98,22 +99,19 @@ class Hand:
             return
 
     async def _current(self, gvr: GVR, wanted: Wanted, record: CopyRecord) -> Manifest | None:
-        raw = self._bodies.peek(Slot(HERE, wanted.kind, wanted.target.key))
-        found: Manifest | None = orjson.loads(raw) if raw is not None else None
-        if found is None or meta.revision(meta.metadata_of(found).get("resourceVersion")) != record.revision:
+        heard = self._bodies.peek(Slot(HERE, wanted.kind, wanted.target.key))
+        if heard is None or heard.revision != record.revision:
             try:
-                found = orjson.loads(await self._writer.get(gvr, wanted.target.key))
+                heard = decode_heard(await self._writer.get(gvr, wanted.target.key))
             except NotFound:
                 return None
-        assert found is not None
-        info = meta.metadata_of(found)
-        judged = info.get("uid") == record.uid and meta.revision(info.get("resourceVersion")) == record.revision
-        return found if judged else None
+        judged = heard.uid == record.uid and heard.revision == record.revision
+        return orjson.loads(heard.raw) if judged else None
 
     async def _is_stored_so(self, gvr: GVR, wanted: Wanted, record: CopyRecord, body: Manifest) -> bool:
         """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
         provenance = record.marks.provenance
-        if provenance is not None and provenance.revision == wanted.revision:
+        if provenance is not None and provenance.revision == wanted.marks.revision:
             return True
         raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body), dry_run=True)
         stored = orjson.loads(raw)
@@ -133,12 +131,14 @@ class Hand:
         stored: Manifest = orjson.loads(raw)
         baseline = self.digest(stored)
         plain = _is_plain(stored, baseline, wanted)
-        feed.wrote(heard, desired=wanted.digest, baseline=baseline, is_plain=plain)
+        same = heard.annotations == meta.annotations_of(wanted.manifest)
+        marks = wanted.marks if same else read_marks(heard.annotations, of=wanted.target)
+        feed.wrote(heard, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
         self._on_stored(wanted.target, wanted.manifest, stored)
 
-    def still_as_written(self, record: CopyRecord, raw: bytes) -> bool:
+    def still_as_written(self, record: CopyRecord, heard: Heard) -> bool:
         """Say whether a copy that changed here is, in all that counts, still what the server stored for us."""
-        return record.baseline is not None and self.digest(orjson.loads(raw)) == record.baseline
+        return record.baseline is not None and self.digest(orjson.loads(heard.raw)) == record.baseline
 
 
 def _is_plain(stored: Manifest, baseline: bytes, wanted: Wanted) -> bool:

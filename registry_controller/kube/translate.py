@@ -26,7 +26,9 @@ _IMMUTABLE: Final = re.compile(
     r"|cannot change role ?ref|cannot be changed|not updatable",
     re.IGNORECASE | re.DOTALL,
 )
-_WEBHOOK: Final = re.compile(r'admission webhook "([a-zA-Z0-9.-]{1,253})" denied')
+_DENIED: Final = re.compile(
+    r"""(admission webhook) "([a-zA-Z0-9.-]{1,253})" denied|(ValidatingAdmissionPolicy) '([a-zA-Z0-9.-]{1,253})' with"""
+)
 _TAIL: Final = 300  # characters: the server quotes the value first and says what is wrong with it last
 
 
@@ -99,9 +101,9 @@ def error_of_status(  # noqa: C901 -- one table
     details = answer.details or Details()
     reason = answer.reason if _REASON.match(answer.reason) else ""
     message = f"{what}: {status} {reason}".rstrip()
-    hook = _WEBHOOK.search(answer.message[:1000])
-    if hook:
-        message += f" by admission webhook {hook[1]}"
+    denied = _DENIED.search(answer.message[:1000])
+    if denied:
+        message += f" by {denied[1] or denied[3]} {denied[2] or denied[4]}"
     wait_s = _wait(retry_after, details)
     match status:
         case 401:

@@ -58,6 +58,8 @@ class Metrics:
     def __init__(self) -> None:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        self._decided: dict[tuple[str, str], Counter] = {}  # looking a child up by labels costs more than counting
+        self._written: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self.decisions_total = self._counter("decisions_total")
         self.writes_total = self._counter("writes_total")
         self.write_seconds = self._histogram("write_seconds")
@@ -81,12 +83,20 @@ class Metrics:
 
     def decided(self, *, decision: str, reason: str) -> None:
         """Count a decision."""
-        self.decisions_total.labels(decision=decision, reason=reason).inc()
+        child = self._decided.get((decision, reason))
+        if child is None:
+            child = self._decided[decision, reason] = self.decisions_total.labels(decision=decision, reason=reason)
+        child.inc()
 
     def wrote(self, *, verb: str, kind: str, result: str, seconds: float) -> None:
         """Count a write; `result` is `ok` or the reason of the error."""
-        self.writes_total.labels(verb=verb, kind=kind, result=result).inc()
-        self.write_seconds.labels(verb=verb).observe(seconds)
+        child = self._written.get((verb, kind, result))
+        if child is None:
+            total = self.writes_total.labels(verb=verb, kind=kind, result=result)
+            child = self._written[verb, kind, result] = total, self.write_seconds.labels(verb=verb)
+        total, duration = child
+        total.inc()
+        duration.observe(seconds)
 
     def heard(self, *, peer: str, kind: str) -> None:
         """Count a watch event."""

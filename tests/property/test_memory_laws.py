@@ -17,7 +17,8 @@ from registry_controller.core.wanted import activate
 from registry_controller.engine.bodies import Bodies, Slot
 from registry_controller.engine.members import Members, MemberView, secret_target
 from registry_controller.engine.registry import Registry
-from registry_controller.engine.sources import Feed, Sources, Tap
+from registry_controller.engine.sources import Feed, Sources
+from registry_controller.engine.taps import Tap
 from registry_controller.kube.heard import decode_heard
 
 PEER = ClusterUID("peer")

@@ -114,9 +114,15 @@ def test_a_terminating_namespace_is_a_reason() -> None:
     assert found.reason == "NamespaceTerminating"
 
 
-def test_a_webhook_is_named_and_not_quoted() -> None:
-    text = f'admission webhook "policy.example.test" denied the request: {SECRET}'
-    found = translate(403, status(403, message=text))
+@pytest.mark.parametrize(
+    "words",
+    [
+        'admission webhook "policy.example.test" denied the request: {}',
+        "it is forbidden: ValidatingAdmissionPolicy 'policy.example.test' with binding 'b' denied request: {}",
+    ],
+)
+def test_who_denied_is_named_and_not_quoted(words: str) -> None:
+    found = translate(403, status(403, message=words.format(SECRET)))
     assert "policy.example.test" in str(found)
     assert SECRET not in str(found)
 

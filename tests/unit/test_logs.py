@@ -20,13 +20,16 @@ from registry_controller.report import logs
 def _untouched() -> Iterator[None]:
     """Put the process's logging back."""
     root = logging.getLogger()
-    names = [logs.OURS, "asyncio", "kopf", "aiohttp", "kubernetes", "urllib3", "concurrent", "pythonjsonlogger"]
+    names = ["asyncio", "kopf", "aiohttp", "kubernetes", "urllib3", "concurrent"]
     levels = {name: logging.getLogger(name).level for name in names}
     before = (root.handlers[:], root.level, logging.raiseExceptions)
+    outlet = dict(vars(logs._outlet))
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
     yield
     root.handlers[:], root.level, logging.raiseExceptions = before
     sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+    vars(logs._outlet).clear()
+    vars(logs._outlet).update(outlet)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
 

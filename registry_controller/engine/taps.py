@@ -1,0 +1,113 @@
+"""What is read of every peer, whatever the rules ask for: its ClusterFeatures, and the Clusters that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.engine.members import Members, MemberView
+from registry_controller.kube.watch import Heard
+
+
+class Tap:
+    """Somebody who wants every object of a kind at a peer, whatever the rules say."""
+
+    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+        """Hear an object."""
+
+    def remove(self, key: ObjectKey) -> None:
+        """Hear that an object is gone."""
+
+    def complete(self) -> None:
+        """Hear that the list is complete."""
+
+
+class FeatureTap(Tap):
+    """The ClusterFeatures that a peer holds. `changed` is called when they may choose other rules."""
+
+    def __init__(self, *, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._held: dict[str, Feature] = {}
+        self._is_complete = False
+
+    @property
+    def held(self) -> tuple[Feature, ...] | None:
+        """List them; None until they were heard."""
+        return tuple(self._held.values()) if self._is_complete else None
+
+    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+        """Hear a feature; one that cannot be read is none."""
+        try:
+            feature = read_feature(body())
+        except InvalidObject:
+            return
+        if self._held.get(heard.key.name) != feature:
+            self._held[heard.key.name] = feature
+            self._tell()
+
+    def remove(self, key: ObjectKey) -> None:
+        """Hear that a feature is gone."""
+        if self._held.pop(key.name, None) is not None:
+            self._tell()
+
+    def complete(self) -> None:
+        """Hear that these are all."""
+        self._is_complete = True
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._is_complete:
+            self._changed()
+
+
+class ClusterTap(Tap):
+    """The Clusters that a peer holds, told to the members. `changed` is called when a status may say something else."""
+
+    def __init__(self, peer: ClusterUID, *, members: Members, changed: Callable[[], None]) -> None:
+        self._peer = peer
+        self._members = members
+        self._changed = changed
+        self._is_complete = False
+
+    @property
+    def held(self) -> Mapping[str, MemberView] | None:
+        """Map their names to them; None until they were heard."""
+        return self._members.there(self._peer) if self._is_complete else None
+
+    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+        """Hear a Cluster."""
+        if self._members.set_there(self._peer, heard.key.name, _read_view(heard, body())):
+            self._changed()
+
+    def remove(self, key: ObjectKey) -> None:
+        """Hear that a Cluster is gone."""
+        if self._members.set_there(self._peer, key.name, None):
+            self._changed()
+
+    def complete(self) -> None:
+        """Hear that these are all."""
+        self._is_complete = True
+        self._changed()
+
+    def close(self) -> None:
+        """Forget what this peer holds."""
+        self._members.forget(self._peer)
+
+
+def _read_view(heard: Heard, manifest: Manifest) -> MemberView | None:
+    spec, status = manifest.get("spec"), manifest.get("status")
+    spec = spec if isinstance(spec, Mapping) else {}
+    status = status if isinstance(status, Mapping) else {}
+    auth = spec.get("authInfo")
+    reference = auth.get("secretRef") if isinstance(auth, Mapping) else None
+    reference = reference if isinstance(reference, Mapping) else {}
+    cluster_id, name, namespace = spec.get("clusterID"), reference.get("name"), reference.get("namespace")
+    if not isinstance(cluster_id, str) or not cluster_id:
+        return None
+    secret = ObjectKey(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
+    disabled = meta.CLUSTER_DISABLED in heard.annotations
+    state, kind = status.get("state"), status.get("type")
+    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, str(state or ""), str(kind or ""), disabled)
