@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import itertools
 import json
+import re
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -205,32 +208,75 @@ def secret(name: str, data: dict[str, str], *, namespace: str = "default", **inf
 
 _READS = frozenset({"get", "list", "watch"})
 _KUBERNETES = ("system:kube-", "system:apiserver", "system:serviceaccount:kube-")
+_PUBLIC = frozenset({"ca.crt", "namespace"})
+_TELLING = 12  # characters from which a value in a Secret is one that would be recognised elsewhere
 
 
-def hold_invariants(members: Iterable[Member], *canaries: str) -> None:
-    """Hold what must be so after every test: who wrote where, and that no secret got out.
+@contextlib.contextmanager
+def joined_group(
+    size: int, *, prefix: str, values: tuple[str, ...] = (), canaries: tuple[str, ...] = (), verb: str = "create"
+) -> Iterator[list[Member]]:
+    """Run clusters that form a group by a chain of swaps and may sync ConfigMaps; hold the invariants at the end."""
+    with Group(size, prefix=prefix) as group, holding_invariants(*canaries) as members:
+        members += start_members(group, *values)
+        for member in members:
+            grant(member, "configmaps", [""], ["configmaps"])
+        for one, other in itertools.pairwise(members):
+            swap(one, other, verb=verb)
+        in_sync(members)
+        yield members
 
-    Readers only get, list and watch; in each cluster nobody writes but its own controller, the admin and Kubernetes.
-    """
-    account = f"system:serviceaccount:{NAMESPACE}:"
+
+@contextlib.contextmanager
+def holding_invariants(*canaries: str) -> Iterator[list[Member]]:
+    """Give a list for members; unless a test has failed in it, hold what must be so after every test."""
+    members: list[Member] = []
+    yield members
     for member in members:
-        assert member.daemon.restarts == 0, member.name
-        log = member.log()
-        assert "Traceback" not in log
-        for line in member.cluster.audit():
-            user = line["user"]["username"]
-            if line["verb"] in _READS or user.startswith(
-                ("system:kube-", "system:apiserver", "system:serviceaccount:kube-")
-            ):
-                continue
-            assert user in ("kubernetes-admin", f"{account}cluster-registry-controller"), (user, line["requestURI"])
-        with urllib.request.urlopen(member.daemon.metrics_url, timeout=10) as answer:
-            metrics = answer.read().decode()
-        shown = [
-            log,
-            metrics,
-            *(member.kubectl("get", kind, "-A", "-o", "json") for kind in ("events", "clusters", "rsr")),
-        ]
-        for canary in canaries:
-            encoded = base64.b64encode(canary.encode()).decode().rstrip("=")
-            assert not any(canary in text or encoded in text for text in shown), member.name
+        _hold_who_wrote(member)
+        _hold_clean_end(member)
+        _hold_no_secret_out(member, canaries)
+
+
+def _hold_who_wrote(member: Member) -> None:
+    """Readers only get, list and watch; nobody writes but the own controller, the admin and Kubernetes."""
+    account = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
+    for line in member.cluster.audit():
+        user = line["user"].get("username", "")  # none where a request ended before it was known
+        if user and line["verb"] not in _READS and not user.startswith(_KUBERNETES):
+            assert user in ("kubernetes-admin", account), (member.name, user, line["verb"], line["requestURI"])
+
+
+def _hold_clean_end(member: Member) -> None:
+    """No daemon died, and none met what it did not expect."""
+    assert member.daemon.restarts == 0, f"{member.name}: {member.log()[-3000:]}"
+    errors = [line for line in member.log().splitlines() if '"level":"error"' in line or "Traceback" in line]
+    assert not errors, f"{member.name}: {errors[:3]}"
+
+
+def _hold_no_secret_out(member: Member, canaries: Iterable[str]) -> None:
+    """What lies in Secrets is in no log, metric, Event, annotation, condition or other object."""
+    kinds = member.kubectl("api-resources", "--verbs=list", "-o", "name").split()
+    shown: list[Any] = []
+    hidden = set(canaries)
+    for item in json.loads(member.kubectl("get", ",".join(kinds), "-A", "-o", "json"))["items"]:
+        if item["kind"] == "Secret":
+            hidden |= _hidden(item.pop("data", None) or {})
+        shown.append(item)
+    with urllib.request.urlopen(member.daemon.metrics_url, timeout=10) as answer:
+        texts = [json.dumps(shown), member.log(), answer.read().decode()]
+    for value in hidden:
+        for spelled in (value, base64.b64encode(value.encode()).decode().rstrip("=")):
+            assert not any(spelled in text for text in texts), f"{member.name}: a value of a Secret got out"
+
+
+def _hidden(data: dict[str, str]) -> set[str]:
+    """List what a Secret hides: its values, and the tokens and keys in a kubeconfig."""
+    found = set()
+    for key, encoded in data.items():
+        value = base64.b64decode(encoded).decode(errors="replace")
+        if key not in _PUBLIC and len(value) >= _TELLING:
+            found.add(value)
+        if key == "kubeconfig":
+            found |= set(re.findall(r"(?:token|client-key-data): *[\"']?([\w.=+/-]{12,})", value))
+    return found

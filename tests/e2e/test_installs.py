@@ -17,6 +17,7 @@ from tests.e2e.group import (
     config_map,
     eventually,
     grant,
+    holding_invariants,
     in_sync,
     rule,
     secret,
@@ -29,9 +30,9 @@ OLD_CRDS = ROOT / "tests" / "fixtures" / "original" / "crds"
 
 @pytest.fixture(scope="module")
 def members() -> Iterator[list[Member]]:
-    with Group(2, prefix="old") as group:
+    with Group(2, prefix="old") as group, holding_invariants() as found:
         group[1].kubectl("apply", "-f", str(OLD_CRDS))
-        found = [Member(cluster, "rbac.narrowSecrets=true") for cluster in group]
+        found += [Member(cluster, "rbac.narrowSecrets=true") for cluster in group]
         for member, flags in zip(found, ((), ("--skip-crds",)), strict=True):
             member.install(*flags).daemon.wait_ready(timeout_s=60)
         for member in found:
@@ -39,9 +40,6 @@ def members() -> Iterator[list[Member]]:
         swap(*found)
         in_sync(found)
         yield found
-        for member in found:
-            assert "Traceback" not in member.log()
-            assert member.daemon.restarts == 0
 
 
 def test_a_group_that_reads_only_its_own_secrets_works(members: list[Member]) -> None:

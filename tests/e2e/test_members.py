@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from hack.controlplane import Group
 from tests.e2e.group import (
     API,
     CONFIG_MAP,
@@ -18,30 +17,25 @@ from tests.e2e.group import (
     Member,
     config_map,
     eventually,
-    grant,
     hand_over,
-    hold_invariants,
     in_sync,
+    joined_group,
     rule,
-    start_members,
     steadily,
 )
+from tests.e2e.proxy import tls_front
 
 DISABLED = "cluster-registry.k8s.cisco.com/cluster-disabled"
 CANARY = "canary-9f2b71c4"
+NETWORK = "lan"
+STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
 
 
 @pytest.fixture(scope="module")
 def members() -> Iterator[list[Member]]:
-    with Group(2, prefix="state") as group:
-        found = start_members(group)
-        for member in found:
-            grant(member, "configmaps", [""], ["configmaps"])
-        for giver, taker in (found, found[::-1]):
-            hand_over(giver, taker, verb="apply")
-        in_sync(found)
+    values = (f"controller.network.name={NETWORK}",)
+    with joined_group(2, prefix="state", canaries=(CANARY,), verb="apply", values=values) as found:
         yield found
-        hold_invariants(found, CANARY)
 
 
 def _state(member: Member, name: str) -> tuple[str, str]:
@@ -57,16 +51,16 @@ def _kubeconfig(member: Member, name: str) -> dict:
 def _stranger(
     name: str, kubeconfig: object, *, cluster_id: str, kind: str = "k8s.cisco.com/cluster-registry-secret"
 ) -> list:
-    """A Cluster with its Secret, as a person would carry it here."""
+    """A Cluster with its Secret, as a person would carry it here; the other members are not to learn of it."""
     text = kubeconfig if isinstance(kubeconfig, str) else yaml.safe_dump(kubeconfig)
     return [
         {
             "apiVersion": "v1", "kind": "Secret", "type": kind,
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": NAMESPACE, "annotations": STAYS},
             "data": {"kubeconfig": base64.b64encode(text.encode()).decode()},
         },
         {
-            "apiVersion": API, "kind": "Cluster", "metadata": {"name": name},
+            "apiVersion": API, "kind": "Cluster", "metadata": {"name": name, "annotations": STAYS},
             "spec": {"clusterID": cluster_id, "authInfo": {"secretRef": {"name": name, "namespace": NAMESPACE}}},
         },
     ]  # fmt: skip
@@ -176,6 +170,34 @@ def test_missing_and_wrong_secrets_and_clusters_are_said(members: list[Member]) 
     assert _state(first, second.name)[0] == "Ready"
     for name in ("without", "absent", "wrong", "alias"):
         first.kubectl("delete", "cluster", name)
+    first.kubectl("delete", "-n", NAMESPACE, "secret", "wrong", "alias")
+
+
+def test_a_secret_of_another_type_or_with_two_masters_is_refused(members: list[Member]) -> None:
+    """P8, O7: a Secret belongs to one Cluster, has one type, and what is wrong with it heals when it is mended."""
+    first, second = members
+    good = _kubeconfig(second, second.name)
+    first.create(*_stranger("typed", good, cluster_id="typed-id", kind="Opaque"))
+    state, message = eventually(lambda: (found := _state(first, "typed"))[0] and found)
+    assert state == "InvalidAuthInfo"
+    assert "k8s.cisco.com/cluster-registry-secret" in message
+    first.kubectl("delete", "-n", NAMESPACE, "secret", "typed")
+    secret, _ = _stranger("typed", good, cluster_id="typed-id")
+    first.create(secret)
+    eventually(lambda: "another cluster" in _state(first, "typed")[1], what="the mended Secret is used")
+    _, rival = _stranger("rival", good, cluster_id="rival-id")
+    rival["spec"]["authInfo"]["secretRef"]["name"] = "typed"
+    first.create(rival)
+    for name in ("typed", "rival"):
+        message = eventually(lambda name=name: "rival" in (said := _state(first, name)[1]) and said, what=name)
+        assert "typed" in message
+        assert _state(first, name)[0] == "InvalidAuthInfo"
+        assert first.condition("cluster", name, "Ready")["status"] == "False"
+    first.kubectl("delete", "cluster", "rival")
+    eventually(lambda: "another cluster" in _state(first, "typed")[1], what="its master is alone again")
+    first.kubectl("delete", "cluster", "typed")
+    first.kubectl("delete", "-n", NAMESPACE, "secret", "typed")
+    in_sync(members)
 
 
 def test_two_local_clusters_are_in_conflict_until_one_goes(members: list[Member]) -> None:
@@ -231,22 +253,58 @@ def test_new_credentials_of_an_unreachable_peer_are_used(members: list[Member]) 
 
 
 def test_a_peer_is_reached_by_the_endpoint_of_our_network(members: list[Member]) -> None:
-    """P2, P5: the entry with our network name, its CA included, beats what the kubeconfig says."""
+    """P2, P5: the entry with our network's name and its CA beats what the kubeconfig says, which nobody could use."""
     first, second = members
-    ca = _kubeconfig(second, second.name)["clusters"][0]["cluster"]["certificate-authority-data"]
-    endpoints = [
-        {"clientNetwork": "default", "serverAddress": second.cluster.server.removeprefix("https://"), "caBundle": ca},
-        {"serverAddress": "127.0.0.1:1"},
-    ]
-    patch = json.dumps({"spec": {"kubernetesApiEndpoints": endpoints}})
-    second.kubectl("patch", "cluster", second.name, "--type=merge", "-p", patch)
-    eventually(
-        lambda: _kubeconfig(first, second.name)["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1",
-        within_s=60, what="the Secret that nobody can reach, published and spread",
-    )  # fmt: skip
+    with tls_front(second.cluster) as front:
+        ca = base64.b64encode(front.ca_pem).decode()
+        endpoints = [
+            {"clientNetwork": "elsewhere", "serverAddress": "127.0.0.1:2"},
+            {"clientNetwork": NETWORK, "serverAddress": front.address, "caBundle": ca},
+            {"serverAddress": "127.0.0.1:1"},
+        ]
+        patch = json.dumps({"spec": {"kubernetesApiEndpoints": endpoints}})
+        second.kubectl("patch", "cluster", second.name, "--type=merge", "-p", patch)
+        eventually(
+            lambda: _kubeconfig(first, second.name)["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1",
+            within_s=60, what="the Secret that nobody can reach, published and spread",
+        )  # fmt: skip
+        first.daemon.restart()
+        first.daemon.wait_ready(timeout_s=30)
+        first.apply(rule("by-network", CONFIG_MAP, {"match": [{"objectKey": {"name": "by-network"}}]}))
+        second.apply(config_map("by-network", {"a": "1"}))
+        eventually(lambda: first.find("cm", "by-network"), within_s=40)
+        patch = '{"spec":{"kubernetesApiEndpoints":null}}'
+        second.kubectl("patch", "cluster", second.name, "--type=merge", "-p", patch)
+        eventually(
+            lambda: "kubernetesApiEndpoints" not in first.get("cluster", second.name)["spec"], within_s=60,
+            what="the way back, which spreads through the front",
+        )  # fmt: skip
+        in_sync(members)
+    in_sync(members)
+
+
+def test_a_local_cluster_that_is_disabled_says_so(members: list[Member]) -> None:
+    """P8: of our own Cluster nothing more is said; the peers go on, because the annotation speaks here alone."""
+    first, second = members
+    first.kubectl("annotate", "cluster", first.name, f"{DISABLED}=true")
+    status = eventually(
+        lambda: (found := first.get("cluster", first.name)["status"]).get("state") == "Disabled" and found
+    )
+    assert status["type"] == "Peer"
+    assert not status.get("conditions")
+    assert "version" not in status
+    steadily(lambda: _state(second, first.name)[0] == "Ready", for_s=2)
+    first.kubectl("annotate", "cluster", first.name, f"{DISABLED}-")
+    in_sync(members)
+
+
+def test_a_local_cluster_is_made_once_in_a_daemons_life(members: list[Member]) -> None:
+    """P2: whoever deletes it has a reason; after a restart it is there again, and one swap is enough."""
+    first, second = members
+    first.kubectl("delete", "cluster", first.name)
+    steadily(lambda: first.find("cluster", first.name) is None, for_s=3)
     first.daemon.restart()
     first.daemon.wait_ready(timeout_s=30)
-    first.apply(rule("by-network", CONFIG_MAP, {"match": [{"objectKey": {"name": "by-network"}}]}))
-    second.apply(config_map("by-network", {"a": "1"}))
-    eventually(lambda: first.find("cm", "by-network"), within_s=40)
-    second.kubectl("patch", "cluster", second.name, "--type=merge", "-p", '{"spec":{"kubernetesApiEndpoints":null}}')
+    eventually(lambda: first.find("cluster", first.name))
+    hand_over(first, second, verb="apply")
+    in_sync(members)

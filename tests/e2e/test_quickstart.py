@@ -17,7 +17,7 @@ from tests.e2e.group import (
     config_map,
     eventually,
     grant,
-    hold_invariants,
+    holding_invariants,
     in_sync,
     rule,
     secret,
@@ -32,12 +32,11 @@ MATCH = {"match": [{"labels": [{"matchLabels": LABEL}]}]}
 
 @pytest.fixture(scope="module")
 def members() -> Iterator[list[Member]]:
-    with Group(3, prefix="demo") as group:
-        found = start_members(group)
+    with Group(3, prefix="demo") as group, holding_invariants() as found:
+        found += start_members(group)
         for member in found:
             grant(member, "configmaps", [""], ["configmaps"])
         yield found
-        hold_invariants(found)
 
 
 @pytest.fixture(scope="module")

@@ -6,34 +6,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from hack.controlplane import Group
 from tests.e2e.group import (
     CONFIG_MAP,
     OWNER,
     Member,
     config_map,
     eventually,
-    grant,
-    in_sync,
+    joined_group,
     rule,
-    start_members,
     steadily,
-    swap,
 )
 
 WANTED = {"sync": "yes"}
+SYNC_DISABLED = "cluster-registry.k8s.cisco.com/resource-sync-disabled"
 
 
 @pytest.fixture(scope="module")
 def members() -> Iterator[list[Member]]:
     """Three clusters in a chain of swaps, with one rule, written at the first."""
-    with Group(3, prefix="sync") as group:
-        members = start_members(group)
-        for member in members:
-            grant(member, "configmaps", [""], ["configmaps"])
-        swap(members[0], members[1])
-        swap(members[1], members[2])
-        in_sync(members)
+    with joined_group(3, prefix="sync") as members:
         members[0].apply(rule("everywhere", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": WANTED}]}]}))
         yield members
 
@@ -106,3 +97,36 @@ def test_an_unknown_mark_is_replaced_and_a_marked_object_is_no_source(members: l
     for member in (first, third):
         eventually(lambda member=member: _data(member, "marked") == {"new": "1"}, within_s=60)
     assert first.get("cm", "marked")["metadata"]["annotations"][OWNER] == owner.id
+
+
+@pytest.mark.clause("W5")
+def test_a_copy_that_somebody_froze_is_left_alone_until_it_is_thawed(members: list[Member]) -> None:
+    """W5: the annotation that a person sets on a copy is about this copy; the others go on."""
+    first, owner, third = members
+    owner.create(config_map("frozen", {"a": "1"}, labels=WANTED))
+    for member in (first, third):
+        eventually(lambda member=member: _data(member, "frozen") == {"a": "1"}, within_s=60)
+    first.kubectl("annotate", "cm", "frozen", f"{SYNC_DISABLED}=true")
+    first.kubectl("patch", "cm", "frozen", "--type=merge", "-p", '{"data":{"mine":"1"}}')
+    owner.kubectl("patch", "cm", "frozen", "--type=merge", "-p", '{"data":{"a":"2"}}')
+    eventually(lambda: _data(third, "frozen") == {"a": "2"}, within_s=60)
+    steadily(lambda: _data(first, "frozen") == {"a": "1", "mine": "1"})
+    first.kubectl("annotate", "cm", "frozen", f"{SYNC_DISABLED}-")
+    eventually(lambda: _data(first, "frozen") == {"a": "2"}, within_s=60)
+
+
+@pytest.mark.clause("W5")
+def test_a_source_that_is_not_to_be_synced_makes_no_new_copy_and_keeps_the_old_in_step(members: list[Member]) -> None:
+    """W5: existing copies carry the annotation as inherited, follow changes, and go with their source."""
+    first, owner, third = members
+    owner.create(config_map("set", {"a": "1"}, labels=WANTED))
+    for member in (first, third):
+        eventually(lambda member=member: _data(member, "set") == {"a": "1"}, within_s=60)
+    owner.kubectl("annotate", "cm", "set", f"{SYNC_DISABLED}=true")
+    eventually(lambda: SYNC_DISABLED in first.get("cm", "set")["metadata"]["annotations"], within_s=60)
+    first.kubectl("delete", "cm", "set")
+    owner.kubectl("patch", "cm", "set", "--type=merge", "-p", '{"data":{"a":"2"}}')
+    eventually(lambda: _data(third, "set") == {"a": "2"}, within_s=60)
+    steadily(lambda: first.find("cm", "set") is None)
+    owner.kubectl("delete", "cm", "set")
+    eventually(lambda: third.find("cm", "set") is None, within_s=60)
