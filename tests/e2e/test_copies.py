@@ -379,6 +379,6 @@ def test_a_rule_that_goes_in_the_midst_of_its_work_ends_it_quietly(members: list
         first.apply(rule("midst", CONFIG_MAP, match))
         eventually(lambda: first.find("cm", "midst-0") or first.find("cm", "midst-150"), every_s=0.01)
         first.kubectl("delete", "rsr", "midst")
-        first.kubectl("delete", "cm", "-l", "midst=yes")
+        first.cluster.api.request("DELETE", "/api/v1/namespaces/default/configmaps?labelSelector=midst%3Dyes")
     first.apply(rule("midst", CONFIG_MAP, match))
     eventually(lambda: first.kubectl("get", "cm", "-l", "midst=yes", "-o", "name").count("midst-") == 300, within_s=60)
