@@ -3,6 +3,7 @@
 The map; each room has one purpose, and imports lead only down this list (`hack/check` holds them to it):
 
     cli/          DOOR       one file a command
+    process.py    PROCESS    signals, tuning, probes, exit code: the daemon as a process
     app.py        ROOT       builds everything, owns the one TaskGroup
     handlers.py   EAR        kopf's events of our own kinds, handed to the registry; decides nothing
     engine/       MOTION     long-lived tasks and their memory

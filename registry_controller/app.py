@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import os
-import random
 import secrets
-import signal
 import socket
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any
 
-import kopf
-import orjson
-import uvloop
-
-from registry_controller import __version__
 from registry_controller.api import meta, names
-from registry_controller.api.errors import InvalidKubeconfig, InvalidObject, InvalidOption, RegistryError
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.core.peer import backoff_s
 from registry_controller.core.pruned import pruned_fields
-from registry_controller.core.view import Claim
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
-from registry_controller.engine.clustermetadata import read_metadata
+from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.copies import Copies, LocalFeed
 from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
@@ -39,146 +25,24 @@ from registry_controller.engine.members import Members
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Feed, Sources
-from registry_controller.engine.standing import LocalMetadata, StandingReport
+from registry_controller.engine.standing import StandingReport
 from registry_controller.engine.supervisor import Supervisor
 from registry_controller.engine.views import Views
 from registry_controller.engine.worker import Connection, Worker
 from registry_controller.engine.workqueue import WorkQueue
 from registry_controller.engine.writing import Hand
 from registry_controller.handlers import Ear
-from registry_controller.kube.connect import Reader, Writer, connect_home, connect_peer
+from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.kubeconfig import Credentials, read_secret
-from registry_controller.kube.login import read_login
+from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.report import logs
-from registry_controller.report.events import EventRecorder, Reference
-from registry_controller.report.health import HealthServer
+from registry_controller.report.events import EventRecorder
 from registry_controller.report.metrics import Metrics
 from registry_controller.report.status import StatusWriter
+from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
 
 log = logs.get_logger(__name__)
-
-KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
-_METADATA_PERIOD_S: Final = 300.0
-
-
-def run(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> int:
-    """Run the daemon until SIGTERM or SIGINT; return the exit code. A second signal ends it at once."""
-    logs.configure(format=settings.log_format, verbosity=settings.log_verbosity)
-    _tune()
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_main(settings, kubeconfig=kubeconfig, context=context))
-    except InvalidOption as error:
-        log.error("cannot start", error=str(error))
-        return 2
-
-
-def _tune() -> None:
-    """Keep pauses short: what was imported is never garbage, and the ear's thread hands over after half a millisecond.
-
-    Python's own interval is 5 ms, more than a whole relay takes.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
-    sys.setswitchinterval(0.0005)
-
-
-async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> int:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_on_loop_error)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, stopping)
-    log.info("starting", version=__version__, namespace=settings.namespace)
-    for remark in settings.remarks():
-        log.info("about an option", remark=remark)
-    daemon = asyncio.create_task(_run_daemon(settings, kubeconfig=kubeconfig, context=context), name="daemon")  # noqa: TID251
-    waiter = asyncio.create_task(stopping.wait(), name="stop")  # noqa: TID251
-    await asyncio.wait((daemon, waiter), return_when=asyncio.FIRST_COMPLETED)
-    waiter.cancel()
-    if not daemon.done():
-        daemon.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await daemon
-        log.info("stopped")
-        return 0
-    await daemon
-    return 1
-
-
-def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say what no task hears. A connection that broke while TLS still wrote to it is the peer's news, not an error."""
-    if "transport" in context:
-        log.debug("a connection ended while it was written to", error_type=logs.describe(context["exception"]))
-        return
-    loop.default_exception_handler(context)
-
-
-def _stop(stopping: asyncio.Event) -> None:
-    if stopping.is_set():
-        os._exit(1)
-    stopping.set()
-
-
-async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> NoReturn:
-    writer = await connect_home(kubeconfig=kubeconfig, context=context)
-    metrics = Metrics()
-    try:
-        ready: dict[str, str | None] = {"home": "the own API server was not heard yet"}
-        live: dict[str, Ear] = {}
-        rendering: list[Callable[[str], tuple[bytes, str]]] = [metrics.render]
-        server = HealthServer(
-            health=settings.health_addr,
-            metrics=settings.metrics_addr,
-            live={"ear": lambda: None if not live or live["ear"].healthy else "listening to our own kinds has stopped"},
-            ready={"home": lambda: ready["home"]},
-            render=rendering[0],
-        )
-        async with server.serve():
-            local = await _find_local_id(writer)
-            daemon = Daemon(settings, writer=writer, local=local, metrics=metrics)
-            rendering[0] = daemon.gauges.render
-            ear = Ear(
-                login=lambda: _login(kubeconfig=kubeconfig, context=context),
-                on_event=daemon.hand_over,
-                on_restart=daemon.hand_over_restart,
-            )
-            live["ear"] = ear
-            try:
-                await daemon.run(ear, ready)
-            finally:
-                await asyncio.to_thread(ear.stop, 3.0)
-    finally:
-        await writer.close()
-    raise AssertionError("a daemon never returns")
-
-
-async def _find_local_id(writer: Writer) -> ClusterUID:
-    """Read our own ID; wait for our own API server as long as it takes."""
-    attempt = 0
-    while True:
-        try:
-            found = orjson.loads(await writer.get(meta.NAMESPACES, KUBE_SYSTEM))
-            return ClusterUID(found["metadata"]["uid"])
-        except RegistryError as error:
-            log.warning("cannot read our own cluster's ID; trying again", error=str(error))
-            await asyncio.sleep(backoff_s(attempt, base=0.5, cap=5.0, chance=random.random()))  # noqa: S311
-            attempt += 1
-
-
-def _login(*, kubeconfig: Path | None, context: str | None) -> kopf.ConnectionInfo:
-    login = read_login(kubeconfig=kubeconfig, context=context)
-    return kopf.ConnectionInfo(
-        server=login.server,
-        ca_data=login.ca_pem.encode() if login.ca_pem else None,
-        token=login.token or None,
-        certificate_path=login.certificate_file or None,
-        private_key_path=login.key_file or None,
-        insecure=not login.verify,
-    )
 
 
 class Daemon:
@@ -198,7 +62,7 @@ class Daemon:
         self._local = local
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._local_metadata = LocalMetadata()
+        self._local_metadata = LocalMetadata(reader=writer, changed=self._clusters_changed)
         discovery = Discovery(writer)
         bodies = Bodies()
         self.queue = WorkQueue()
@@ -250,7 +114,8 @@ class Daemon:
             instance=socket.gethostname(),
             on_result=lambda result: metrics.kube_events_total.labels(result=result).inc(),
         )
-        status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=self._transition)
+        transitions = Transitions(events=self.events, metrics=metrics)
+        status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=transitions.say)
         self.status_writer = status_writer
         self.report = StandingReport(
             registry=self.registry,
@@ -288,7 +153,7 @@ class Daemon:
             writer=writer,
             metrics=metrics,
             connection=self._connection,
-            may_relay=self._may_relay,
+            may_relay=self.supervisor.may_relay,
             policy=self._policy,
         )
         self.gauges = Gauges(
@@ -303,7 +168,7 @@ class Daemon:
             scope.create_task(self.events.run(), name="events")
             scope.create_task(self.report.run(), name="standing")
             scope.create_task(self.home.run(), name="home")
-            scope.create_task(self._read_metadata(), name="own metadata")
+            scope.create_task(self._local_metadata.run(), name="own metadata")
             for number in range(self._settings.workers):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
             await self.own_kinds.read()
@@ -364,19 +229,6 @@ class Daemon:
         for active in self.supervisor.active.values():
             self.report.rule_changed(active.rule.name)
 
-    def _transition(self, gvr: meta.GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
-        self._metrics.condition_transitions_total.labels(
-            type=str(condition.get("type", "")), status=str(condition.get("status", ""))
-        ).inc()
-        kind = meta.CLUSTER if gvr == meta.CLUSTERS else meta.RULE
-        bad = (condition.get("type") in _BAD_WHEN_TRUE) == (condition.get("status") == "True")
-        self.events.emit(
-            regarding=Reference(kind, "", name, uid),
-            type="Warning" if bad and condition.get("type") != "LocalCluster" else "Normal",
-            reason=str(condition.get("reason", "")),
-            message=str(condition.get("message", "")) or str(condition.get("reason", "")),
-        )
-
     # What workers ask.
 
     def _connection(self, peer: ClusterUID) -> Connection | None:
@@ -393,36 +245,6 @@ class Daemon:
         active = self.supervisor.active.get(rule)
         return active.rule.deletion_policy if active is not None else "Orphan"
 
-    def _may_relay(self, claim: Claim, manifest: Manifest) -> bool:
-        """Say whether a record that an intermediary holds may change what is here (O4).
-
-        Once a member has been Ready here, a Secret may change its credentials only, never its server or CA.
-        """
-        if manifest.get("kind") != "Secret":
-            return True
-        offered = _read(manifest)
-        return offered is not None and self.supervisor.keeps_address(claim.owner, claim.key, offered)
-
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:
         if (target.group, target.kind) == (meta.GROUP, meta.RULE.kind):
             self.registry.set_pruned(target.name, pruned_fields(sent, stored=stored))
-
-    async def _read_metadata(self) -> NoReturn:
-        while True:
-            try:
-                self._local_metadata.metadata = await read_metadata(self._writer)
-                self._local_metadata.problem = ""
-            except (RegistryError, InvalidObject) as error:
-                self._local_metadata.problem = str(error)
-            self.report.clusters_changed()
-            await asyncio.sleep(15.0 if self._local_metadata.problem else _METADATA_PERIOD_S)
-
-
-_BAD_WHEN_TRUE: Final = frozenset({"LocalConflict", "Stalled", "DeletionHalted", "HistoryRestored"})
-
-
-def _read(manifest: Manifest) -> Credentials | None:
-    try:
-        return read_secret(secret_type=manifest.get("type", ""), data=manifest.get("data") or {})
-    except InvalidKubeconfig:
-        return None

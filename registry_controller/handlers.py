@@ -22,7 +22,7 @@ import kopf
 from kopf._cogs.structs.references import Insights
 
 from registry_controller.api import meta
-from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.login import Login as HomeLogin
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)
@@ -49,14 +49,15 @@ Login = Callable[[], kopf.ConnectionInfo]
 """Makes fresh credentials for the local API server. It may block, and it is called again after every 401."""
 
 
-def as_connection(credentials: Credentials) -> kopf.ConnectionInfo:
-    """Spell credentials as kopf wants them. kopf knows no TLS server name."""
+def as_connection(login: HomeLogin) -> kopf.ConnectionInfo:
+    """Spell a login as kopf wants it."""
     return kopf.ConnectionInfo(
-        server=credentials.server,
-        ca_data=credentials.ca_pem or None,
-        token=credentials.token or None,
-        certificate_data=credentials.client_certificate_pem or None,
-        private_key_data=credentials.client_key_pem or None,
+        server=login.server,
+        ca_data=login.ca_pem or None,
+        token=login.token or None,
+        certificate_path=login.certificate_file or None,
+        private_key_path=login.key_file or None,
+        insecure=not login.verify,
     )
 
 

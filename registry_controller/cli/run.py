@@ -77,6 +77,6 @@ def run(
     if dump_config:
         click.echo(yaml.safe_dump(loaded.dump(), sort_keys=False), nl=False)
         return
-    from registry_controller import app  # noqa: PLC0415  a wrong option is refused without loading the daemon
+    from registry_controller import process  # noqa: PLC0415  a wrong option is refused without loading the daemon
 
-    sys.exit(app.run(loaded, kubeconfig=kubeconfig, context=context_name))
+    sys.exit(process.run(loaded, kubeconfig=kubeconfig, context=context_name))

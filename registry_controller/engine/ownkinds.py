@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import random
+import functools
 from typing import Final, NoReturn
 
 from registry_controller.api import meta
-from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, GVR, Manifest
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.core.peer import backoff_s
+from registry_controller.engine.patience import until_answered
 from registry_controller.engine.registry import Registry
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.watch import decode_manifest, list_objects
-from registry_controller.report.logs import get_logger
-
-log = get_logger(__name__)
 
 OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
 
@@ -36,15 +32,7 @@ class OwnKinds:
     async def read(self) -> None:
         """Read all three; wait for our own API server, and for the CRDs, as long as it takes."""
         for gvr, kind in OWN_KINDS:
-            attempt = 0
-            while True:
-                try:
-                    await self._read_kind(gvr, kind)
-                    break
-                except RegistryError as error:
-                    log.warning("cannot list our own kinds; trying again", resource=gvr.resource, error=str(error))
-                    await asyncio.sleep(0.2 + backoff_s(attempt, base=0.5, cap=5.0, chance=random.random()))  # noqa: S311
-                    attempt += 1
+            await until_answered(functools.partial(self._read_kind, gvr, kind), what=f"list {gvr.resource}")
 
     async def run(self) -> NoReturn:
         """Read again whenever poked."""

@@ -17,6 +17,7 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.accept import Verdict
 from registry_controller.core.clusterstatus import ClusterFacts, PeerView, cluster_status
 from registry_controller.core.rulestatus import PeerCounts, rule_status
+from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.copies import Copies
 from registry_controller.engine.home import Home
 from registry_controller.engine.ledger import Class, Ledger
@@ -232,14 +233,6 @@ class StandingReport:
             last_error=link.failure if link is not None else "",
             failures=tuple(self._ledger.failures(place)),
         )
-
-
-class LocalMetadata:
-    """Our own cluster's metadata, as last read."""
-
-    def __init__(self) -> None:
-        self.metadata: Mapping[str, object] | None = None
-        self.problem = ""
 
 
 def _link_facts(link: PeerLink) -> Mapping[str, Any]:

@@ -13,7 +13,8 @@ from typing import NoReturn
 
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.errors import InvalidKubeconfig
-from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.core.view import Claim
 from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
 from registry_controller.engine.aliases import Alias, Aliases
 from registry_controller.engine.homelink import CredentialStore, HomeLink
@@ -23,7 +24,7 @@ from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.views import Standing
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.kubeconfig import Credentials, with_endpoint
+from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,19 @@ class Supervisor:
                 self._poked.clear()
                 await asyncio.sleep(0)
 
-    def keeps_address(self, owner: ClusterUID, secret: ObjectKey, offered: Credentials) -> bool:
-        """Say whether credentials that an intermediary offers lead where the ones here do, if those ever worked."""
-        held = self._credentials.find(secret)
-        if not isinstance(held, Credentials) or not self._was_ready(owner):
+    def may_relay(self, claim: Claim, manifest: Manifest) -> bool:
+        """Say whether a record that an intermediary holds may change what is here (O4).
+
+        Once a member has been Ready here, a Secret may change its credentials only, never its server or CA.
+        """
+        if manifest.get("kind") != "Secret":
+            return True
+        try:
+            offered = read_secret(secret_type=manifest.get("type", ""), data=manifest.get("data") or {})
+        except InvalidKubeconfig:
+            return False
+        held = self._credentials.find(claim.key)
+        if not isinstance(held, Credentials) or not self._was_ready(claim.owner):
             return True
         return (held.server, held.ca_pem) == (offered.server, offered.ca_pem)
 

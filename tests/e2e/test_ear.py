@@ -14,7 +14,7 @@ import pytest
 
 from hack.controlplane import Cluster, Group
 from registry_controller.handlers import PLURALS, Ear, as_connection
-from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.login import Login
 
 ROOT = Path(__file__).parents[2]
 GROUP = "clusterregistry.k8s.cisco.com"
@@ -50,13 +50,11 @@ class Heard:
 def credentials(cluster: Cluster) -> kopf.ConnectionInfo:
     entry = cluster.entry
     return as_connection(
-        Credentials(
+        Login(
             server=entry.server,
             ca_pem=entry.server_ca.read_text(),
-            token="",
-            client_certificate_pem=entry.user.certificate.read_text(),
-            client_key_pem=entry.user.key.read_text(),
-            tls_server_name="",
+            certificate_file=str(entry.user.certificate),
+            key_file=str(entry.user.key),
         )
     )
 

@@ -28,10 +28,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
         found.append((settings, kubeconfig, context))
         return 7
 
-    stub: Any = types.ModuleType("registry_controller.app")
+    stub: Any = types.ModuleType("registry_controller.process")
     stub.run = run
-    monkeypatch.setitem(sys.modules, "registry_controller.app", stub)
-    monkeypatch.setattr("registry_controller.app", stub, raising=False)
+    monkeypatch.setitem(sys.modules, "registry_controller.process", stub)
+    monkeypatch.setattr("registry_controller.process", stub, raising=False)
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from registry_controller import handlers
 from registry_controller.handlers import Ear, as_connection
-from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.login import Login
 
 Operator = Callable[..., Awaitable[None]]
 
@@ -194,10 +194,6 @@ def test_an_ear_that_never_started_stops_at_once(listener: Listener) -> None:
 
 def test_credentials_become_kopfs_own() -> None:
     pem = "-----BEGIN CERTIFICATE-----\n"
-    found = as_connection(
-        Credentials(
-            server="https://h", ca_pem=pem, token="t", client_certificate_pem="", client_key_pem="", tls_server_name=""
-        )
-    )
-    assert (found.server, found.ca_data, found.token, found.certificate_data) == ("https://h", pem, "t", None)
+    found = as_connection(Login(server="https://h", ca_pem=pem, token="t"))
+    assert (found.server, found.ca_data, found.token, found.certificate_path) == ("https://h", pem, "t", None)
     assert found.as_http_headers() == {"Authorization": "Bearer t"}

@@ -1,0 +1,34 @@
+"""A condition that turned over, said as an Event and counted: one reason for both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from registry_controller.api import meta
+from registry_controller.report.events import EventRecorder, Reference
+from registry_controller.report.metrics import Metrics
+
+_BAD_WHEN_TRUE: Final = frozenset({"LocalConflict", "Stalled", "DeletionHalted", "HistoryRestored"})
+_NEITHER: Final = frozenset({"LocalCluster"})
+
+
+class Transitions:
+    """What hears of conditions whose status or reason changed."""
+
+    def __init__(self, *, events: EventRecorder, metrics: Metrics) -> None:
+        self._events = events
+        self._metrics = metrics
+
+    def say(self, gvr: meta.GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
+        """Emit the Event of a transition on a Cluster or a rule; Warning for what is not as it should be."""
+        kind, status = str(condition.get("type", "")), str(condition.get("status", ""))
+        self._metrics.condition_transitions_total.labels(type=kind, status=status).inc()
+        is_bad = (kind in _BAD_WHEN_TRUE) == (status == "True")
+        reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
+        self._events.emit(
+            regarding=Reference(meta.CLUSTER if gvr == meta.CLUSTERS else meta.RULE, "", name, uid),
+            type="Warning" if is_bad and kind not in _NEITHER else "Normal",
+            reason=reason,
+            message=message or reason,
+        )
