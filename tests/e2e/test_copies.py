@@ -25,6 +25,7 @@ from tests.e2e.group import (
 )
 
 WIDGET = {"group": "test.example.com", "version": "v1", "kind": "Widget"}
+READER_AGGREGATED = "cluster-registry.k8s.cisco.com/reader-aggregated"
 SYNC_DISABLED = "cluster-registry.k8s.cisco.com/resource-sync-disabled"
 CANARY = "canary-51c0ffee"
 
@@ -79,7 +80,7 @@ def test_a_kind_that_nobody_serves_or_allows_is_said_and_heals(members: list[Mem
         lambda: (text := json.dumps(first.get("rsr", "widgets")["status"])) and "orbidden" in text and text,
         within_s=90, what="forbidden",
     )  # fmt: skip
-    for word in (f"peer {second.name}:", "list", "widgets.test.example.com", "aggregated"):
+    for word in (f"peer {second.name}: cannot watch widgets.test.example.com", f"{READER_AGGREGATED}"):
         assert word in words
     for member in members:
         grant(member, "tests", ["test.example.com"], ["widgets", "planets", "gadgets"])
