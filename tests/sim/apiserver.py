@@ -1,0 +1,199 @@
+"""A simulated API server, at the level of HTTP: method, path, query and bytes in; status and bytes out.
+
+Law: it answers as a real one does wherever the daemon can see a difference, and nothing in it waits or sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import orjson
+
+from registry_controller.api.meta import ObjectKey
+from tests.sim.fields import Manifest, merged
+from tests.sim.kinds import BY_KIND, KINDS, VERSIONS
+from tests.sim.loop import BEGIN_S
+from tests.sim.request import Answer, Request, parse, select
+from tests.sim.store import Refusal, Store
+from tests.sim.watch import Watch
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_NAMESPACE = BY_KIND["Namespace"]
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Write(NamedTuple):
+    """A request that meant to change something. `changed` says whether it did."""
+
+    at: float
+    who: str
+    verb: str
+    kind: str
+    key: ObjectKey
+    status: int
+    changed: bool
+
+
+class ApiServer:
+    """One cluster's API server. `tokens` are those that it accepts; the admin's needs none."""
+
+    def __init__(self, name: str, *, chance: random.Random, uid: str = "") -> None:
+        self.name = name
+        self.url = f"https://{name}.sim:6443"
+        self.journal: list[Write] = []
+        self.store = Store(now=self.now, chance=chance)
+        self.tokens: set[str] = set()
+        self._pages: dict[str, tuple[int, list[Manifest]]] = {}
+        for namespace in ("kube-system", "default"):
+            body = {"metadata": {"name": namespace}}
+            self.store.create(
+                _NAMESPACE, "", body, manager="kube-apiserver", uid=uid if namespace == "kube-system" else ""
+            )
+
+    @property
+    def uid(self) -> str:
+        """The ID of the cluster."""
+        return str(self.store.get(_NAMESPACE, ObjectKey("", "kube-system"))["metadata"]["uid"])
+
+    @staticmethod
+    def now() -> str:
+        """Tell the time as Kubernetes spells it."""
+        try:
+            seconds = asyncio.get_running_loop().time() - BEGIN_S
+        except RuntimeError:
+            seconds = 0.0
+        return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def answer(self, method: str, path: str, body: bytes | None, *, who: str) -> Answer:
+        """Answer anything but a watch."""
+        try:
+            document = self._document(urlsplit(path).path) if method == "GET" else None
+            return _json(200, document or self._serve(method, path, body, who=who))
+        except Refusal as refused:
+            return _refuse(refused)
+
+    def watch(self, path: str) -> Watch | Answer:
+        """Open a watch."""
+        try:
+            return Watch(self.store, parse(path))
+        except Refusal as refused:
+            return _refuse(refused)
+
+    def compact(self) -> None:
+        """Forget history, and every continuation."""
+        self.store.compact()
+        self._pages.clear()
+
+    def _document(self, path: str) -> Manifest | None:
+        """Answer questions about the server itself."""
+        groups = [
+            {"name": group, "versions": [found], "preferredVersion": found}
+            for group, version in VERSIONS
+            if group and (found := {"groupVersion": f"{group}/{version}", "version": version})
+        ]
+        address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self.url.removeprefix("https://")}]
+        known: dict[str, Manifest] = {
+            "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.1"},
+            "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address},
+            "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
+        }
+        for group, version in VERSIONS:
+            where = f"/apis/{group}/{version}" if group else f"/api/{version}"
+            served = [
+                entry for kind in KINDS if (kind.group, kind.version) == (group, version) for entry in kind.resource()
+            ]
+            spelled = f"{group}/{version}" if group else version
+            known[where] = {"kind": "APIResourceList", "groupVersion": spelled, "resources": served}
+        return known.get(path)
+
+    def _serve(self, method: str, path: str, body: bytes | None, *, who: str) -> Manifest:
+        request = parse(path)
+        if method == "GET":
+            return self._read(request)
+        before, status = self.store.revision, 500
+        manifest = orjson.loads(body or b"{}")
+        try:
+            stored = self._write(method, request, manifest)
+            status = 200
+        except Refusal as refused:
+            status = refused.code
+            raise
+        finally:
+            key = request.key if request.key.name else request.key._replace(name=_name(manifest))
+            if not request.query.get("dryRun"):
+                changed = self.store.revision != before
+                verb = _VERBS[method] + (f" {request.subresource}" if request.subresource else "")
+                self.journal.append(Write(_now(), who, verb, request.kind.kind, key, status, changed))
+        return stored
+
+    def _write(self, method: str, request: Request, body: dict[str, Any]) -> Manifest:
+        kind, key, dry = request.kind, request.key, bool(request.query.get("dryRun"))
+        manager = request.query.get("fieldManager", "unknown")
+        if method == "POST" and not key.name:
+            return self.store.create(kind, key.namespace, body, manager=manager, dry_run=dry)
+        if method == "DELETE":
+            judged = body.get("preconditions") or {}
+            self.store.delete(kind, key, uid=judged.get("uid", ""), resource_version=judged.get("resourceVersion", ""))
+            return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        if method == "PATCH":
+            body = merged(self.store.get(kind, key), body)
+        elif method != "PUT":
+            raise Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        elif kind.custom and not (body.get("metadata") or {}).get("resourceVersion"):
+            raise Refusal(422, "Invalid", "metadata.resourceVersion: Invalid value: must be specified for an update")
+        if _name(body) != key.name:
+            raise Refusal(400, "BadRequest", "the name of the object does not match the name on the URL")
+        return self.store.replace(kind, key, body, manager=manager, subresource=request.subresource, dry_run=dry)
+
+    def _read(self, request: Request) -> Manifest:
+        if request.key.name:
+            return self.store.get(request.kind, request.key)
+        return self._list(request)
+
+    def _list(self, request: Request) -> Manifest:
+        kind, token = request.kind, request.query.get("continue", "")
+        if token:
+            if token not in self._pages:
+                raise Refusal(410, "Expired", "The provided continue parameter is too old")
+            revision, items = self._pages[token]
+        else:
+            revision, items = self.store.revision, select(self.store, request)
+        limit = int(request.query.get("limit") or 0) or len(items)
+        info = {"resourceVersion": str(revision)}
+        if len(items) > limit:
+            info["continue"] = base64.b64encode(f"{revision}:{len(self._pages)}".encode()).decode()
+            self._pages[info["continue"]] = (revision, items[limit:])
+        shown = [item if kind.custom else _untyped(item) for item in items[:limit]]
+        return {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": info, "items": shown}
+
+
+def _now() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return BEGIN_S
+
+
+def _name(manifest: Manifest) -> str:
+    return str((manifest.get("metadata") or {}).get("name") or "")
+
+
+def _untyped(item: Manifest) -> Manifest:
+    return {name: value for name, value in item.items() if name not in ("apiVersion", "kind")}
+
+
+def _json(status: int, document: Manifest) -> Answer:
+    return Answer(status, orjson.dumps(document))
+
+
+def _refuse(refused: Refusal) -> Answer:
+    if not refused.reason:
+        return Answer(refused.code, f"{refused.message}\n".encode())
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    said = {"message": refused.message, "reason": refused.reason, "code": refused.code}
+    return _json(refused.code, status | said | ({"details": refused.details} if refused.details else {}))

@@ -1,0 +1,65 @@
+"""The kinds that the simulated API server serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind. Custom ones keep what they are given; `counts` says that changes of the content count as generations."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    has_status: bool = False
+    custom: bool = False
+    counts: bool = False
+    fields: frozenset[str] = field(default=frozenset())
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def tracks_generation(self) -> bool:
+        return self.custom or self.counts
+
+    def resource(self) -> list[Mapping[str, Any]]:
+        """List the entries of discovery."""
+        verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
+        entry = {"name": self.plural, "singularName": self.kind.lower(), "namespaced": self.namespaced}
+        found = [{**entry, "kind": self.kind, "verbs": verbs}]
+        if self.has_status:
+            found.append(
+                {**entry, "name": f"{self.plural}/status", "kind": self.kind, "verbs": ["get", "patch", "update"]}
+            )
+        return found
+
+
+_OURS = "clusterregistry.k8s.cisco.com"
+
+KINDS = (
+    Kind("", "v1", "namespaces", "Namespace", namespaced=False, has_status=True),
+    Kind("", "v1", "nodes", "Node", namespaced=False, has_status=True),
+    Kind("", "v1", "configmaps", "ConfigMap"),
+    Kind("", "v1", "secrets", "Secret", fields=frozenset({"type"})),
+    Kind("", "v1", "serviceaccounts", "ServiceAccount"),
+    Kind("", "v1", "events", "Event"),
+    Kind(
+        "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+        namespaced=False, has_status=True, counts=True,
+    ),
+    Kind(_OURS, "v1alpha1", "clusters", "Cluster", namespaced=False, has_status=True, custom=True),
+    Kind(_OURS, "v1alpha1", "resourcesyncrules", "ResourceSyncRule", namespaced=False, has_status=True, custom=True),
+    Kind(_OURS, "v1alpha1", "clusterfeatures", "ClusterFeature", namespaced=False, has_status=True, custom=True),
+    Kind("sim.example", "v1", "widgets", "Widget", has_status=True, custom=True),
+)  # fmt: skip
+
+BY_KIND = {kind.kind: kind for kind in KINDS}
+BY_PLURAL = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
+VERSIONS = sorted({(kind.group, kind.version) for kind in KINDS})

@@ -1,0 +1,210 @@
+"""One simulated cluster and the daemon in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from registry_controller import settings
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.app import Daemon
+from registry_controller.kube.connect import READING, WRITING, Reader, Writer
+from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.report.metrics import Metrics
+from tests.sim.apiserver import ApiServer, Write
+from tests.sim.controllers import Controllers, ca_pem
+from tests.sim.fields import Manifest, copied, merged
+from tests.sim.kinds import BY_KIND, Kind
+from tests.sim.store import Change, Refusal
+from tests.sim.transport import SimTransport, Wire
+
+NAMESPACE = "cluster-registry"
+READER = "cluster-registry-controller-reader"
+_OWN_KINDS = ("Cluster", "ResourceSyncRule", "ClusterFeature")
+
+
+class Ways(Protocol):
+    """What a member needs of its group: where its tasks live, and the ways to the servers."""
+
+    @property
+    def scope(self) -> asyncio.TaskGroup: ...
+
+    def wire(self, who: str, server: str) -> Wire: ...
+
+    def wire_to(self, who: str, url: str) -> Wire: ...
+
+
+class SimEar:
+    """What hears our own kinds in the place of kopf: what is there first, then every change, in order."""
+
+    def __init__(self, wire: Wire, on_event: Callable[[str, str, dict[str, Any]], None]) -> None:
+        self._wire = wire
+        self._on_event = on_event
+        self._last_s = 0.0
+        self._on = False
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._on = True
+        store = self._wire.server.store
+        for name in _OWN_KINDS:
+            for found in store.all(BY_KIND[name]).values():
+                self._later(BY_KIND[name], "ADDED", found)
+        store.listeners.append(self._hear)
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._on:
+            self._on = False
+            self._wire.server.store.listeners.remove(self._hear)
+
+    def _hear(self, change: Change) -> None:
+        if change.kind.kind in _OWN_KINDS:
+            held = change.new or change.old
+            assert held is not None
+            self._later(change.kind, "DELETED" if not change.new else "MODIFIED" if change.old else "ADDED", held)
+
+    def _later(self, kind: Kind, event_type: str, manifest: Manifest) -> None:
+        loop = asyncio.get_running_loop()
+        self._last_s = max(self._last_s + 1e-6, loop.time() + self._wire.delay())
+        loop.call_at(self._last_s, self._tell, kind.plural, event_type, manifest)
+
+    def _tell(self, plural: str, event_type: str, manifest: Manifest) -> None:
+        if self._on:
+            self._on_event(plural, event_type, dict(manifest))
+
+
+class Member:
+    """One cluster, and the daemon in it while that runs."""
+
+    def __init__(self, group: Ways, name: str, *, chance: random.Random, uid: str = "") -> None:
+        self.name = name
+        self.server = ApiServer(name, chance=chance, uid=uid)
+        self.daemon: Daemon | None = None
+        self.ready: dict[str, str | None] = {}
+        self._group = group
+        self._store = self.server.store
+        self._task: asyncio.Task[None] | None = None
+        Controllers(self.server)
+        self.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        self.create({"kind": "ServiceAccount", "metadata": {"name": READER, "namespace": NAMESPACE}})
+
+    @property
+    def id(self) -> ClusterUID:
+        """The cluster's ID."""
+        return ClusterUID(self.server.uid)
+
+    @property
+    def writes(self) -> list[Write]:
+        """List what this cluster's daemon asked to have written."""
+        return [write for write in self.server.journal if write.who == self.name]
+
+    # The daemon.
+
+    def start(self) -> None:
+        """Start the daemon."""
+        assert self._task is None
+        self._task = self._group.scope.create_task(self._run(), name=f"daemon {self.name}")
+
+    def start_again(self) -> None:
+        """Start the daemon unless it runs."""
+        if self._task is None:
+            self.start()
+
+    async def stop(self) -> None:
+        """Stop the daemon, as SIGTERM does, and wait for its end; again is harmless."""
+        task = self.cancel()
+        if task is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def cancel(self) -> asyncio.Task[None] | None:
+        """Stop the daemon without waiting; None where none runs."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        return task
+
+    async def restart(self) -> None:
+        """Stop the daemon, and start another one, which remembers nothing."""
+        await self.stop()
+        self.start()
+
+    async def _run(self) -> None:
+        wire = self._group.wire(self.name, self.name)
+        transport: Any = SimTransport(wire, token=None, methods=WRITING)
+        writer = Writer(transport, ca_pem=ca_pem())
+        options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, "WORKERS": "4"}
+        self.daemon = Daemon(
+            settings.load(options, {}), writer=writer, local=self.id, metrics=Metrics(), connect_peer=self._connect
+        )
+        ear = SimEar(wire, self.daemon.hand_over)
+        stand_in: Any = ear
+        try:
+            await self.daemon.run(stand_in, self.ready)
+        finally:
+            ear.stop()
+            await writer.close()
+            self.daemon = None
+
+    def _connect(self, credentials: Credentials) -> Reader:
+        wire = self._group.wire_to(self.name, credentials.server)
+        transport: Any = SimTransport(wire, token=credentials.token, methods=READING)
+        return Reader(transport)
+
+    # The cluster, as its admin sees it.
+
+    def create(self, manifest: Manifest, *, born: str = "") -> dict[str, Any]:
+        """Create an object; `born` is the creationTimestamp that it gets, where clocks must not decide."""
+        kind = BY_KIND[manifest["kind"]]
+        return copied(self._store.create(kind, _key(manifest).namespace, manifest, manager="kubectl", born=born))
+
+    def apply(self, manifest: Manifest, *, born: str = "") -> dict[str, Any]:
+        """Create an object, or merge into the one that is there."""
+        kind, key = BY_KIND[manifest["kind"]], _key(manifest)
+        if self.find(kind.kind, key.name, namespace=key.namespace) is None:
+            return self.create(manifest, born=born)
+        found = merged(self._store.get(kind, key), manifest)
+        return copied(self._store.replace(kind, key, found, manager="kubectl"))
+
+    def replace_by_force(self, manifest: Manifest, *, born: str = "") -> None:
+        """Create an object, in the place of the one that is there: that one is deleted first."""
+        kind, key = BY_KIND[manifest["kind"]], _key(manifest)
+        if self.find(kind.kind, key.name, namespace=key.namespace) is not None:
+            self.delete(kind.kind, key.name, namespace=key.namespace)
+        self.create(manifest, born=born)
+
+    def delete(self, kind: str, name: str, *, namespace: str = "") -> None:
+        """Delete an object."""
+        self._store.delete(BY_KIND[kind], ObjectKey(namespace, name))
+
+    def get(self, kind: str, name: str, *, namespace: str = "") -> dict[str, Any]:
+        """Get an object; Refusal where it is not there."""
+        return copied(self._store.get(BY_KIND[kind], ObjectKey(namespace, name)))
+
+    def find(self, kind: str, name: str, *, namespace: str = "") -> dict[str, Any] | None:
+        """Get an object, or None."""
+        try:
+            return self.get(kind, name, namespace=namespace)
+        except Refusal as refused:
+            if refused.code == 404:
+                return None
+            raise
+
+    def list(self, kind: str, *, namespace: str = "") -> Sequence[dict[str, Any]]:
+        """List the objects of a kind."""
+        found = self._store.all(BY_KIND[kind])
+        return [copied(item) for key, item in sorted(found.items()) if namespace in ("", key.namespace)]
+
+    def condition(self, kind: str, name: str, type_: str) -> dict[str, Any]:
+        """Find a condition; empty where there is none."""
+        conditions = (self.get(kind, name).get("status") or {}).get("conditions") or []
+        return next((found for found in conditions if found["type"] == type_), {})
+
+
+def _key(manifest: Manifest) -> ObjectKey:
+    info = manifest["metadata"]
+    return ObjectKey(info.get("namespace", ""), info["name"])

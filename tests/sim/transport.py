@@ -1,0 +1,222 @@
+"""The edge: what `kube.connect` uses of a transport, between one daemon and one simulated API server.
+
+Law: it raises what the real one raises, refuses what the real one refuses, and is as slow and as broken as it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import random
+from collections.abc import AsyncIterator, Callable
+
+import aiohttp
+
+from registry_controller.api.errors import Unreachable
+from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
+from tests.sim.apiserver import ApiServer
+from tests.sim.request import Answer
+from tests.sim.watch import Watch
+
+_BOOKMARK_S = 60.0
+_UNAUTHORIZED = Answer(401, b'{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}')
+_BROKEN = Answer(503, b"no healthy upstream")
+
+
+class Fault(enum.Enum):
+    """What is wrong between a daemon and an API server."""
+
+    NONE = "none"
+    REFUSED = "connections are refused, those that were open are reset"
+    HUNG = "nothing comes through; what was under way is late"
+    BROKEN = "a proxy answers 503"
+
+
+class Wire:
+    """The way from one daemon to one API server. `delay_s` bounds how long anything takes on it, one way."""
+
+    def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
+        self.server = server
+        self.who = who
+        self.fault = Fault.NONE
+        self.delay_s = (0.001, 0.02)
+        self._chance = chance
+        self._changed = asyncio.Event()
+        self._watches: dict[Watch, None] = {}
+        self.reset_count = 0
+
+    def set(self, fault: Fault) -> None:
+        """Break or mend the way."""
+        self.fault = fault
+        if fault in (Fault.REFUSED, Fault.BROKEN):
+            self.cut()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def cut(self) -> None:
+        """Reset what is open."""
+        self.reset_count += 1
+        for watch in self._watches:
+            watch.wake()
+
+    def cross(self, answer: Answer | Watch) -> Watch:
+        """Note that a watch is open."""
+        assert isinstance(answer, Watch)
+        self._watches[answer] = None
+        return answer
+
+    def leave(self, watch: Watch) -> None:
+        """Note that a watch is over."""
+        self._watches.pop(watch, None)
+        watch.close()
+
+    def delay(self) -> float:
+        """Choose how long the next thing takes, one way, in seconds."""
+        return self._chance.uniform(*self.delay_s)
+
+    async def travel(self) -> None:
+        """Take the time that the way takes; OSError where it ends."""
+        await asyncio.sleep(self.delay())
+        while self.fault is Fault.HUNG:
+            await self._changed.wait()
+        if self.fault is Fault.REFUSED:
+            raise ConnectionRefusedError("refused")
+
+    def split(self, data: bytes) -> list[bytes]:
+        """Cut what is sent into chunks somewhere, as TCP does."""
+        where = self._chance.randrange(len(data))
+        return [part for part in (data[:where], data[where:]) if part]
+
+
+class SimTransport:
+    """A connection. `token` is None for the admin's."""
+
+    def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str]) -> None:
+        self.answers = 0
+        self.server = wire.server.url
+        self._wire = wire
+        self._token = token
+        self._methods = methods
+        self._closed = False
+        self._deadlines: dict[asyncio.Timeout, None] = {}
+        self._waiters: dict[Callable[[], None], None] = {}
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        timeout_s: float,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        gvr: GVR | None = None,
+        key: ObjectKey | None = None,
+    ) -> bytes:
+        """Ask once and read the whole answer."""
+        try:
+            async with self._deadline(timeout_s):
+                status, content = await self._ask(method, lambda server: self._call(server, method, path, body))
+                await self._wire.travel()
+        except FAILURES as error:
+            raise error_of_failure(error, what=what) from error
+        if status in (200, 201, 202):
+            return content
+        raise error_of_answer(status, content, what=what, gvr=gvr, key=key)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, what: str, open_s: float, silence_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch."""
+        watch: Watch | None = None
+        try:
+            async with self._deadline(open_s):
+                found = await self._ask("GET", lambda server: server.watch(path))
+            if isinstance(found, Answer):
+                raise error_of_answer(found.status, found.body, what=what)
+            watch = self._wire.cross(found)
+            yield self._chunks(watch, silence_s=silence_s)
+        except FAILURES as error:
+            raise error_of_failure(error, what=what) from error
+        finally:
+            if watch is not None:
+                self._wire.leave(watch)
+
+    async def close(self) -> None:
+        """End what is under way as Unreachable."""
+        self._closed = True
+        for deadline in self._deadlines:
+            with contextlib.suppress(RuntimeError):
+                deadline.reschedule(0.0)
+        for wake in list(self._waiters):
+            wake()
+
+    def _call(self, server: ApiServer, method: str, path: str, body: bytes | None) -> Answer:
+        return server.answer(method, path, body, who=self._wire.who)
+
+    async def _ask(self, method: str, ask: Callable[[ApiServer], Answer | Watch]) -> Answer | Watch:
+        if method not in self._methods:
+            raise AssertionError(f"{method} is never sent to {self.server}")
+        if self._closed:
+            raise Unreachable(f"{self.server}: the connection was closed here")
+        await self._wire.travel()
+        found: Answer | Watch
+        if self._wire.fault is Fault.BROKEN:
+            found = _BROKEN
+        elif self._token is not None and self._token not in self._wire.server.tokens:
+            found = _UNAUTHORIZED
+        else:
+            found = ask(self._wire.server)
+        status = found.status if isinstance(found, Answer) else 200
+        self.answers += status != 401 and status < 500
+        return found
+
+    async def _chunks(self, watch: Watch, *, silence_s: float) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        resets, ends_at, bookmark_at = self._wire.reset_count, loop.time() + watch.timeout_s, loop.time() + _BOOKMARK_S
+        news = asyncio.Event()
+        watch.wake = news.set
+        self._waiters[news.set] = None
+        quiet_until = loop.time() + silence_s
+        try:
+            while True:
+                now = loop.time()
+                if self._closed or resets != self._wire.reset_count:
+                    raise aiohttp.ClientConnectionError("closed")
+                if watch.lines and self._wire.fault is not Fault.HUNG:
+                    async with asyncio.timeout_at(quiet_until):
+                        await self._wire.travel()
+                    data = b"".join(watch.lines)
+                    watch.lines.clear()
+                    for chunk in self._wire.split(data):
+                        yield chunk
+                    quiet_until = loop.time() + silence_s
+                elif now >= quiet_until:
+                    raise TimeoutError
+                elif now >= ends_at and self._wire.fault is not Fault.HUNG:
+                    return
+                elif now >= bookmark_at:
+                    watch.bookmark()
+                    bookmark_at = now + _BOOKMARK_S
+                else:
+                    news.clear()
+                    due = min(quiet_until, bookmark_at, ends_at if ends_at > now else quiet_until)
+                    if self._wire.fault is Fault.HUNG:
+                        due = min(quiet_until, now + 1.0)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout_at(due):
+                            await news.wait()
+        finally:
+            self._waiters.pop(news.set, None)
+
+    @contextlib.asynccontextmanager
+    async def _deadline(self, timeout_s: float) -> AsyncIterator[None]:
+        async with asyncio.timeout(timeout_s) as deadline:
+            self._deadlines[deadline] = None
+            try:
+                yield
+            finally:
+                del self._deadlines[deadline]

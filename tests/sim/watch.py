@@ -1,0 +1,69 @@
+"""An open watch: what is there, or what changed since, and then every change."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from tests.sim.fields import Manifest
+from tests.sim.request import Request, matcher, select
+from tests.sim.store import Change, Store
+
+
+class Watch:
+    """An open watch. `lines` are what was not read yet; `wake` is called when there are some."""
+
+    def __init__(self, store: Store, request: Request) -> None:
+        self.lines: deque[bytes] = deque()
+        self.wake: Callable[[], None] = lambda: None
+        self._store = store
+        self._kind = request.kind
+        self._matches = matcher(request)
+        self._bookmarks = request.query.get("allowWatchBookmarks") == "true"
+        self.timeout_s = float(request.query.get("timeoutSeconds") or 1800)
+        since = request.query.get("resourceVersion", "")
+        initial = request.query.get("sendInitialEvents") == "true"
+        if initial or since in ("", "0"):
+            for found in select(store, request):
+                self._say("ADDED", found)
+            if initial:
+                self.bookmark(ends=True)
+        elif int(since) < store.compacted:
+            said = {"code": 410, "reason": "Expired", "message": "too old resource version"}
+            self._say("ERROR", {"kind": "Status", "status": "Failure", **said})
+        else:
+            for change in store.history:
+                if change.revision > int(since):
+                    self.hear(change)
+        store.listeners.append(self.hear)
+
+    def hear(self, change: Change) -> None:
+        """Hear of a change anywhere in the cluster."""
+        if change.kind != self._kind:
+            return
+        was = change.old is not None and self._matches(change.old)
+        if change.new is not None and self._matches(change.new):
+            self._say("MODIFIED" if was else "ADDED", change.new)
+        elif was and change.old is not None:
+            info = {**change.old["metadata"], "resourceVersion": str(change.revision)}
+            self._say("DELETED", {**change.old, "metadata": info})
+
+    def bookmark(self, *, ends: bool = False) -> None:
+        """Say where history stands."""
+        if not self._bookmarks:
+            return
+        info: dict[str, Any] = {"resourceVersion": str(self._store.revision)}
+        if ends:
+            info["annotations"] = {"k8s.io/initial-events-end": "true"}
+        self._say("BOOKMARK", {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": info})
+
+    def close(self) -> None:
+        """Forget this watch."""
+        self._store.listeners.remove(self.hear)
+
+    def _say(self, event_type: str, manifest: Manifest) -> None:
+        self.lines.append(orjson.dumps({"type": event_type, "object": manifest}) + b"\n")
+        self.wake()
