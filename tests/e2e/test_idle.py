@@ -1,24 +1,18 @@
-"""A group at rest, a restart with a thousand copies, and a chain of ten."""
+"""A group at rest, and a restart with a thousand copies."""
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import Any
 
-from hack.controlplane import Group
 from tests.e2e.group import (
     CONFIG_MAP,
     NAMESPACE,
     Member,
     config_map,
     eventually,
-    holding_invariants,
-    in_sync,
     joined_group,
     rule,
-    start_members,
-    swap,
 )
 
 COUNT = 1000
@@ -63,12 +57,3 @@ def test_a_group_at_rest_writes_nothing_and_asks_little() -> None:
         written = [line for line in _by(third, ACCOUNT, since=offset) if line["verb"] in WRITES]
         assert not written, [(line["verb"], line["requestURI"]) for line in written]
         assert _count(third) == COUNT
-
-
-def test_ten_clusters_form_a_group_by_a_chain_of_swaps() -> None:
-    """O4, O7, P9: each swaps with the next one only."""
-    with Group(10, prefix="ten") as group, holding_invariants() as members:
-        members += start_members(group)
-        for one, other in itertools.pairwise(members):
-            swap(one, other)
-        in_sync(members, within_s=180)
