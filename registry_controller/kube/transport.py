@@ -116,7 +116,7 @@ class Transport(RESTClientObject):
             raise error_of_failure(error, what=what) from error
         finally:
             self._streams.discard(response)
-            response.close()
+            _hang_up(response)
 
     async def close(self) -> None:
         """Close every connection; what is under way ends as Unreachable."""
@@ -127,6 +127,7 @@ class Transport(RESTClientObject):
         for response in self._streams:  # aiohttp itself would leave its reader waiting for ever
             response.content.set_exception(aiohttp.ClientConnectionError("closed"))
         await super().close()
+        await asyncio.sleep(0)  # transports close their sockets in the loop's next turn
 
     @contextlib.asynccontextmanager
     async def _deadline(self, timeout_s: float) -> AsyncIterator[None]:
@@ -208,10 +209,17 @@ async def _read(response: aiohttp.ClientResponse, *, limit: int, what: str) -> b
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > limit:
-            response.close()
+            _hang_up(response)
             raise ProtocolError(f"{what}: the answer is larger than {limit} bytes")
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """End a connection that is in use, at once: TLS would wait for a farewell that a silent server never says."""
+    if response.connection is not None and response.connection.protocol is not None:
+        response.connection.protocol.abort()
+    response.close()
 
 
 def _check_plain(response: aiohttp.ClientResponse, *, what: str) -> None:
