@@ -1,0 +1,130 @@
+"""The functions that Go's text/template brings along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote_plus
+
+from registry_controller.gotemplate.arguments import count, text
+from registry_controller.gotemplate.limits import Budget, TemplateError
+from registry_controller.gotemplate.printf import printf, sprint, sprintln
+from registry_controller.gotemplate.values import NOTHING, Int, Nothing, equal, is_missing, is_true, less, type_of
+
+_HTML: Final = str.maketrans({'"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "\0": "\ufffd"})
+_JS: Final = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"}
+
+
+def _eq(_: Budget, *given: Any) -> bool:
+    count(given, 2)
+    return any(equal(given[0], other) for other in given[1:])
+
+
+def _ne(_: Budget, *given: Any) -> bool:
+    count(given, 2, 2)
+    return not equal(*given)
+
+
+def _lt(_: Budget, *given: Any) -> bool:
+    count(given, 2, 2)
+    return less(*given)
+
+
+def _le(_: Budget, *given: Any) -> bool:
+    count(given, 2, 2)
+    return less(*given) or equal(*given)
+
+
+def _gt(_: Budget, *given: Any) -> bool:
+    count(given, 2, 2)
+    return not _le(_, *given)
+
+
+def _ge(_: Budget, *given: Any) -> bool:
+    count(given, 2, 2)
+    return not less(*given)
+
+
+def _not(_: Budget, *given: Any) -> bool:
+    count(given, 1, 1)
+    return not is_true(given[0])
+
+
+def _len(_: Budget, *given: Any) -> Int:
+    count(given, 1, 1)
+    (value,) = given
+    if isinstance(value, str):
+        return Int(len(value.encode()))
+    if isinstance(value, Mapping | list):
+        return Int(len(value))
+    raise TemplateError(f"len of type {type_of(value)}")
+
+
+def _index(_: Budget, *given: Any) -> Any:
+    count(given, 1)
+    value, *keys = given
+    if is_missing(value):
+        raise TemplateError("index of nil")
+    for key in keys:
+        if is_missing(value):
+            raise TemplateError("index of nil")
+        if isinstance(value, Mapping):
+            value = value.get(text(key), NOTHING)
+        elif isinstance(value, list | str):
+            sequence: Any = value.encode() if isinstance(value, str) else value
+            if not isinstance(key, int) or isinstance(key, bool):
+                raise TemplateError(f"cannot index with type {type_of(key)}")
+            if not 0 <= key < len(sequence):
+                raise TemplateError(f"index out of range: {int(key)}")
+            value = sequence[key]
+        else:
+            raise TemplateError(f"cannot index an item of type {type_of(value)}")
+    return Nothing("the key") if isinstance(value, Nothing) else value
+
+
+def _printf(budget: Budget, *given: Any) -> str:
+    count(given, 1)
+    return printf(budget, text(given[0]), *given[1:])
+
+
+def _joined(budget: Budget, given: tuple[Any, ...]) -> str:
+    if len(given) == 1 and is_missing(given[0]):
+        raise TemplateError("nothing to write")
+    return given[0] if len(given) == 1 and isinstance(given[0], str) else sprint(budget, *given)
+
+
+def _html(budget: Budget, *given: Any) -> str:
+    written = _joined(budget, given)
+    budget.make(6 * len(written))
+    return written.translate(_HTML)
+
+
+def _js(budget: Budget, *given: Any) -> str:
+    written = _joined(budget, given)
+    budget.make(6 * len(written))
+
+    def escape(char: str) -> str:
+        if char in _JS:
+            return _JS[char]
+        if char < " ":
+            return f"\\u{ord(char):04X}"
+        return char if char.isprintable() or char == " " else f"\\u{ord(char):04X}"
+
+    return "".join(escape(char) for char in written)
+
+
+def _urlquery(budget: Budget, *given: Any) -> str:
+    written = _joined(budget, given)
+    budget.make(9 * len(written))
+    return quote_plus(written, safe="-_.~")
+
+
+def _decided(_: Budget, *_given: Any) -> Any:
+    raise AssertionError("and, or: are evaluated where they stand")
+
+
+BUILTINS: Final[Mapping[str, Callable[..., Any]]] = {
+    "and": _decided, "or": _decided, "not": _not, "len": _len, "index": _index, "print": sprint, "println": sprintln,
+    "printf": _printf, "html": _html, "js": _js, "urlquery": _urlquery, "eq": _eq, "ne": _ne, "lt": _lt,
+    "le": _le, "gt": _gt, "ge": _ge,
+}  # fmt: skip

@@ -1,0 +1,46 @@
+"""What a template may cost: checked before anything is made, so that none stalls the daemon or eats its memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+class TemplateError(Exception):
+    """A template cannot be read or evaluated; turned into InvalidObject, with its position, at the door."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one evaluation. Text counts in characters, and so do lists and dicts in elements."""
+
+    source: int = 64 * 1024
+    output: int = 1024 * 1024
+    steps: int = 100_000
+    depth: int = 50
+
+
+DEFAULT: Final = Limits()
+
+
+class Budget:
+    """What is left of the limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._steps = limits.steps
+        self._made = 4 * limits.output
+
+    def step(self, count: int = 1) -> None:
+        """Take steps; TemplateError when there are no more."""
+        self._steps -= count
+        if self._steps < 0:
+            raise TemplateError(f"takes more than {self.limits.steps} steps")
+
+    def make(self, size: int) -> None:
+        """Ask to make a text or list of so many elements, before it is made."""
+        if size > self.limits.output:
+            raise TemplateError(f"makes a value of more than {self.limits.output} characters or elements")
+        self._made -= max(size, 0)
+        if self._made < 0:
+            raise TemplateError(f"makes more than {4 * self.limits.output} characters or elements in all")

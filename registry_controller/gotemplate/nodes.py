@@ -1,0 +1,111 @@
+"""The parts of a template that was read. `at` is where a part begins in the source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, text, boolean or nil."""
+
+    value: Any
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """The present value."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`$` or `$name`."""
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function's name."""
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Fields of something, one after the other."""
+
+    base: Operand
+    fields: tuple[str, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Commands, each of which gets the value of the one before as its last argument; then what is set to the value."""
+
+    commands: tuple[tuple[Operand, ...], ...]
+    variables: tuple[str, ...]
+    declares: bool
+    at: int
+
+
+Operand = Constant | Dot | Variable | Function | Chain | Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What is written as it is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A pipeline whose value is written, unless it sets a variable."""
+
+    pipeline: Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`if`, `with` or `range`."""
+
+    kind: str
+    pipeline: Pipeline
+    body: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Another template by its name."""
+
+    name: str
+    pipeline: Pipeline | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """`break` or `continue`."""
+
+    kind: str
+
+
+Node = Text | Action | Branch | Call | Jump
+
+
+@dataclass(slots=True)
+class Tree:
+    """A template with those that it defines."""
+
+    source: str
+    body: tuple[Node, ...] = ()
+    defined: dict[str, tuple[Node, ...]] = field(default_factory=dict)
