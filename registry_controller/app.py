@@ -21,9 +21,11 @@ from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
 from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
 from registry_controller.engine.ledger import Ledger
+from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.registry import Registry
+from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Feed, Sources
 from registry_controller.engine.standing import StandingReport
 from registry_controller.engine.supervisor import Supervisor
@@ -36,7 +38,7 @@ from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.report import logs
-from registry_controller.report.events import EventRecorder
+from registry_controller.report.events import EventRecorder, Reference
 from registry_controller.report.metrics import Metrics
 from registry_controller.report.status import StatusWriter
 from registry_controller.report.transitions import Transitions
@@ -94,6 +96,12 @@ class Daemon:
             namespace=settings.namespace,
             tokens_changed=lambda: self.home.poke(),  # noqa: PLW0108 -- it is made below
         )
+        self.leftovers = Leftovers(
+            reader=writer,
+            discovery=discovery,
+            copies=self.copies,
+            changed=lambda: self.supervisor.poke(),  # noqa: PLW0108
+        )
         self.supervisor = Supervisor(
             local=local,
             network_name=settings.network_name,
@@ -103,6 +111,7 @@ class Daemon:
             members=self.members,
             credentials=credentials,
             home=self.home_link,
+            leftovers=self.leftovers,
             connect_peer=connect_peer,
             changed=self._clusters_changed,
             standing_changed=self.attention.members_changed,
@@ -136,6 +145,12 @@ class Daemon:
             standing=self.supervisor.standing,
             namespace_state=self.namespaces.state,
             creates_namespaces=self._creates_namespaces,
+            rule_states=RuleStates(
+                registry=self.registry,
+                sources=self.sources,
+                local=local,
+                link=self.supervisor.links.get,
+            ),
         )
         self.worker = Worker(
             queue=self.queue,
@@ -154,7 +169,7 @@ class Daemon:
             metrics=metrics,
             connection=self._connection,
             may_relay=self.supervisor.may_relay,
-            policy=self._policy,
+            recreated=self._say_recreated,
         )
         self.gauges = Gauges(
             metrics=metrics, queue=self.queue, supervisor=self.supervisor, sources=self.sources, ledger=self.ledger
@@ -176,6 +191,7 @@ class Daemon:
             ear.start()
             scope.create_task(self.supervisor.run(), name="supervisor")
             scope.create_task(self.own_kinds.run(), name="own kinds")
+            scope.create_task(self.leftovers.find(), name="leftovers")
             log.info("started", cluster_id=self._local)
 
     # From the ear's thread.
@@ -241,9 +257,15 @@ class Daemon:
         active = self.supervisor.active.get(rule)
         return active is not None and active.rule.create_namespaces
 
-    def _policy(self, rule: str) -> str:
-        active = self.supervisor.active.get(rule)
-        return active.rule.deletion_policy if active is not None else "Orphan"
+    def _say_recreated(self, target: Target, rule: str) -> None:
+        held = self.registry.rules.get(rule)
+        uid = str(meta.metadata_of(held.manifest).get("uid", "")) if held is not None else ""
+        self.events.emit(
+            regarding=Reference(meta.RULE, "", rule, uid),
+            type="Normal",
+            reason="Recreated",
+            message=f"{target} was deleted and made again: a field of it cannot be changed",
+        )
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:
         if (target.group, target.kind) == (meta.GROUP, meta.RULE.kind):

@@ -98,11 +98,11 @@ def _down(options: argparse.Namespace) -> int:
 
 
 def _explain(state: Running) -> None:
-    kubectl = ensure_binaries(["kubectl"])["kubectl"]
+    folders = {path.parent: None for path in ensure_binaries(["kubectl", "helm"]).values()}
     print(f"{state.prefix} (pid {state.pid}):")
     for name, server in state.servers.items():
         print(f"  {name}\t{server}")
-    print(f"  export KUBECONFIG={state.kubeconfig} PATH={kubectl.parent}{os.pathsep}$PATH")
+    print(f"  export KUBECONFIG={state.kubeconfig} PATH={os.pathsep.join(map(str, folders))}{os.pathsep}$PATH")
     print(f"  kubectl --context {next(iter(state.servers), state.prefix)} get namespaces", flush=True)
 
 

@@ -26,6 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.contexts and len(options.contexts) != 3:
         print('the demo is told with three clusters: CONTEXTS="a b c"', file=sys.stderr)
         return 2
+    if len(set(options.contexts)) != len(options.contexts):
+        print("a context is named twice: the demo needs three different clusters", file=sys.stderr)
+        return 2
     if options.image and not options.contexts:
         print("an image needs clusters that run it: give CONTEXTS, too", file=sys.stderr)
         return 2

@@ -49,7 +49,7 @@ def _install(stage: Stage) -> None:
 
 def _swap(stage: Stage, one: Actor, other: Actor) -> None:
     for giver, taker in ((one, other), (other, one)):
-        for what in (f"get cluster {giver.name}", f"-n {NAMESPACE} get secret {giver.name}"):
+        for what in (f"-n {NAMESPACE} get secret {giver.name}", f"get cluster {giver.name}"):
             stage.terminal.run(f"{giver.kubectl} {what} -o yaml | {taker.kubectl} create -f -")
 
 

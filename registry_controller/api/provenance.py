@@ -19,12 +19,14 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target, rev
 class Provenance:
     """One copy's origin.
 
-    `created` is the source's creationTimestamp, `revision` its resourceVersion at the owner when the present
-    content was written (0: not known). `inherited` says that `resource-sync-disabled` came with the source.
+    `rule_owner` is the cluster where the rule was written, `created` the source's creationTimestamp, `revision` its
+    resourceVersion at the owner when the present content was written (0: not known). `inherited` says that
+    `resource-sync-disabled` came with the source.
     """
 
     owner: ClusterUID
     rule: str
+    rule_owner: ClusterUID
     policy: str
     source: GVK
     key: ObjectKey
@@ -46,6 +48,7 @@ def encode(provenance: Provenance) -> str:
         {
             "owner": provenance.owner,
             "rule": provenance.rule,
+            "ruleOwner": provenance.rule_owner,
             "policy": provenance.policy,
             "source": {
                 "group": source.group,
@@ -74,6 +77,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
         provenance = Provenance(
             owner=ClusterUID(_text(found, "owner")),
             rule=_text(found, "rule"),
+            rule_owner=ClusterUID(found["ruleOwner"] if isinstance(found.get("ruleOwner"), str) else ""),
             policy=_text(found, "policy"),
             source=GVK(_text(source, "group"), _text(source, "version"), _text(source, "kind")),
             key=ObjectKey(_text(source, "namespace"), _text(source, "name")),

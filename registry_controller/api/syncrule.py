@@ -87,6 +87,18 @@ class RuleEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Targets:
+    """The clusters that apply a rule: those whose Cluster object has one of the names and the labels."""
+
+    names: tuple[str, ...]
+    labels: Selector
+
+    def select(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Say whether a Cluster of that name and those labels is meant; no names mean any."""
+        return (not self.names or name in self.names) and self.labels.matches(labels)
+
+
+@dataclass(frozen=True, slots=True)
 class SyncRule:
     """A ResourceSyncRule object, read and found to be well-formed."""
 
@@ -100,11 +112,16 @@ class SyncRule:
     entries: tuple[RuleEntry, ...]
     features: tuple[FeatureMatch, ...]
     deletion_policy: str
-    has_target_clusters: bool
+    targets: Targets | None
     suspend: bool
     create_namespaces: bool
     is_core: bool
     sync_disabled: bool
+
+    @property
+    def has_templates(self) -> bool:
+        """True when what it makes of an object may depend on more than the object."""
+        return any("{{" in override.value for entry in self.entries for override in entry.mutations.overrides)
 
 
 def read_rule(manifest: meta.Manifest) -> SyncRule:
@@ -129,12 +146,16 @@ def read_rule(manifest: meta.Manifest) -> SyncRule:
         entries=tuple(_read_entry(item) for item in spec["rules"].items()),
         features=tuple(read_feature_match(item) for item in spec["clusterFeatureMatch"].items()),
         deletion_policy=policy,
-        has_target_clusters=spec["targetClusters"].value is not None,
+        targets=_read_targets(spec["targetClusters"]),
         suspend=spec["suspend"].flag(),
         create_namespaces=spec["createNamespaces"].flag(),
         is_core=info["labels"].text_map().get(meta.CORE_RESOURCE) == "true",
         sync_disabled=meta.SYNC_DISABLED in annotations,
     )
+
+
+def _read_targets(field: Field) -> Targets | None:
+    return None if field.value is None else Targets(field["names"].texts(), read_selector(field))
 
 
 def _read_gvk(field: Field) -> GVK:

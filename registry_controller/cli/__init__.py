@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from registry_controller import __version__
+from registry_controller.cli.lint import lint
 from registry_controller.cli.run import run
 
 PROGRAM: Final = "registry-controller"
@@ -33,6 +34,7 @@ def program() -> None:
 
 
 program.add_command(run)
+program.add_command(lint)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ __all__ = ["ContentPath", "compile_path", "content_matches", "lookup", "value_ma
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _INTEGER: Final = re.compile(r"-?0*(\d{1,18})", re.ASCII)
+_ESCAPED: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 class _Missing:
@@ -135,10 +136,26 @@ def _text(found: object) -> str:
     if isinstance(found, str):
         return found
     if isinstance(found, float) and math.isfinite(found):
-        text = format(Decimal(repr(found)), "f")
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    text = json.dumps(found, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        return _plain_number(found)
+    return _spell(found).translate(_ESCAPED)
+
+
+def _spell(value: object) -> str:
+    """Write JSON as Go does: keys sorted, nothing spaced, whole numbers without a fraction."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_spell(key)}:{_spell(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_spell, value)) + "]"
+    if isinstance(value, float) and math.isfinite(value):
+        has_exponent = value != 0 and not 1e-6 <= abs(value) < 1e21
+        return repr(value).replace("e-0", "e-") if has_exponent else _plain_number(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _plain_number(number: float) -> str:
+    """Write a number without an exponent."""
+    text = format(Decimal(repr(number)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _whole(found: object) -> int:

@@ -13,7 +13,7 @@ from registry_controller.core.decision import Apply, Decision, Delete, Hold, Rea
 from registry_controller.core.membership import decide_membership
 from registry_controller.core.own import Marks, Voice
 from registry_controller.core.proof import apply_over, judge_absence
-from registry_controller.core.view import Claim, Current, NamespaceState, Tracking, View
+from registry_controller.core.view import Claim, Current, NamespaceState, RuleState, Tracking, View
 
 
 def decide(view: View) -> Decision:
@@ -85,14 +85,35 @@ def _decide_without_holder(view: View, current: Current, offers: list[Claim]) ->
     older = next((claim for claim in rivals if _outranks(claim, current.marks)), None)
     if older is not None:
         return Apply(older, Reason.TAKE_OVER)
-    if view.tracking is Tracking.NO_RULE:
-        return Skip(Reason.NO_LONGER_WANTED, owner)
-    gone = judge_absence(view, owner)
-    if gone is not None:
-        return gone
+    reason = _UNWANTED.get(view.rule_state)
+    if reason is None:
+        if view.tracking is Tracking.NO_RULE:
+            return Skip(Reason.NO_LONGER_WANTED, owner)
+        absence = judge_absence(view, owner)
+        if absence is not None and not _proves_unwanted(view, absence):
+            return absence
+        reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if view.moved else absence.reason
+    elif owner not in view.alive:
+        return Hold(Reason.OWNER_SILENT, owner)
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)
-    return Delete(current.uid, current.revision, Reason.SOURCE_DELETED, owner)
+    if reason in _ALWAYS or view.deletes_unwanted:
+        return Delete(current.uid, current.revision, reason, owner)
+    return Skip(reason, owner)
+
+
+def _proves_unwanted(view: View, absence: Decision) -> bool:
+    """Say whether the rule reads the live owner, and its source is there and is not what the rule asks for."""
+    return view.rule_state is RuleState.READS and absence.reason is Reason.NO_LONGER_MATCHES
+
+
+_UNWANTED = {
+    RuleState.GONE: Reason.RULE_GONE,
+    RuleState.UNSELECTED: Reason.NOT_SELECTED,
+    RuleState.NOT_HERE: Reason.NOT_FOR_THIS_CLUSTER,
+}
+_ALWAYS = frozenset({Reason.SOURCE_DELETED, Reason.MOVED})
+"""What a copy goes for under both policies: its source is gone, or its rule has given it another name."""
 
 
 def _outranks(claim: Claim, marks: Marks) -> bool:

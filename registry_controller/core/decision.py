@@ -20,6 +20,7 @@ class Reason(enum.Enum):
     RELAYED = "RelayedByMember"
 
     SOURCE_DELETED = "SourceDeleted"
+    MOVED = "Moved"
 
     IN_SYNC = "InSync"
     LOCAL_OBJECT_EXISTS = "LocalObjectExists"
@@ -27,6 +28,9 @@ class Reason(enum.Enum):
     NOT_WANTED = "NotWanted"
     NO_LONGER_WANTED = "NoLongerWanted"
     NO_LONGER_MATCHES = "NoLongerMatches"
+    RULE_GONE = "RuleGone"
+    NOT_SELECTED = "OwnerNotSelected"
+    NOT_FOR_THIS_CLUSTER = "NotForThisCluster"
     SYNC_DISABLED = "SyncDisabled"
     COPY_FROZEN = "CopyFrozen"
     UNKNOWN_OWNER = "UnknownOwner"
@@ -41,6 +45,7 @@ class Reason(enum.Enum):
     OWNER_SILENT = "OwnerSilent"
     OWNER_NOT_HEARD = "OwnerNotHeard"
     NEEDS_PROOF = "NeedsProof"
+    NOT_EVALUATED = "CannotBeEvaluated"
     STALE_SOURCE = "StaleSource"
     LOCAL_NOT_HEARD = "LocalNotHeard"
     NAMESPACE_MISSING = "NamespaceMissing"

@@ -18,6 +18,7 @@ from registry_controller.core.glob import Glob, Refused, compile_glob
 _LONGEST_KEY: Final = 1024
 _DEEPEST: Final = 16
 _OPERATORS: Final = ("==", "!=", "<=", ">=", "!%", "=", "<", ">", "%")
+_BLANK: Final = "".join(map(chr, range(0x21)))  # what gjson trims
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,9 @@ def _compile_key(text: str, start: int, end: int) -> tuple[Step, int]:
             raise Refused(at, "`|` is not implemented (escape it as `\\|` if it is part of a key)")
         if text[at] == "\\" and at + 1 == end:
             raise Refused(at, "an escape ends the key")
+        if text.startswith("\\.", at) and at + 2 < end and text[at + 2] in "@{[!":
+            # Under an array gjson reads no escapes, and begins a modifier or a selection here.
+            raise Refused(at + 2, f"write `\\{text[at + 2]}` behind an escaped dot")
         at += 2 if text[at] == "\\" else 1
     part = text[start:at]
     glob = compile_glob(part)
@@ -136,9 +140,9 @@ def _compile_query(text: str, start: int, end: int, *, depth: int) -> tuple[Step
     compares, close = _find_query_end(text, start, end)
     first = start + 2
     stop = compares if compares is not None else close
-    while first < stop and text[first].isspace():
+    while first < stop and text[first] in _BLANK:
         first += 1
-    last = first + len(text[first:stop].rstrip())
+    last = first + len(text[first:stop].rstrip(_BLANK))
     steps = _compile(text, first, last, depth=depth + 1) if first < last else None
     operator = operand = ""
     if compares is not None:
@@ -182,7 +186,7 @@ def _read_comparison(text: str, start: int, end: int) -> tuple[str, str]:
     operator = next((known for known in _OPERATORS if text.startswith(known, start)), None)
     if operator is None:
         raise Refused(start, "is no comparison: use ==, !=, <, <=, >, >=, % or !%")
-    operand = text[start + len(operator) : end].strip()
+    operand = text[start + len(operator) : end].strip(_BLANK)
     if operand.startswith("~"):
         raise Refused(text.index("~", start), "`~` is not implemented")
     if operand.startswith('"'):
@@ -190,4 +194,6 @@ def _read_comparison(text: str, start: int, end: int) -> tuple[str, str]:
             operand = json.loads(operand, strict=False)
         except ValueError:
             raise Refused(text.index('"', start), "is no complete string") from None
+        if operand.startswith("~"):
+            raise Refused(text.index("~", start), "`~` is not implemented, in quotes neither")
     return ("=" if operator == "==" else operator), operand

@@ -6,13 +6,15 @@ Law: provenance is a function of the owner's state and of the rule alone, the sa
 from __future__ import annotations
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, Manifest, ObjectKey, Target
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.core.own import Marks, Voice
 from registry_controller.core.view import Claim
 
 
-def provenance_of(claim: Claim, *, policy: str, marks: Marks, target: Target, inherited: bool) -> Provenance:
+def provenance_of(
+    claim: Claim, *, rule_owner: ClusterUID, policy: str, marks: Marks, target: Target, inherited: bool
+) -> Provenance:
     """Say where a copy made from a claim comes from; `marks` are those of the object that was read.
 
     `inherited` says that the copy has `resource-sync-disabled` from its source or its rule, so that it freezes nothing.
@@ -27,6 +29,7 @@ def provenance_of(claim: Claim, *, policy: str, marks: Marks, target: Target, in
     return Provenance(
         owner=claim.owner,
         rule=claim.rule,
+        rule_owner=rule_owner,
         policy=policy,
         source=GVK(*claim.kind),
         key=ObjectKey(*claim.key),

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
-from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
 from registry_controller.api.syncrule import MapMutation, RuleEntry
 from registry_controller.core import syntax
 from registry_controller.core.local_fields import is_controllers_annotation, without_local_fields
+from registry_controller.core.overrides import apply_overrides
+from registry_controller.core.rendering import render_overrides
 
 SERVER_SET: Final = frozenset(
     (
@@ -51,31 +54,66 @@ _TRACKING_PREFIXES: Final = frozenset(("meta.helm.sh", "argocd.argoproj.io"))
 _TRACKING_SUFFIX: Final = ".toolkit.fluxcd.io"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What templates see beside the object: the Clusters of the owner and of this cluster, as objects.
+
+    It is told from others by identity: whoever makes one makes another only when something in it has changed.
+    """
+
+    cluster: Manifest | None = None
+    local_cluster: Manifest | None = None
+
+
+NOWHERE: Final = Context()
+
+
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """A copy as it should be, without provenance and without what the server sets."""
+    """A copy as it should be, without provenance and without what the server sets.
+
+    `status` is what its status should be, None where the rule does not ask for it.
+    """
 
     target: Target
     gvk: GVK
     manifest: Manifest
+    status: Manifest | None = None
 
 
-def target_of(gvk: GVK, key: ObjectKey, entries: Sequence[RuleEntry]) -> tuple[Target, GVK]:
-    """Say what a source of kind `gvk` gets here, and as which kind it is written."""
+def kind_of(gvk: GVK, entries: Sequence[RuleEntry]) -> GVK:
+    """Say as which kind a source of kind `gvk` is written."""
     for entry in entries:
         mutation = entry.mutations.kind
         gvk = GVK(mutation.group or gvk.group, mutation.version or gvk.version, mutation.kind or gvk.kind)
-    return Target(gvk.group, gvk.kind, key.namespace, key.name), gvk
+    return gvk
 
 
-def desired(source: Manifest, gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID) -> Desired:
+def desired(
+    source: Manifest, gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID, context: Context = NOWHERE
+) -> Desired:
     """Build the copy of a source of kind `gvk`; `owner` is the cluster where it was born.
 
-    Raises InvalidObject for metadata that no API server would serve.
+    Raises InvalidObject for metadata that no API server would serve, and for what a rule asks and cannot be done.
     """
+    copy_gvk = kind_of(gvk, entries)
+    whole = _mutated(source, gvk, copy_gvk, entries, owner=owner)
+    copy = without_local_fields(_stripped(whole), group=copy_gvk.group, kind=copy_gvk.kind)
+    overrides = [override for entry in entries for override in entry.mutations.overrides]
+    if overrides:
+        data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
+        copy = _overridden(copy, apply_overrides(copy, render_overrides(overrides, data=data)), source, gvk=copy_gvk)
+    info = meta.metadata_of(copy)
+    target = Target(copy_gvk.group, copy_gvk.kind, info.get("namespace", ""), info.get("name", ""))
+    status = (source.get("status") or {}) if any(entry.mutations.sync_status for entry in entries) else None
+    return Desired(target, copy_gvk, copy, status)
+
+
+def _mutated(source: Manifest, gvk: GVK, copy_gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID) -> Manifest:
+    """Change annotations, labels and kind, and set the owner's marks: what templates see as the object."""
     info = Field(source, "")["metadata"]
-    key = ObjectKey(info["namespace"].text(), info["name"].text())
-    target, copy_gvk = target_of(gvk, key, entries)
+    info["namespace"].text()
+    info["name"].text()
     annotations = _mutate(info["annotations"].text_map(), (entry.mutations.annotations for entry in entries))
     labels = _mutate(info["labels"].text_map(), (entry.mutations.labels for entry in entries))
     annotations = {name: text for name, text in annotations.items() if not _stays_behind(name)}
@@ -85,14 +123,39 @@ def desired(source: Manifest, gvk: GVK, entries: Sequence[RuleEntry], *, owner: 
         labels[meta.OWNER] = owner
     if any(any(entry.mutations.kind) for entry in entries):
         annotations[meta.ORIGINAL_GVK] = str(gvk)
-    kept = {name: value for name, value in info.mapping().items() if name not in SERVER_SET}
-    copy: dict[str, Any] = {
-        **{name: value for name, value in source.items() if name != "status"},
-        "apiVersion": copy_gvk.api_version,
-        "kind": copy_gvk.kind,
-        "metadata": {**kept, "annotations": annotations, "labels": labels},
-    }
-    return Desired(target, copy_gvk, without_local_fields(copy, group=copy_gvk.group, kind=copy_gvk.kind))
+    changed = {**info.mapping(), "annotations": annotations, "labels": labels}
+    return {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": changed}
+
+
+def _stripped(manifest: Manifest) -> Manifest:
+    """Leave out the status, and metadata that belongs to one object in one cluster."""
+    info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET}
+    return {**{name: value for name, value in manifest.items() if name != "status"}, "metadata": info}
+
+
+def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK) -> Manifest:
+    """Check what overrides made of a copy, put its marks right, and label it with what it was called."""
+    field = Field(after, "")
+    if (field["apiVersion"].text(), field["kind"].text()) != (gvk.api_version, gvk.kind):
+        raise InvalidObject("overrides", "must not change apiVersion or kind: mutations.groupVersionKind does that")
+    info, was, born = field["metadata"], meta.metadata_of(before), meta.metadata_of(source)
+    name, namespace = info["name"].text(), info["namespace"].text()
+    if not syntax.is_object_name(name):
+        raise InvalidObject("overrides", "metadata.name is no name of an object any more")
+    if bool(namespace) != bool(was.get("namespace")) or (namespace and not syntax.is_namespace(namespace)):
+        raise InvalidObject("overrides", "metadata.namespace is no namespace any more")
+    annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
+    annotations = {key: text for key, text in annotations.items() if key not in _NEVER_COPIED}
+    labels = {key: text for key, text in labels.items() if key not in _NEVER_COPIED}
+    for which, marks in ((annotations, was.get("annotations") or {}), (labels, was.get("labels") or {})):
+        which.update({key: marks[key] for key in (meta.OWNER, meta.ORIGINAL_GVK) if key in marks})
+    for label, now, then in (
+        (meta.ORIGINAL_NAME, name, born.get("name")),
+        (meta.ORIGINAL_NAMESPACE, namespace, born.get("namespace")),
+    ):
+        if then and now != then and syntax.is_label_value(then):
+            labels[label] = then
+    return _stripped({**after, "metadata": {**info.mapping(), "annotations": annotations, "labels": labels}})
 
 
 def _mutate(found: Mapping[str, str], mutations: Iterable[MapMutation]) -> dict[str, str]:

@@ -18,6 +18,8 @@ def judge_absence(view: View, owner: ClusterUID) -> Decision | None:
         return Hold(Reason.OWNER_SILENT, owner)
     if view.tracking is Tracking.NOT_COMPLETE or source is None:
         return Hold(Reason.OWNER_NOT_HEARD, owner)
+    if view.tracking is Tracking.UNCLEAR:
+        return Hold(Reason.NOT_EVALUATED, owner)
     if view.tracking is Tracking.OFFERED:
         return Skip(Reason.NO_LONGER_MATCHES, owner)
     answer = _answer(view, source)

@@ -1,4 +1,4 @@
-"""Fields that an API server dropped because its CRD does not know them (A8)."""
+"""Fields that a CustomResourceDefinition does not know: an API server drops them (A8)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,29 @@ def _missing(sent: object, stored: object, path: str) -> Iterator[str]:
     elif isinstance(sent, list) and isinstance(stored, list):
         for index, (value, held_value) in enumerate(zip(sent, stored, strict=False)):
             yield from _missing(value, held_value, f"{path}[{index}]")
+
+
+def unknown_fields(manifest: Manifest, *, definition: Manifest, version: str) -> tuple[str, ...]:
+    """List the fields of an object that its CustomResourceDefinition does not describe."""
+    top = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata", "status")}
+    return tuple(_undescribed(top, _schema(definition, version), ""))
+
+
+def _undescribed(value: object, schema: object, path: str) -> Iterator[str]:
+    known = schema if isinstance(schema, Mapping) else {}
+    if known.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if isinstance(value, Mapping):
+        properties, other = known.get("properties") or {}, known.get("additionalProperties")
+        for name, child in value.items():
+            below = f"{path}.{name}" if path else str(name)
+            if name in properties or other:
+                yield from _undescribed(child, properties.get(name, other), below)
+            else:
+                yield below
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _undescribed(child, known.get("items"), f"{path}[{index}]")
 
 
 def unknown_properties(ours: Manifest, *, installed: Manifest, version: str) -> tuple[str, ...]:

@@ -144,12 +144,22 @@ def _synced(facts: _Facts) -> Mapping[str, Any]:
         wrong.append(f"not read: {', '.join(sorted(unread)[:_MAX_FAILURES])}")
     if wrong or facts.problems:
         counted = "; ".join(wrong) or "not everything can be read"
-        return _condition("Synced", False, reason=_unsynced_reason(peers), message=counted, facts=facts)
+        words = _joined([counted, *_first_words(facts)])
+        return _condition("Synced", False, reason=_unsynced_reason(peers), message=words, facts=facts)
     if facts.idle:
         return _condition("Synced", True, reason="Idle", message=_joined(sorted(set(facts.idle))), facts=facts)
     counts = ((sum(peer.skipped for peer in peers), "skipped"), (sum(peer.held for peer in peers), "held"))
     message = "; ".join(f"{count} {word}" for count, word in counts if count)
-    return _condition("Synced", True, reason="Synced", message=message, facts=facts)
+    warnings = [f"warning: {warning}" for warning in sorted(set(verdict.warnings))[:1]]
+    return _condition("Synced", True, reason="Synced", message=_joined([message, *warnings]), facts=facts)
+
+
+def _first_words(facts: _Facts) -> list[str]:
+    """Name the first thing that somebody may have to look at; the others are in `Stalled` and in `clusters`."""
+    if facts.problems:
+        return sorted(set(facts.problems))[:1]
+    failures = sorted({failure for peer in facts.peers for failure in peer.failures})
+    return [f"{name}: {message or reason}" for name, reason, message in failures[:1]]
 
 
 def _unsynced_reason(peers: Sequence[PeerCounts]) -> str:

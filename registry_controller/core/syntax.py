@@ -16,6 +16,12 @@ def is_namespace(text: str) -> bool:
     return _DNS_LABEL.fullmatch(text) is not None
 
 
+def is_object_name(text: str) -> bool:
+    """Say whether an object can have this name; kinds are stricter in many ways, their servers say so."""
+    plain = text.isascii() and text.isprintable() and not set(text) & {"/", "%"}
+    return plain and text not in ("", ".", "..") and len(text) <= 253
+
+
 def is_label_key(text: str) -> bool:
     """Say whether this can be a label's key: `name` or `prefix/name`."""
     prefix, slash, name = text.rpartition("/")

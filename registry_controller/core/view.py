@@ -71,7 +71,18 @@ class Tracking(enum.Enum):
     NO_RULE = "no active rule asks for it"
     NOT_COMPLETE = "its owner's list is not complete"
     OFFERED = "it is there"
+    UNCLEAR = "it is there, and a rule could not be evaluated on it"
     ABSENT = "its owner's complete list does not have it, or it is being deleted"
+
+
+class RuleState(enum.Enum):
+    """What is known of the rule that a copy here was made by, and of whether it reads from the copy's owner."""
+
+    READS = "it acts here, and reads from the owner"
+    UNSELECTED = "it acts here, and the live owner has no features that it asks for"
+    NOT_HERE = "it is for other clusters than this one"
+    GONE = "it was deleted, here or proven at its owner"
+    SILENT = "nothing that a deletion could rest on"
 
 
 class Answer(enum.Enum):
@@ -105,7 +116,8 @@ class View:
 
     `alive` holds the members that are alive for us, `known` all members that we know. `tracking` speaks of the
     copy's own source (`copied_from`). `tombstone` is the revision at which the target's natural owner was seen to
-    have deleted it.
+    have deleted it. `rule_state` is that of the rule which made the copy, `deletes_unwanted` its policy, and `moved`
+    says that this very rule makes something else, elsewhere, of the copy's source now.
     """
 
     target: Target
@@ -120,5 +132,8 @@ class View:
     create_namespace: bool = False
     copied_from: SourceRef | None = None
     tracking: Tracking = Tracking.NO_RULE
+    rule_state: RuleState = RuleState.SILENT
+    deletes_unwanted: bool = False
+    moved: bool = False
     inquiry: Inquiry | None = None
     tombstone: int = 0

@@ -5,32 +5,73 @@ Law: a rule that is not accepted, or suspended, acts on nobody; nothing else is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from registry_controller.api.feature import Feature
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
-from registry_controller.api.selection import Selection
-from registry_controller.api.syncrule import SyncRule
-from registry_controller.core.mutate import target_of
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.api.syncrule import RuleEntry, SyncRule
+from registry_controller.core.match import Facts, matching_entries
+from registry_controller.core.mutate import NOWHERE, Context, desired, kind_of
+from registry_controller.core.rendering import may_move
 from registry_controller.core.selections import selections
 
-_ANY = ObjectKey("", "any")
+
+class Hit(NamedTuple):
+    """A rule that matches an object: its matching entries, the kind of the copy, and where to if it is moved."""
+
+    rule: str
+    rule_owner: ClusterUID
+    policy: str
+    entries: tuple[RuleEntry, ...]
+    kind: GVK
+    context: Context
+    moved_to: Target | None = None
+
+    def target(self, key: ObjectKey) -> Target:
+        """Say what the object of that key becomes here."""
+        return self.moved_to or Target(self.kind.group, self.kind.kind, key.namespace, key.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveRule:
-    """A rule that is accepted and not suspended. `born` and `owner` are those of the rule where it was written."""
+    """A rule that is accepted and not suspended. `born` and `owner` are those of the rule where it was written.
+
+    `context` is what its templates see beside the object; NOWHERE until the rule reads a peer.
+    """
 
     rule: SyncRule
     born: str
     owner: ClusterUID
     selections: tuple[Selection, ...]
+    context: Context = NOWHERE
 
     @property
     def identity(self) -> tuple[object, ...]:
         """Name what this rule makes of a source: while it is the same, nothing needs to be read again."""
-        return (self.rule.name, self.rule.uid, self.rule.generation, self.born, self.owner, self.rule.entries)
+        rule = self.rule
+        return (rule.name, rule.uid, rule.generation, self.born, self.owner, rule.entries, self.context)
+
+    def within(self, context: Context) -> ActiveRule:
+        """Let templates see a context; rules without any see none, and need no second look when it changes."""
+        return replace(self, context=context) if self.rule.has_templates else self
+
+    def hit(self, facts: Facts, body: Callable[[], Manifest], *, owner: ClusterUID) -> Hit | None:
+        """Say what this rule makes of an object; None when it does not match.
+
+        Raises InvalidObject for what cannot be evaluated.
+        """
+        entries = matching_entries(self.rule, facts, body)
+        if not entries:
+            return None
+        moved_to = None
+        if any(may_move(override) for entry in entries for override in entry.mutations.overrides):
+            target = desired(body(), self.rule.kind, entries, owner=owner, context=self.context).target
+            moved_to = target if target.key != facts.key else None
+        rule, kind = self.rule, kind_of(self.rule.kind, entries)
+        return Hit(rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to)
 
     @property
     def rank(self) -> tuple[str, ClusterUID, str]:
@@ -51,26 +92,27 @@ def rules_for(rules: Iterable[ActiveRule], features: Iterable[Feature] | None) -
     held = None if features is None else tuple(features)
     wanted: dict[GVK, list[ActiveRule]] = {}
     for active in sorted(rules, key=lambda active: active.rank):
-        if _reads_from(active.rule, held):
+        if (held is not None and reads_from(active.rule, held)) or not active.rule.features:
             wanted.setdefault(active.rule.kind, []).append(active)
     return {kind: tuple(found) for kind, found in wanted.items()}
 
 
-def _reads_from(rule: SyncRule, features: tuple[Feature, ...] | None) -> bool:
-    if not rule.features:
-        return True
-    return features is not None and all(asked.matches(features) for asked in rule.features)
+def reads_from(rule: SyncRule, features: Collection[Feature]) -> bool:
+    """Say whether a rule reads from a peer that holds these features."""
+    return all(asked.matches(features) for asked in rule.features)
 
 
 def target_kinds(rules: Iterable[ActiveRule]) -> Mapping[GVK, frozenset[Selection]]:
     """List the kinds that rules write here, with the parts of each that must be watched here.
 
-    A target lies in its source's namespace, so what narrows the source to namespaces narrows the target, too. A wide
-    part does not replace a narrow one: where only the narrow one is allowed, the rules that need no more go on.
+    A target lies in its source's namespace, so what narrows the source to namespaces narrows the target, too, unless
+    an override may move it. A wide part does not replace a narrow one: where only the narrow one is allowed, the rules
+    that need no more go on.
     """
     kinds: dict[GVK, set[Selection]] = {}
     for active in rules:
         for entry in active.rule.entries:
-            _, kind = target_of(active.rule.kind, _ANY, (entry,))
-            kinds.setdefault(kind, set()).update(Selection(namespace=asked.namespace) for asked in active.selections)
+            moves = any(may_move(override) for override in entry.mutations.overrides)
+            places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
+            kinds.setdefault(kind_of(active.rule.kind, (entry,)), set()).update(places)
     return {kind: frozenset(places) for kind, places in kinds.items()}

@@ -28,6 +28,7 @@ class CopyRecord:
     `verified` the resourceVersion at which the stored object was that; None and 0 until we have compared. `is_plain`
     says that the stored object is exactly what we sent, so that the next replacement needs nothing carried over.
     `made_from` is what it was made from, for comparing: while that is the same, no body needs to be looked at.
+    `status_digest` is that of the status that we last brought, where a rule asks for it.
     """
 
     uid: str
@@ -42,6 +43,7 @@ class CopyRecord:
     verified: int = 0
     is_plain: bool = False
     made_from: object = None
+    status_digest: bytes | None = None
 
 
 class LocalFeed:
@@ -63,7 +65,10 @@ class LocalFeed:
 
     def covers(self, namespace: str) -> bool:
         """Say whether a complete stream would show objects of that namespace."""
-        return any(s.is_complete and s.selection.namespace in ("", namespace) for s in self.streams.values())
+        return any(
+            stream.is_complete and not place.labels and place.namespace in ("", namespace)
+            for place, stream in self.streams.items()
+        )
 
     def upsert(self, stream: Stream, heard: Heard) -> None:
         """Hear an object's present state."""
@@ -86,7 +91,7 @@ class LocalFeed:
         )
         if record is not None and record.uid == heard.uid:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
-            fresh.made_from = record.made_from
+            fresh.made_from, fresh.status_digest = record.made_from, record.status_digest
         self.records[key] = fresh
         self._copies.bodies.put(Slot(HERE, self.kind, key), heard)
         self._copies.on_change(target)
@@ -118,7 +123,7 @@ class LocalFeed:
         bits = held.streams if held else 0
         for stream in self.streams.values():
             if stream.selection.namespace in ("", key.namespace):
-                bits |= stream.bit
+                bits |= stream.bit  # what we write has the owner's label, too
         self.natives.pop(key, None)
         self._copies.bodies.drop(Slot(HERE, self.kind, key))
         self.records[key] = CopyRecord(
@@ -134,6 +139,16 @@ class LocalFeed:
             heard.revision,
             is_plain,
         )
+
+    def heard_again(self, heard: Heard, *, status_digest: bytes | None) -> None:
+        """Remember what the server stored for our own write of a status: nothing else has changed."""
+        record = self.records.get(heard.key)
+        if record is None or record.uid != heard.uid:
+            return
+        record.status_digest = status_digest
+        if heard.revision > record.revision:
+            record.verified = heard.revision if record.verified == record.revision else 0
+            record.revision = heard.revision
 
     def completed(self, _: Stream) -> None:
         """Hear that a stream's list is complete."""

@@ -1,13 +1,13 @@
 """What became of each target: counted by rule and owner, so that a status costs nothing to say.
 
-Law: a target has one outcome; the counts are the sums of the outcomes.
+Law: a target has one outcome for each rule and owner that want it; the counts are the sums of the outcomes.
 """
 
 from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ class Class(enum.Enum):
 
     SYNCED = "synced"
     FAILING = "failing"
+    WAITING = "waiting"
     HELD = "held"
     SKIPPED = "skipped"
     CONFLICTING = "conflicting"
@@ -34,6 +35,13 @@ class Outcome(NamedTuple):
     owner: ClusterUID
     fate: Class
     reason: str
+
+
+class Said(NamedTuple):
+    """An outcome, with words where somebody may have to act."""
+
+    outcome: Outcome
+    message: str
 
 
 class Failure(NamedTuple):
@@ -51,28 +59,29 @@ class Ledger:
     """Outcomes of all targets. `on_change` hears the name of a rule whose counts changed."""
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
-        self._outcomes: dict[Target, Outcome] = {}
-        self._shared: dict[Outcome, Outcome] = {}
+        self._outcomes: dict[Target, tuple[Outcome, ...]] = {}
+        self._shared: dict[tuple[Outcome, ...], tuple[Outcome, ...]] = {}
         self._counts: dict[Place, Counter[Class]] = {}
         self._failures: dict[Place, dict[Target, Failure]] = {}
         self.wrote_at: dict[Place, datetime] = {}
         self._on_change = on_change
 
-    def note(self, target: Target, outcome: Outcome | None, *, message: str = "") -> bool:
-        """Replace a target's outcome; None forgets it. Say whether it changed."""
-        old = self._outcomes.get(target)
-        changed = old != outcome
-        if changed and old is not None:
-            self._count(target, old, -1)
-        if outcome is None:
-            self._outcomes.pop(target, None)
-            return changed
+    def note(self, target: Target, said: Sequence[Said]) -> bool:
+        """Replace what became of a target: one outcome for each rule and owner; none forgets it. Say if it changed."""
+        outcomes = tuple(one.outcome for one in said)
+        old = self._outcomes.get(target, ())
+        changed = old != outcomes
         if changed:
-            shared = self._shared.setdefault(outcome, outcome)
-            self._outcomes[target] = shared
-            self._count(target, shared, 1)
-        if outcome.fate in (Class.FAILING, Class.CONFLICTING):
-            self._sample(target, outcome, message)
+            for outcome in old:
+                self._count(target, outcome, -1)
+            for outcome in outcomes:
+                self._count(target, outcome, 1)
+            self._outcomes.pop(target, None)
+            if outcomes:
+                self._outcomes[target] = self._shared.setdefault(outcomes, outcomes)
+        for outcome, message in said:
+            if outcome.fate in (Class.FAILING, Class.CONFLICTING, Class.WAITING):
+                self._sample(target, outcome, message)
         return changed
 
     def wrote(self, place: Place, at: datetime) -> None:
@@ -90,7 +99,8 @@ class Ledger:
 
     def held(self) -> Iterable[tuple[Outcome, int]]:
         """Count the copies that wait, by outcome; reads all of them."""
-        return Counter(outcome for outcome in self._outcomes.values() if outcome.fate is Class.HELD).items()
+        every = (outcome for outcomes in self._outcomes.values() for outcome in outcomes)
+        return Counter(outcome for outcome in every if outcome.fate is Class.HELD).items()
 
     def counts(self, place: Place) -> Counter[Class]:
         """Tell how many targets of a rule from an owner fare how."""

@@ -38,7 +38,7 @@ class HeldRule:
     manifest: Manifest
 
     def active(self, *, local: ClusterUID) -> ActiveRule | None:
-        """Prepare the rule for acting; None when it does not act."""
+        """Prepare the rule for acting, if this cluster is meant; None when it does not act."""
         if self.rule is None or not self.verdict.accepted or self.rule.suspend:
             return None
         provenance = self.marks.provenance
@@ -99,10 +99,29 @@ class Registry:
         found = (held.cluster for _, held in sorted(self.clusters.items()))
         return [cluster for cluster in found if cluster is not None and cluster.cluster_id == local]
 
+    def own_cluster(self, local: ClusterUID) -> Manifest | None:
+        """Find the Cluster object that stands for our own cluster; None while there is not exactly one."""
+        found = self.local_clusters(local)
+        return self.clusters[found[0].name].manifest if len(found) == 1 else None
+
+    def selects_us(self, rule: SyncRule, *, local: ClusterUID) -> bool | None:
+        """Say whether a rule is for this cluster; None while nothing can be said."""
+        if rule.targets is None:
+            return True
+        own = self.own_cluster(local)
+        return None if own is None else rule.targets.select(meta.metadata_of(own).get("name", ""), meta.labels_of(own))
+
+    def wishes(self, local: ClusterUID) -> Mapping[str, object]:
+        """Tell by rule what decides whether its copies are wanted here: while it is the same, nobody needs to look."""
+        return {
+            name: (held.rule, held.verdict.accepted, held.rule is not None and self.selects_us(held.rule, local=local))
+            for name, held in self.rules.items()
+        }
+
     def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
-        """List the rules that act."""
+        """List the rules that act here."""
         found = (held.active(local=local) for name, held in sorted(self.rules.items()) if name not in self.pruned)
-        return [active for active in found if active is not None]
+        return [active for active in found if active is not None and self.selects_us(active.rule, local=local)]
 
     def _hold(self, plural: str, name: str, manifest: Manifest) -> None:
         if plural == meta.CLUSTERS.resource:

@@ -8,32 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.api.syncrule import RuleEntry
-from registry_controller.core.match import matching_entries
-from registry_controller.core.mutate import target_of
 from registry_controller.core.own import Marks, is_membership, read_marks
-from registry_controller.core.wanted import ActiveRule
+from registry_controller.core.wanted import ActiveRule, Hit
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.stream import Stream
 from registry_controller.engine.taps import Tap
 from registry_controller.kube.watch import Heard
-
-
-class Hit(NamedTuple):
-    """A rule that matches an object, with its matching entries and the kind of the copy."""
-
-    rule: str
-    entries: tuple[RuleEntry, ...]
-    kind: GVK
-
-    def target(self, key: ObjectKey) -> Target:
-        return Target(self.kind.group, self.kind.kind, key.namespace, key.name)
 
 
 @dataclass(slots=True)
@@ -41,6 +26,7 @@ class SourceRecord:
     """One object at a peer. `hits` are in the order of the rules' rank.
 
     `streams` are the bits of the streams that have it, `went_back` of those whose last word was an older one.
+    `unclear` names the rules that could not be evaluated on it: whether they want it is not known.
     """
 
     uid: str
@@ -52,6 +38,7 @@ class SourceRecord:
     cluster_id: ClusterUID | None
     hits: tuple[Hit, ...]
     streams: int
+    unclear: frozenset[str] = frozenset()
     went_back: int = 0
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
@@ -69,6 +56,7 @@ class Feed:
         self.kind = kind
         self.rules = rules
         self.records: dict[ObjectKey, SourceRecord] = {}
+        self.unclear: dict[str, dict[ObjectKey, InvalidObject]] = {}
         self._sources = sources
         self._tap = tap
         self._closed = False
@@ -113,18 +101,20 @@ class Feed:
         body = _lazily(heard)
         if self._tap is not None:
             self._tap.upsert(heard, body)
-        hits = self._hits(heard, body)
-        if not hits:
+        hits, unclear = self._hits(heard, body)
+        if not hits and not unclear:
             if old is not None:
                 self._forget(heard.key, old)
             return
         record = self._record(heard, body, hits, streams)
+        record.unclear = unclear
         self.records[heard.key] = record
         self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard)
         if old is None or old.hits is not hits:
             self._sources.relink(self, heard.key, old.hits if old else (), hits)
-        for hit in hits:
-            self._sources.on_change(hit.target(heard.key))
+        touched = {hit.target(heard.key) for hit in (*hits, *(old.hits if old is not None else ()))}
+        for target in sorted(touched) if len(touched) > 1 else touched:
+            self._sources.on_change(target)
 
     def _is_behind(self, stream: Stream, record: SourceRecord) -> bool:
         """Say whether a stream is merely late; when all of an object's streams went back, so did their server."""
@@ -166,6 +156,8 @@ class Feed:
 
     def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
         del self.records[key]
+        for rule in record.unclear:
+            self._set_unclear(rule, key, None)
         self._sources.bodies.drop(Slot(self.peer, self.kind, key))
         self._sources.relink(self, key, record.hits, ())
         for hit in record.hits:
@@ -174,14 +166,35 @@ class Feed:
                 self._sources.note_deleted(self.peer, target, deleted_at)
             self._sources.on_change(target)
 
-    def _hits(self, heard: Heard, body: Callable[[], Manifest]) -> tuple[Hit, ...]:
-        found = []
+    def _hits(self, heard: Heard, body: Callable[[], Manifest]) -> tuple[tuple[Hit, ...], frozenset[str]]:
+        """Ask every rule; what one cannot evaluate is its own problem (W1)."""
+        found: list[Hit] = []
+        unclear: set[str] = set()
         for active in self.rules:
-            entries = matching_entries(active.rule, heard, body)
-            if entries:
-                found.append(Hit(active.rule.name, entries, target_of(self.kind, heard.key, entries)[1]))
+            try:
+                hit = active.hit(heard, body, owner=self.peer)
+            except InvalidObject as error:
+                unclear.add(active.rule.name)
+                self._set_unclear(active.rule.name, heard.key, error)
+                continue
+            self._set_unclear(active.rule.name, heard.key, None)
+            if hit is not None:
+                found.append(hit)
         hits = tuple(found)
-        return self._shared.setdefault(hits, hits) if hits else ()
+        return (self._shared.setdefault(hits, hits) if hits else ()), frozenset(unclear)
+
+    def _set_unclear(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:
+        held = self.unclear.get(rule)
+        if error is None and (held is None or key not in held):
+            return
+        held = self.unclear.setdefault(rule, {})
+        if error is None:
+            del held[key]
+        else:
+            held[key] = error
+        if not held:
+            del self.unclear[rule]
+        self.changed()
 
     def _record(self, heard: Heard, body: Callable[[], Manifest], hits: tuple[Hit, ...], streams: int) -> SourceRecord:
         own = Target(self.kind.group, self.kind.kind, heard.key.namespace, heard.key.name)
@@ -246,17 +259,17 @@ class Sources:
             feed.close()
 
     def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
-        """Keep the way back from targets that are of another kind than their source."""
+        """Keep the way back from targets that are of another kind or elsewhere than their source."""
         place = (feed.peer, feed.kind, key)
         for hit in old:
-            if (hit.kind.group, hit.kind.kind) != (feed.kind.group, feed.kind.kind):
+            if _is_moved(hit, feed):
                 held = self._renamed.get(hit.target(key))
                 if held is not None:
                     held.discard(place)
                     if not held:
                         del self._renamed[hit.target(key)]
         for hit in new:
-            if (hit.kind.group, hit.kind.kind) != (feed.kind.group, feed.kind.kind):
+            if _is_moved(hit, feed):
                 self._renamed.setdefault(hit.target(key), set()).add(place)
 
     def claiming(self, target: Target) -> Iterator[tuple[Feed, ObjectKey, SourceRecord, Hit]]:
@@ -285,6 +298,10 @@ class Sources:
     def deleted_at(self, peer: ClusterUID, target: Target) -> int:
         """Tell at which revision that was, or 0."""
         return self._deleted_at.get((peer, target), 0)
+
+
+def _is_moved(hit: Hit, feed: Feed) -> bool:
+    return hit.moved_to is not None or (hit.kind.group, hit.kind.kind) != (feed.kind.group, feed.kind.kind)
 
 
 _MEMBERSHIP_KINDS = {(meta.GROUP, meta.CLUSTER.kind), ("", "Secret")}

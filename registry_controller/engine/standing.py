@@ -20,7 +20,7 @@ from registry_controller.core.rulestatus import PeerCounts, rule_status
 from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.copies import Copies
 from registry_controller.engine.home import Home
-from registry_controller.engine.ledger import Class, Ledger
+from registry_controller.engine.ledger import SAMPLES, Class, Ledger
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.registry import HeldRule, Registry
 from registry_controller.engine.sources import Sources
@@ -179,6 +179,12 @@ class StandingReport:
         verdict = self._verdict(held, name)
         suspended = bool(held.rule and held.rule.suspend)
         peers, problems, idle = ((), (), ()) if not verdict.accepted or suspended else self._counts(held, name)
+        if (
+            held.rule is not None
+            and verdict.accepted
+            and not self._registry.selects_us(held.rule, local=self._supervisor.local)
+        ):
+            idle = ("spec.targetClusters does not select this cluster",)
         status = rule_status(
             generation=generation,
             verdict=verdict,
@@ -207,8 +213,11 @@ class StandingReport:
             if feed is not None and feed.has_rule(name):
                 owners.add(link.cluster_id)
                 problems.extend(_problems(f"peer {link.name}", held.rule.kind, feed.streams.values()))
+                unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
+                problems.extend(f"peer {link.name}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear)
         peers = [self._peer_counts(name, owner, names.get(owner, "")) for owner in sorted(owners)]
-        idle = () if peers else ("no peer is read that has the features that the rule asks for",)
+        words = "that has the features that the rule asks for " if held.rule.features else ""
+        idle = () if peers else (f"no other cluster {words}is read now",)
         return peers, problems, idle
 
     def _home_problems(self, kind: GVK) -> Sequence[str]:

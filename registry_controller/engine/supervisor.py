@@ -17,7 +17,9 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.core.view import Claim
 from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
 from registry_controller.engine.aliases import Alias, Aliases
+from registry_controller.engine.contexts import Contexts
 from registry_controller.engine.homelink import CredentialStore, HomeLink
+from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.registry import Registry
@@ -58,6 +60,7 @@ class Supervisor:
         members: Members,
         credentials: CredentialStore,
         home: HomeLink,
+        leftovers: Leftovers,
         connect_peer: Callable[[Credentials], Reader],
         changed: Callable[[], None],
         standing_changed: Callable[[], None],
@@ -73,10 +76,13 @@ class Supervisor:
         self._members = members
         self._credentials = credentials
         self._home = home
+        self.leftovers = leftovers
         self._connect_peer = connect_peer
         self._changed = changed
         self._standing_changed = standing_changed
         self._poked = asyncio.Event()
+        self._contexts = Contexts(registry=registry, local=local)
+        self._wishes: object = None
         self._aliases = Aliases(connect_peer=connect_peer, changed=self.poke)
         self._cloned: set[ClusterUID] = set()
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
@@ -250,6 +256,11 @@ class Supervisor:
     def _plan_rules(self) -> None:
         active = self._registry.active_rules(self.local)
         self.active = {found.rule.name: found for found in active}
-        self._home.set_kinds(target_kinds(active))
+        self._home.set_kinds(self.leftovers.with_kinds(target_kinds(active)))
         for link in self.links.values():
-            link.set_rules(rules_for(active, link.features.held))
+            context = self._contexts.of(link.cluster_id, name=link.name)
+            link.set_rules(rules_for([found.within(context) for found in active], link.features.held))
+        wishes = (self._registry.wishes(self.local), {uid: link.features.held for uid, link in self.links.items()})
+        if wishes != self._wishes:
+            self._wishes = wishes
+            self._standing_changed()

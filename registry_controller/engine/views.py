@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance
 from registry_controller.core.own import Marks, Voice, is_at_home, is_membership, voice_of, voice_of_membership
 from registry_controller.core.view import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
+from registry_controller.core.wanted import Hit
 from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.members import Members
-from registry_controller.engine.sources import Feed, Hit, SourceRecord, Sources
+from registry_controller.engine.rulestates import RuleStates
+from registry_controller.engine.sources import Feed, SourceRecord, Sources
 
 
 class Offer(NamedTuple):
@@ -44,7 +47,9 @@ class Views:
         standing: Callable[[], Standing],
         namespace_state: Callable[[str], NamespaceState],
         creates_namespaces: Callable[[str], bool],
+        rule_states: RuleStates,
     ) -> None:
+        self._rule_states = rule_states
         self.local = local
         self._sources = sources
         self._copies = copies
@@ -67,6 +72,7 @@ class Views:
         membership = self._is_membership(target, record, offers)
         current = self._current(target, feed, record, membership=membership, found_empty=found_empty)
         copied_from = _copied_from(current, record, feed.kind if feed else None, target, membership=membership)
+        provenance = record.marks.provenance if record is not None else None
         standing = self._standing()
         view = View(
             target=target,
@@ -76,11 +82,14 @@ class Views:
             known=standing.known,
             alive=standing.alive,
             membership=membership,
-            local_heard=feed is not None and feed.covers(target.namespace),
+            local_heard=record is not None or (feed is not None and feed.covers(target.namespace)),
             namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
             create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims),
             copied_from=copied_from,
             tracking=self._tracking(copied_from, record),
+            rule_state=self._rule_states.state(provenance),
+            deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
+            moved=self._is_moved(copied_from, provenance),
             inquiry=inquiry,
             tombstone=max((self._sources.deleted_at(claim.owner, target) for claim in claims), default=0),
         )
@@ -151,11 +160,21 @@ class Views:
         if not feeds:
             return Tracking.NO_RULE
         found = [feed.records[source.key] for feed in feeds if source.key in feed.records]
+        if any(held.unclear for held in found):
+            return Tracking.UNCLEAR
         if any(not held.deleting and _is_at_home(held, source.owner) for held in found):
             return Tracking.OFFERED
         rules = (rule,) if rule else tuple(active.rule.name for active in feeds[0].rules)
         complete = all(feed.is_complete_for(name) for feed in feeds for name in rules if feed.has_rule(name))
         return Tracking.ABSENT if complete else Tracking.NOT_COMPLETE
+
+    def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
+        """Say whether the rule that made a copy makes another one of its source now."""
+        if source is None or provenance is None:
+            return False
+        feed = self._sources.feed(source.owner, source.kind)
+        held = feed.records.get(source.key) if feed is not None else None
+        return held is not None and any(hit.rule == provenance.rule for hit in held.hits)
 
 
 def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:

@@ -20,6 +20,7 @@ from registry_controller.api.errors import (
     ApiError,
     Conflict,
     Forbidden,
+    Invalid,
     NotFound,
     RegistryError,
     TooManyRequests,
@@ -34,7 +35,8 @@ from registry_controller.core.view import Answer, Claim, Inquiry, NamespaceState
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.containers import holds_natives
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
-from registry_controller.engine.ledger import Class, Ledger, Outcome
+from registry_controller.engine.ledger import Class, Ledger, Outcome, Said
+from registry_controller.engine.outcomes import RECHECKED, outcomes_of, owner_of, rule_of
 from registry_controller.engine.views import Offer, Views
 from registry_controller.engine.workqueue import WorkQueue
 from registry_controller.engine.writing import Hand, Wanted, copy_slot
@@ -49,6 +51,15 @@ log = get_logger(__name__)
 _T = TypeVar("_T")
 
 ASK_TIMEOUT_S = 10.0
+_IRREPLACEABLE = frozenset(
+    (
+        ("", "Namespace"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("", "PersistentVolume"),
+        ("", "PersistentVolumeClaim"),
+    )
+)
+"""What takes other objects along when it is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,7 @@ class Worker:
         metrics: Metrics,
         connection: Callable[[ClusterUID], Connection | None],
         may_relay: Callable[[Claim, Manifest], bool],
-        policy: Callable[[str], str],
+        recreated: Callable[[Target, str], None],
     ) -> None:
         self._queue = queue
         self._views = views
@@ -87,7 +98,7 @@ class Worker:
         self._metrics = metrics
         self._connection = connection
         self._may_relay = may_relay
-        self._policy = policy
+        self._recreated = recreated
 
     async def run(self) -> NoReturn:
         """Work forever."""
@@ -130,7 +141,7 @@ class Worker:
                 return decision
 
     async def _apply(self, view: View, decision: Apply, offer: Offer, wanted_at: float) -> Decision:
-        made_from = (decision.claim, offer.hit, self._policy(decision.claim.rule))
+        made_from = (decision.claim, offer.hit)
         if self._is_made_from(view.target, made_from):
             return Skip(Reason.IN_SYNC, decision.claim.owner)
         heard = await self._source(offer)
@@ -148,6 +159,9 @@ class Worker:
             return Hold(Reason.LOCAL_NOT_HEARD, decision.claim.owner)
         has_written = await self._bring(view, wanted, feed, adopt=decision.reason is Reason.ADOPT)
         record = feed.records.get(view.target.key)
+        if record is not None and record.status_digest != self._hand.status_digest(wanted):
+            bringing = self._hand.bring_status(wanted, record, feed)
+            has_written = await self._timed("update status", view.target, bringing) or has_written
         if record is not None:
             record.made_from = made_from
         self._consumed(offer, heard)
@@ -170,7 +184,21 @@ class Worker:
             return True
         if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
             return False
-        return await self._timed("update", view.target, self._hand.bring(wanted, record, feed, adopt=adopt))
+        try:
+            return await self._timed("update", view.target, self._hand.bring(wanted, record, feed, adopt=adopt))
+        except Invalid as error:
+            if not error.immutable or (view.target.group, view.target.kind) in _IRREPLACEABLE:
+                raise
+        return await self._recreate(wanted, record, feed)
+
+    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> bool:
+        """Make a copy anew, because a field of it cannot be changed (A2)."""
+        target = wanted.target
+        deletion = self._hand.delete(target, feed.kind, uid=record.uid, revision=record.revision)
+        await self._timed("delete", target, deletion)
+        await self._timed("create", target, self._hand.create(wanted, feed))
+        self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "")
+        return True
 
     def _is_made_from(self, target: Target, made_from: object) -> bool:
         """Say, without any body, whether the copy here was made from this very state by this very rule."""
@@ -192,18 +220,19 @@ class Worker:
         return True
 
     def _render(self, target: Target, claim: Claim, offer: Offer, manifest: Manifest) -> Wanted:
-        copy = desired(manifest, offer.feed.kind, offer.hit.entries, owner=claim.owner)
+        copy = desired(manifest, offer.feed.kind, offer.hit.entries, owner=claim.owner, context=offer.hit.context)
         assert copy.target == target, (copy.target, target)
         provenance = provenance_of(
             claim,
-            policy=self._policy(claim.rule),
+            rule_owner=offer.hit.rule_owner,
+            policy=offer.hit.policy,
             marks=offer.record.marks,
             target=target,
             inherited=meta.SYNC_DISABLED in meta.annotations_of(copy.manifest),
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
-        return Wanted(target, copy.gvk, marked, self._hand.digest(marked), marks)
+        return Wanted(target, copy.gvk, marked, self._hand.digest(marked), marks, copy.status)
 
     async def _source(self, offer: Offer) -> Heard:
         """Take the source's body from its slot, or read it again at the peer."""
@@ -266,13 +295,12 @@ class Worker:
         return answer
 
     def _settled(self, target: Target, decision: Decision, view: View) -> None:
-        if isinstance(decision, Hold) and decision.reason in _RECHECKED:
+        if isinstance(decision, Hold) and decision.reason in RECHECKED:
             self._queue.retry(target, at_least_s=1.0)
         else:
             self._queue.forget(target)
         self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
-        outcome = outcome_of(decision, view)
-        changed = self._ledger.note(target, outcome, message=_words(decision))
+        changed = self._ledger.note(target, outcomes_of(decision, view))
         match decision:
             case Apply():
                 log.info("wrote copy", target=str(target), reason=decision.reason.value, owner=decision.claim.owner)
@@ -286,68 +314,19 @@ class Worker:
         if isinstance(error, Conflict):
             self._queue.retry(target)
             return
-        wait_s = error.retry_after_s if isinstance(error, TooManyRequests) else 0.0
         if isinstance(error, NotFound) and error.details_kind == "namespaces":
-            decision = Hold(Reason.NAMESPACE_MISSING, _owner_of(decision))
-            self._ledger.note(target, outcome_of(decision, view), message=_words(decision))
+            missing = Hold(Reason.NAMESPACE_MISSING, owner_of(decision))
+            self._ledger.note(target, outcomes_of(missing, view))
             self._queue.retry(target, at_least_s=1.0)
             return
+        wait_s = error.retry_after_s if isinstance(error, TooManyRequests) else 0.0
         delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=wait_s > 0)
-        owner, rule = _owner_of(decision), _rule_of(view)
+        owner, rule = owner_of(decision), rule_of(view, decision)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
         if rule:
             outcome = Outcome(rule, owner or ClusterUID(""), Class.FAILING, reason)
-            if self._ledger.note(target, outcome, message=str(error)):
+            if self._ledger.note(target, [Said(outcome, str(error))]):
                 log.warning(
                     "cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2)
                 )
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
-
-
-_RECHECKED = {Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS}
-"""What no event ends: what was asked, of the owner or of ourselves, is asked again. All other holds end by an event."""
-
-
-def outcome_of(decision: Decision, view: View) -> Outcome | None:
-    """Say how a target fares; None for one that no rule wants and no rule made."""
-    rule = _rule_of(view)
-    owner = _owner_of(decision)
-    if not rule or owner is None or isinstance(decision, Delete):
-        return None
-    match decision:
-        case Apply():
-            fate = Class.SYNCED
-        case Hold():
-            fate = Class.HELD
-        case Skip(reason=Reason.IN_SYNC):
-            fate = Class.SYNCED
-        case Skip(reason=Reason.LOCAL_OBJECT_EXISTS | Reason.CONFLICT):
-            fate = Class.CONFLICTING
-        case Skip(reason=Reason.NO_LONGER_WANTED | Reason.UNKNOWN_OWNER | Reason.NOT_WANTED | Reason.OUR_OWN):
-            return None
-        case Skip():
-            fate = Class.SKIPPED
-    return Outcome(rule, owner, fate, decision.reason.value)
-
-
-def _owner_of(decision: Decision) -> ClusterUID | None:
-    return decision.claim.owner if isinstance(decision, Apply) else decision.owner
-
-
-def _rule_of(view: View) -> str:
-    if view.claims:
-        return view.claims[0].rule
-    provenance = view.current.marks.provenance if view.current is not None else None
-    return provenance.rule if provenance is not None else ""
-
-
-def _words(decision: Decision) -> str:
-    return _MESSAGES.get(decision.reason, "")
-
-
-_MESSAGES = {
-    Reason.LOCAL_OBJECT_EXISTS: "an object of that name was made here; it is never overwritten: delete or rename one",
-    Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
-    Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
-    Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
-}

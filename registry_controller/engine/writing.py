@@ -25,13 +25,17 @@ from registry_controller.kube.watch import Heard, decode_heard
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A copy as it should be, with the marks that say so; `digest` leaves the provenance's revision out."""
+    """A copy as it should be, with the marks that say so; `digest` leaves the provenance's revision out.
+
+    `status` is what its status should be, None where nobody asked for it.
+    """
 
     target: Target
     kind: GVK
     manifest: Manifest
     digest: bytes
     marks: Marks
+    status: Manifest | None = None
 
 
 class Hand:
@@ -89,6 +93,29 @@ class Hand:
         raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body))
         self._remember(raw, wanted, feed)
         return True
+
+    async def bring_status(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> bool:
+        """Bring the status of a copy of ours to what is wanted; say whether that took a write.
+
+        A kind without a status subresource has no status to bring.
+        """
+        gvr = await self._discovery.resolve(wanted.kind)
+        current = await self._current(gvr, wanted, record) if gvr.has_status else None
+        if gvr.has_status and current is None:
+            raise Conflict(f"{wanted.target} is gone or changed since it was judged; looking again")
+        if current is None or (current.get("status") or {}) == wanted.status:
+            record.status_digest = self.status_digest(wanted)
+            return False
+        body = {**current, "status": wanted.status}
+        raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body), subresource="status")
+        feed.heard_again(decode_heard(raw), status_digest=self.status_digest(wanted))
+        return True
+
+    def status_digest(self, wanted: Wanted) -> bytes | None:
+        """Digest a wanted status; None where nobody asked for it."""
+        if wanted.status is None:
+            return None
+        return content_digest({"status_": wanted.status}, key=self._digest_key)
 
     async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
         """Delete the copy that was judged, and no other."""

@@ -7,13 +7,14 @@ from typing import Final
 
 import msgspec
 
-from registry_controller.api.errors import NotFound, NotServed, ProtocolError
+from registry_controller.api.errors import NotFound, NotServed, ProtocolError, RegistryError
 from registry_controller.api.meta import GVK, GVR
 from registry_controller.kube.connect import Reader
 
 _GROUP: Final = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?\Z")
 _WORD: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _NEEDED: Final = frozenset({"list", "watch"})
+_WRITABLE: Final = _NEEDED | {"create", "delete", "update"}
 
 
 class _Resource(msgspec.Struct):
@@ -29,11 +30,24 @@ class _ResourceList(msgspec.Struct):
     resources: list[_Resource] | None = None
 
 
+class _Preferred(msgspec.Struct):
+    group_version: str = msgspec.field(name="groupVersion", default="")
+
+
+class _Group(msgspec.Struct):
+    preferred: _Preferred = msgspec.field(name="preferredVersion", default_factory=_Preferred)
+
+
+class _GroupList(msgspec.Struct):
+    groups: list[_Group] | None = None
+
+
 class _Version(msgspec.Struct):
     git_version: str = msgspec.field(name="gitVersion", default="")
 
 
 _RESOURCES: Final = msgspec.json.Decoder(_ResourceList)
+_GROUPS: Final = msgspec.json.Decoder(_GroupList)
 _VERSION: Final = msgspec.json.Decoder(_Version)
 
 
@@ -63,6 +77,27 @@ class Discovery:
         for known in same:
             del self._found[known]
 
+    async def writable(self) -> list[GVK]:
+        """List the kinds that can be written, in their groups' preferred versions; what is down is left out."""
+        answer = await self._reader.get_path("/apis")
+        try:
+            groups = _GROUPS.decode(answer).groups or []
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ProtocolError(f"{self._reader.server}: /apis is not what an API server says") from None
+        kinds: list[GVK] = []
+        for spelled in ("v1", *(group.preferred.group_version for group in groups)):
+            group, _, version = spelled.rpartition("/")
+            try:
+                found = await self._read_version(GVK(group, version, ""))
+            except RegistryError:
+                continue
+            kinds += sorted(
+                GVK(group, version, resource.kind)
+                for resource in found
+                if "/" not in resource.name and set(resource.verbs) >= _WRITABLE
+            )
+        return kinds
+
     async def server_version(self) -> str:
         """Ask for the server's version, as `v1.36.1`."""
         answer = await self._reader.get_path("/version")
@@ -73,6 +108,9 @@ class Discovery:
 
     async def _discover(self, gvk: GVK) -> dict[GVK, GVR]:
         """Read the API version of a kind, all of its kinds at once."""
+        return _index(await self._read_version(gvk), group=gvk.group, version=gvk.version)
+
+    async def _read_version(self, gvk: GVK) -> list[_Resource]:
         if not _GROUP.match(gvk.group) or not _WORD.match(gvk.version):
             raise NotServed(f"{gvk}: no API group or version is named so")
         path = f"/apis/{gvk.group}/{gvk.version}" if gvk.group else f"/api/{gvk.version}"
@@ -81,10 +119,9 @@ class Discovery:
         except NotFound as error:
             raise NotServed(f"{self._reader.server}: does not serve {path}") from error
         try:
-            resources = _RESOURCES.decode(answer).resources or []
+            return _RESOURCES.decode(answer).resources or []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ProtocolError(f"{self._reader.server}: {path} is not what an API server says") from None
-        return _index(resources, group=gvk.group, version=gvk.version)
 
 
 def _index(resources: list[_Resource], *, group: str, version: str) -> dict[GVK, GVR]:

@@ -26,7 +26,6 @@ YAML = [block for block in BLOCKS if block.language == "yaml"]
 RULES, OPERATIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "operations.md"
 CRD = ROOT / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
 READERS = {"rule": read_rule, "feature": read_feature, "cluster": read_cluster}
-NOT_YET = {"overrides", "syncStatus", "deletionPolicy", "targetClusters"}
 
 
 @pytest.mark.parametrize("block", SHELL, ids=lambda block: block.name)
@@ -95,12 +94,6 @@ def test_the_table_of_states_is_that_of_the_definition() -> None:
 
 def test_the_rules_reference_has_every_field_of_spec_in_its_order() -> None:
     assert [row[0].strip("`") for row in table(RULES, header="field")] == list(_paths(_properties()["spec"], "spec"))
-
-
-def test_the_rules_reference_says_of_each_field_whether_it_works() -> None:
-    for name, meaning in table(RULES, header="field"):
-        is_planned = any(part in re.split(r"[.`\[\]]+", name) for part in NOT_YET) and "match[]" not in name
-        assert ("not supported yet" in meaning.lower()) == is_planned, name
 
 
 def test_the_rules_reference_has_every_count_of_the_status() -> None:

@@ -130,3 +130,18 @@ def test_a_source_that_is_not_to_be_synced_makes_no_new_copy_and_keeps_the_old_i
     steadily(lambda: first.find("cm", "set") is None)
     owner.kubectl("delete", "cm", "set")
     eventually(lambda: third.find("cm", "set") is None, within_s=60)
+
+
+@pytest.mark.clause("A2")
+def test_a_copy_that_cannot_be_changed_is_made_again(members: list[Member]) -> None:
+    """A2: somebody made the copy immutable; it is deleted and created, and an Event of the rule says so."""
+    first, owner, _ = members
+    owner.create(config_map("sealed", {"a": "1"}, labels=WANTED))
+    eventually(lambda: _data(first, "sealed") == {"a": "1"}, within_s=60)
+    before = first.get("cm", "sealed")["metadata"]["uid"]
+    first.kubectl("patch", "cm", "sealed", "--type=merge", "-p", '{"immutable":true}')
+    copy = eventually(lambda: (found := first.find("cm", "sealed")) and found["metadata"]["uid"] != before and found)
+    assert "immutable" not in copy
+    owner.kubectl("patch", "cm", "sealed", "--type=merge", "-p", '{"data":{"a":"2"}}')
+    eventually(lambda: _data(first, "sealed") == {"a": "2"}, within_s=60)
+    eventually(lambda: "ConfigMap default/sealed" in first.kubectl("get", "events", "-A", "-o", "json"))

@@ -34,7 +34,17 @@ created = st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
 @st.composite
 def provenances(draw: st.DrawFn, owner: ClusterUID) -> Provenance:
     return Provenance(
-        owner, "rule", "Orphan", KIND, KEY, "uid", draw(created), draw(revisions), TARGET, draw(st.booleans())
+        owner,
+        "rule",
+        ClusterUID("a"),
+        "Orphan",
+        KIND,
+        KEY,
+        "uid",
+        draw(created),
+        draw(revisions),
+        TARGET,
+        draw(st.booleans()),
     )
 
 
@@ -244,7 +254,7 @@ def _view(*offered: Claim, current: Current | None = None, **more: object) -> Vi
 
 def _copy(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 3) -> Current:
     uid = ClusterUID(owner)
-    provenance = Provenance(uid, "rule", "Orphan", KIND, KEY, "u", created, revision, TARGET)
+    provenance = Provenance(uid, "rule", ClusterUID("a"), "Orphan", KIND, KEY, "u", created, revision, TARGET)
     return Current(Marks(uid, provenance, False, False), "here", 9)
 
 

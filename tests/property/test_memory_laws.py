@@ -128,7 +128,9 @@ def test_a_provenance_survives_its_spelling_and_counts_only_where_it_belongs(
     owner: str, revision: int, inherited: bool
 ) -> None:
     """O3, O10."""
-    provenance = Provenance(ClusterUID(owner), "r", "Orphan", KIND, KEY, "u", "c", revision, TARGET, inherited)
+    provenance = Provenance(
+        ClusterUID(owner), "r", ClusterUID("a"), "Orphan", KIND, KEY, "u", "c", revision, TARGET, inherited
+    )
     try:
         text = encode(provenance)
     except TypeError:  # a lone surrogate, which no API server stores

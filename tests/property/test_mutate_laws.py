@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.api.syncrule import RuleEntry, read_rule
-from registry_controller.core.mutate import SERVER_SET, desired, target_of
+from registry_controller.core.mutate import SERVER_SET, desired, kind_of
 
 OWNER = ClusterUID("owner-1")
 NAMES = st.sampled_from(
@@ -72,8 +72,8 @@ def test_a_copy_says_whose_it_is_and_nothing_of_its_sources_cluster(
     assert "status" not in result.manifest
     for name in (meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.CLUSTER_DISABLED):
         assert name not in info["annotations"]
-    named = ObjectKey(info.get("namespace", ""), info["name"])
-    assert target_of(kind, named, entries) == (result.target, result.gvk)
+    assert result.target.key == ObjectKey(info.get("namespace", ""), info["name"])
+    assert kind_of(kind, entries) == result.gvk
 
 
 @given(SOURCES, KINDS, ENTRIES)

@@ -58,6 +58,7 @@ KINDS = (
     Kind(_OURS, "v1alpha1", "resourcesyncrules", "ResourceSyncRule", namespaced=False, has_status=True, custom=True),
     Kind(_OURS, "v1alpha1", "clusterfeatures", "ClusterFeature", namespaced=False, has_status=True, custom=True),
     Kind("sim.example", "v1", "widgets", "Widget", has_status=True, custom=True),
+    Kind("sim.example", "v1", "gadgets", "Gadget", has_status=True, custom=True),
 )  # fmt: skip
 
 BY_KIND = {kind.kind: kind for kind in KINDS}

@@ -20,19 +20,19 @@ def entry(**mutations: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "path"),
+    "spec",
     [
-        ({"rules": entry(overrides=[{"type": "replace", "path": "/a"}])}, "spec.rules[0].mutations.overrides"),
-        ({"rules": entry(syncStatus=True)}, "spec.rules[0].mutations.syncStatus"),
-        ({"deletionPolicy": "Delete"}, "spec.deletionPolicy"),
-        ({"targetClusters": {"names": ["a"]}}, "spec.targetClusters"),
-        ({"targetClusters": {}}, "spec.targetClusters"),
+        {"rules": entry(overrides=[{"type": "replace", "path": "/a?", "value": "{{ .Object.GetName }}"}])},
+        {"rules": entry(overrides=[{"type": "remove", "path": "/a/-1"}])},
+        {"rules": entry(syncStatus=True)},
+        {"deletionPolicy": "Delete"},
+        {"targetClusters": {"names": ["a"], "matchExpressions": [{"key": "a", "operator": "Exists"}]}},
+        {"targetClusters": {}},
     ],
 )
-def test_what_is_not_supported_yet_is_refused_with_the_fields_path(spec: dict[str, Any], path: str) -> None:
+def test_all_that_a_rule_can_say_is_accepted(spec: dict[str, Any]) -> None:
     _, verdict = read_and_accept(rule(**spec))
-    assert (verdict.accepted, verdict.reason) == (False, "NotSupportedYet")
-    assert verdict.message.startswith(f"{path}: ")
+    assert (verdict.accepted, verdict.message, verdict.warnings) == (True, "", ())
 
 
 STRAY_DASH = [
@@ -54,6 +54,14 @@ STRAY_DASH = [
         ),
         ({"rules": [{"match": [{"content": [{"key": "a"}]}]}]}, "spec.rules[0].match[0].content[0].value"),
         ({"rules": [{"match": [{"name": "a"}]}]}, "spec.rules[0].match[0].name"),
+        ({"rules": entry(overrides=[{"type": "add", "path": "/a"}])}, "spec.rules[0].mutations.overrides[0].type"),
+        ({"rules": entry(overrides=[{"type": "replace"}])}, "spec.rules[0].mutations.overrides[0].path"),
+        ({"rules": entry(overrides=[{"type": "replace", "path": "a"}])}, "spec.rules[0].mutations.overrides[0].path"),
+        (
+            {"rules": entry(overrides=[{"type": "replace", "path": "/a", "value": "{{ if }}"}])},
+            "spec.rules[0].mutations.overrides[0].value",
+        ),
+        ({"targetClusters": {"matchExpressions": [{"key": "a"}]}}, "spec.targetClusters.matchExpressions[0].operator"),
         ({"rules": entry(labels={"add": {"a b": "1"}})}, "spec.rules[0].mutations.labels.add[a b]"),
         ({"rules": entry(labels={"add": {"a": "no label value!"}})}, "spec.rules[0].mutations.labels.add[a]"),
         ({"rules": entry(labels={"remove": ["a", "/"]})}, "spec.rules[0].mutations.labels.remove[1]"),

@@ -32,7 +32,7 @@ def _named(text: str) -> set[str]:
 
 TESTS = [
     path.read_text(encoding="utf-8")
-    for folder in ("e2e", "property") for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))
+    for folder in ("e2e", "property", "sim") for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))
 ]  # fmt: skip
 SHOWN = {clause for text in TESTS for clause in _marked(text) | _named(text)}
 

@@ -40,7 +40,8 @@ def judge(desired: dict[str, Any], current: dict[str, Any]) -> Comparison:
 
 def origin(**changes: Any) -> str:
     parts = {
-        "owner": ClusterUID("o"), "rule": "r", "policy": "Orphan", "source": CLUSTER, "key": ObjectKey("apps", "one"),
+        "owner": ClusterUID("o"), "rule": "r", "rule_owner": ClusterUID("o"),
+        "policy": "Orphan", "source": CLUSTER, "key": ObjectKey("apps", "one"),
         "uid": "u", "created": "", "revision": 1, "copy": Target("", "ConfigMap", "apps", "one"), **changes,
     }  # fmt: skip
     return provenance.encode(Provenance(**parts))

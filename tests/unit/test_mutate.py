@@ -9,9 +9,9 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.api.syncrule import RuleEntry, read_rule
-from registry_controller.core.mutate import desired, target_of
+from registry_controller.core.mutate import desired, kind_of
 
 OWNER = ClusterUID("2f0b7a0e-0000-4000-8000-000000000001")
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
@@ -86,7 +86,7 @@ def test_the_given_parts_of_the_kind_replace_those_of_the_copy(mutations: list[d
     assert found.target == Target(gvk.group, gvk.kind, "apps", "one")
     assert (found.manifest["apiVersion"], found.manifest["kind"]) == (gvk.api_version, gvk.kind)
     assert meta.annotations_of(found.manifest)[meta.ORIGINAL_GVK] == "ConfigMap./v1"
-    assert target_of(CONFIG_MAP, ObjectKey("apps", "one"), entries(*wanted)) == (found.target, gvk)
+    assert kind_of(CONFIG_MAP, entries(*wanted)) == gvk
 
 
 def test_an_empty_kind_mutation_leaves_no_mark() -> None:

@@ -1,0 +1,84 @@
+"""What is said of a decision: how its target fares, for whom, and who lost it.
+
+Law: everything is read from the Decision and the View that it was taken on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from registry_controller.api.meta import ClusterUID
+from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
+from registry_controller.core.own import Voice
+from registry_controller.core.view import View
+from registry_controller.engine.ledger import Class, Outcome, Said
+
+RECHECKED: Final = frozenset({Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS})
+"""What no event ends: what was asked, of the owner or of ourselves, is asked again. All other holds end by an event."""
+
+
+def outcomes_of(decision: Decision, view: View) -> list[Said]:
+    """Say how a target fares, first for whom it is, then for whoever lost it; nothing for one that no rule wants."""
+    rule, owner = rule_of(view, decision), owner_of(decision)
+    if not rule or owner is None or isinstance(decision, Delete):
+        return []
+    match decision:
+        case Apply():
+            fate = Class.SYNCED
+        case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING):
+            fate = Class.WAITING
+        case Hold():
+            fate = Class.HELD
+        case Skip(reason=Reason.IN_SYNC):
+            fate = Class.SYNCED
+        case Skip(reason=Reason.LOCAL_OBJECT_EXISTS | Reason.CONFLICT):
+            fate = Class.CONFLICTING
+        case Skip() if decision.reason in _NOBODYS:
+            return []
+        case Skip():
+            fate = Class.SKIPPED
+    said = [Said(Outcome(rule, owner, fate, decision.reason.value), _MESSAGES.get(decision.reason, ""))]
+    return said + _lost(view, owner)
+
+
+def _lost(view: View, winner: ClusterUID) -> list[Said]:
+    """Name the owners whose sources are for this target, too, and came later (O8)."""
+    if view.membership:
+        return []
+    words = f"an older object, of cluster {winner}, has this place: it is taken over when that one goes"
+    return [
+        Said(Outcome(claim.rule, claim.owner, Class.CONFLICTING, Reason.CONFLICT.value), words)
+        for claim in view.claims
+        if claim.voice is Voice.OWNER and claim.owner != winner and not claim.deleting and not claim.sync_disabled
+    ]
+
+
+def owner_of(decision: Decision) -> ClusterUID | None:
+    """Name the owner that a decision is about."""
+    return decision.claim.owner if isinstance(decision, Apply) else decision.owner
+
+
+def rule_of(view: View, decision: Decision) -> str:
+    """Name the rule that a decision is about: that of its owner's claim, else the one that made the copy."""
+    owner = owner_of(decision)
+    for claim in view.claims:
+        if claim.owner == owner:
+            return claim.rule
+    provenance = view.current.marks.provenance if view.current is not None else None
+    if provenance is not None:
+        return provenance.rule
+    return view.claims[0].rule if view.claims else ""
+
+
+_NOBODYS: Final = frozenset({
+    Reason.NO_LONGER_WANTED, Reason.RULE_GONE, Reason.NOT_SELECTED, Reason.NOT_FOR_THIS_CLUSTER,
+    Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
+})  # fmt: skip
+
+_MESSAGES: Final = {
+    Reason.LOCAL_OBJECT_EXISTS: "an object of that name was made here; it is never overwritten: delete or rename one",
+    Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
+    Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
+    Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
+    Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
+}

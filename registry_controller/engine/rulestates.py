@@ -1,0 +1,66 @@
+"""What is known of the rules that copies here were made by: whether they still act, and on whom (W3).
+
+Law: nothing is concluded from silence. A rule that came from a member is gone only when that member, alive, has shown
+a complete list without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from registry_controller.api import meta
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.provenance import Provenance
+from registry_controller.core.view import RuleState
+from registry_controller.core.wanted import reads_from
+from registry_controller.engine.peerlink import PeerLink
+from registry_controller.engine.registry import Registry
+from registry_controller.engine.sources import Sources
+
+
+class RuleStates:
+    """The reader of the registry and of the links."""
+
+    def __init__(
+        self, *, registry: Registry, sources: Sources, local: ClusterUID, link: Callable[[ClusterUID], PeerLink | None]
+    ) -> None:
+        self._registry = registry
+        self._sources = sources
+        self._local = local
+        self._link = link
+
+    def state(self, provenance: Provenance | None) -> RuleState:
+        """Say what is known of the rule that a copy's provenance names."""
+        if provenance is None or not provenance.rule:
+            return RuleState.SILENT
+        held = self._registry.rules.get(provenance.rule)
+        if held is None:
+            return RuleState.GONE if self._is_gone(provenance) else RuleState.SILENT
+        rule = held.rule
+        if rule is None or not held.verdict.accepted or rule.suspend or provenance.rule in self._registry.pruned:
+            return RuleState.SILENT
+        selected = self._registry.selects_us(rule, local=self._local)
+        if selected is not True:
+            return RuleState.NOT_HERE if selected is False else RuleState.SILENT
+        link = self._link(provenance.owner)
+        if link is None or not link.alive or link.features.held is None:
+            return RuleState.SILENT
+        return RuleState.READS if reads_from(rule, link.features.held) else RuleState.UNSELECTED
+
+    def deletes_unwanted(self, provenance: Provenance | None) -> bool:
+        """Say whether copies go that the rule no longer wants: the rule as it is now, else as it was last known."""
+        if provenance is None:
+            return False
+        held = self._registry.rules.get(provenance.rule)
+        policy = held.rule.deletion_policy if held is not None and held.rule is not None else provenance.policy
+        return policy == "Delete"
+
+    def _is_gone(self, provenance: Provenance) -> bool:
+        if provenance.rule_owner == self._local:
+            return True
+        link = self._link(provenance.rule_owner)
+        feed = self._sources.feed(provenance.rule_owner, meta.RULE)
+        if link is None or not link.alive or feed is None or not feed.streams:
+            return False
+        complete = all(stream.is_complete for stream in feed.streams.values())
+        return complete and bool(feed.rules) and ObjectKey("", provenance.rule) not in feed.records

@@ -1,0 +1,149 @@
+"""What becomes of copies that a rule no longer wants: every shape, transition and policy, up and restarted. W1, W3."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.sim.group import SimGroup, rule, simulate
+
+WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
+STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
+DISABLED = "cluster-registry.k8s.cisco.com/cluster-disabled"
+LABELS = {"sync": "yes"}
+
+SHAPES: dict[str, tuple[str, dict[str, Any], tuple[str, str, str]]] = {
+    "plain": ("x", {}, ("Widget", "default", "x")),
+    "renamed": (
+        "x",
+        {"overrides": [{"type": "replace", "path": "/metadata/name", "value": "x-copied"}]},
+        ("Widget", "default", "x-copied"),
+    ),
+    "renamed by template": (
+        "x",
+        {"overrides": [{
+            "type": "replace", "path": "/metadata/name",
+            "value": '{{ printf "%s-%s" .Object.GetName .Cluster.GetName }}',
+        }]},
+        ("Widget", "default", "x-b"),
+    ),
+    "in another namespace": (
+        "x",
+        {"overrides": [{"type": "replace", "path": "/metadata/namespace", "value": "elsewhere"}]},
+        ("Widget", "elsewhere", "x"),
+    ),
+    "of another kind": ("x", {"groupVersionKind": {"kind": "Gadget"}}, ("Gadget", "default", "x")),
+    "with a long name": ("n" * 253, {}, ("Widget", "default", "n" * 253)),
+}  # fmt: skip
+
+GOES_ALWAYS = ("source deleted",)
+GOES_BY_POLICY = (
+    "source no longer matches", "rule edited", "rule deleted", "feature removed", "target selection changed",
+)  # fmt: skip
+STAYS_ALWAYS = ("rule suspended", "cluster deleted", "peer disabled")
+
+
+def _rule(name: str, shape: str, policy: str, **spec: Any) -> dict[str, Any]:
+    entry = {"match": [{"labels": [{"matchLabels": LABELS}]}], "mutations": SHAPES[shape][1]}
+    features = [{"featureName": "source"}]
+    made = rule("wishes", WIDGET, entry, deletionPolicy=policy, clusterFeatureMatch=features, **spec)
+    made["metadata"]["annotations"] = STAYS
+    return made
+
+
+def _deed(group: SimGroup, transition: str, shape: str) -> None:
+    here, owner, name = group["a"], group["b"], SHAPES[shape][0]
+    held = here.get("ResourceSyncRule", "wishes")
+    match transition:
+        case "source deleted":
+            owner.delete("Widget", name, namespace="default")
+        case "source no longer matches":
+            owner.apply(
+                {"kind": "Widget", "metadata": {"name": name, "namespace": "default", "labels": {"sync": "no"}}}
+            )
+        case "rule edited":
+            held["spec"]["rules"][0]["match"] = [{"labels": [{"matchLabels": {"other": "yes"}}]}]
+            here.apply(held)
+        case "rule deleted":
+            here.delete("ResourceSyncRule", "wishes")
+        case "rule suspended":
+            here.apply({**held, "spec": {**held["spec"], "suspend": True}})
+        case "feature removed":
+            owner.delete("ClusterFeature", "source")
+        case "target selection changed":
+            here.apply({**held, "spec": {**held["spec"], "targetClusters": {"names": ["somebody-else"]}}})
+        case "cluster deleted":
+            here.delete("Cluster", "b")
+        case "peer disabled":
+            here.apply({"kind": "Cluster", "metadata": {"name": "b", "annotations": {DISABLED: "true"}}})
+        case _:
+            raise AssertionError(transition)
+
+
+def _copies(group: SimGroup) -> set[tuple[str, str, str]]:
+    found = (item for kind in ("Widget", "Gadget") for item in group["a"].list(kind))
+    return {(item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]) for item in found}
+
+
+async def _prepared(group: SimGroup, shape: str, policy: str) -> None:
+    for member in group.members:
+        member.create({"kind": "Namespace", "metadata": {"name": "elsewhere"}})
+    await group.join()
+    here, owner, name = group["a"], group["b"], SHAPES[shape][0]
+    owner.create({"kind": "ClusterFeature", "metadata": {"name": "source"}, "spec": {"featureName": "source"}})
+    here.create(
+        {"kind": "Widget", "metadata": {"name": "native", "namespace": "default", "labels": LABELS}, "spec": {}}
+    )
+    for source in (name, "native"):
+        info = {"name": source, "namespace": "default", "labels": LABELS}
+        owner.create({"kind": "Widget", "metadata": info, "spec": {"a": 1}})
+    owner.delete("Widget", "native", namespace="default")
+    here.create(_rule("wishes", shape, policy))
+    await group.settle()
+    assert _copies(group) == {SHAPES[shape][2], NATIVE}, here.get("ResourceSyncRule", "wishes").get("status")
+
+
+NATIVE = ("Widget", "default", "native")
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+@pytest.mark.parametrize("policy", ["Orphan", "Delete"])
+@pytest.mark.parametrize("transition", [*GOES_ALWAYS, *GOES_BY_POLICY, *STAYS_ALWAYS])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_copy_goes_only_as_its_policy_says(shape: str, transition: str, policy: str, restarted: bool) -> None:
+    """W3: nothing that nobody wants stays, nothing that should stay is lost, and nothing native is touched."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group, shape, policy)
+        native = group["a"].get("Widget", "native", namespace="default")
+        if restarted:
+            await group["a"].stop()
+        _deed(group, transition, shape)
+        group["a"].start_again()
+        await group.settle()
+        goes = transition in GOES_ALWAYS or (policy == "Delete" and transition in GOES_BY_POLICY)
+        assert _copies(group) == ({NATIVE} if goes else {SHAPES[shape][2], NATIVE})
+        assert group["a"].get("Widget", "native", namespace="default") == native
+        assert not await group.writes_within(60)
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(("policy", "restarted"), list(itertools.product(["Orphan", "Delete"], [False, True])))
+def test_a_name_that_a_rule_gives_anew_takes_the_old_one_away(policy: str, restarted: bool) -> None:
+    """W3: under both policies."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group, "renamed", policy)
+        if restarted:
+            await group["a"].stop()
+        held = group["a"].get("ResourceSyncRule", "wishes")
+        held["spec"]["rules"][0]["mutations"]["overrides"][0]["value"] = "x-again"
+        group["a"].apply(held)
+        group["a"].start_again()
+        await group.settle()
+        assert _copies(group) == {("Widget", "default", "x-again"), NATIVE}
+
+    simulate(scenario, n=2)
