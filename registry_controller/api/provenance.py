@@ -21,7 +21,8 @@ class Provenance:
 
     `rule_owner` is the cluster where the rule was written, `created` the source's creationTimestamp, `revision` its
     resourceVersion at the owner when the present content was written (0: not known). `inherited` says that
-    `resource-sync-disabled` came with the source.
+    `resource-sync-disabled` came with the source, `adopted` that the Go original had made the copy: it keeps its
+    owner for as long as that one offers it, whoever is older.
     """
 
     owner: ClusterUID
@@ -35,6 +36,7 @@ class Provenance:
     revision: int
     copy: Target
     inherited: bool = False
+    adopted: bool = False
 
     def same_origin(self, other: Provenance) -> bool:
         """Say whether only the revision differs: alone, that is no reason to write."""
@@ -62,6 +64,7 @@ def encode(provenance: Provenance) -> str:
             },
             "copy": provenance.copy._asdict(),
             **({"inherited": True} if provenance.inherited else {}),
+            **({"adopted": True} if provenance.adopted else {}),
         },
         option=orjson.OPT_SORT_KEYS,
     ).decode()
@@ -86,6 +89,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             revision=revision(_text(source, "resourceVersion")),
             copy=Target(**{part: _text(found["copy"], part) for part in Target._fields}),
             inherited=found.get("inherited") is True,
+            adopted=found.get("adopted") is True,
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

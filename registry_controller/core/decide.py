@@ -54,7 +54,7 @@ def _decide_ordinary(view: View) -> Decision:
     held = next((claim for claim in offers if claim.owner == marks.owner), None)
     if held is None:
         return _decide_without_holder(view, current, offers)
-    best = _best(offers, held, keeps=marks.provenance is None)
+    best = _best(offers, held, keeps=marks.by_go)
     return apply_over(view, current, best)
 
 
@@ -117,6 +117,6 @@ _ALWAYS = frozenset({Reason.SOURCE_DELETED, Reason.MOVED})
 
 
 def _outranks(claim: Claim, marks: Marks) -> bool:
-    if marks.provenance is None or marks.owner is None:
+    if marks.provenance is None or marks.owner is None or marks.by_go:
         return False
     return claim.rank < (marks.provenance.created or "~", marks.owner)

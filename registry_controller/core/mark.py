@@ -13,7 +13,14 @@ from registry_controller.core.view import Claim
 
 
 def provenance_of(
-    claim: Claim, *, rule_owner: ClusterUID, policy: str, marks: Marks, target: Target, inherited: bool
+    claim: Claim,
+    *,
+    rule_owner: ClusterUID,
+    policy: str,
+    marks: Marks,
+    target: Target,
+    inherited: bool,
+    adopted: bool = False,
 ) -> Provenance:
     """Say where a copy made from a claim comes from; `marks` are those of the object that was read.
 
@@ -38,6 +45,7 @@ def provenance_of(
         revision=revision,
         copy=target,
         inherited=inherited,
+        adopted=adopted,
     )
 
 

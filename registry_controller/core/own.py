@@ -34,6 +34,11 @@ class Marks:
         return self.owner is not None
 
     @property
+    def by_go(self) -> bool:
+        """Say whether the Go original made this copy: it has no provenance, or one that says so (O10)."""
+        return self.is_copy and (self.provenance is None or self.provenance.adopted)
+
+    @property
     def revision(self) -> int:
         """Tell the source's resourceVersion at its owner when the present content was written; 0 if not known."""
         return self.provenance.revision if self.provenance else 0

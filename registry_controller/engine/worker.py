@@ -150,7 +150,7 @@ class Worker:
             is_older = heard.revision < offer.record.revision
             return Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, decision.claim.owner)
         manifest = decode_body(heard.raw, what=str(offer.key))
-        wanted = self._render(view.target, decision.claim, offer, manifest)
+        wanted = self._render(view, decision.claim, offer, manifest)
         relays = decision.reason is Reason.RELAYED and view.current is not None
         if relays and not self._may_relay(decision.claim, manifest):
             return Skip(Reason.ADDRESS_CHANGED, decision.claim.owner)
@@ -219,7 +219,8 @@ class Worker:
         self._bodies.drop(copy_slot(kind, target.key))
         return True
 
-    def _render(self, target: Target, claim: Claim, offer: Offer, manifest: Manifest) -> Wanted:
+    def _render(self, view: View, claim: Claim, offer: Offer, manifest: Manifest) -> Wanted:
+        target, held = view.target, view.current.marks if view.current is not None else None
         copy = desired(manifest, offer.feed.kind, offer.hit.entries, owner=claim.owner, context=offer.hit.context)
         assert copy.target == target, (copy.target, target)
         provenance = provenance_of(
@@ -229,6 +230,7 @@ class Worker:
             marks=offer.record.marks,
             target=target,
             inherited=meta.SYNC_DISABLED in meta.annotations_of(copy.manifest),
+            adopted=not view.membership and held is not None and held.by_go and held.owner == claim.owner,
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
