@@ -28,7 +28,8 @@ class CopyRecord:
     `verified` the resourceVersion at which the stored object was that; None and 0 until we have compared. `is_plain`
     says that the stored object is exactly what we sent, so that the next replacement needs nothing carried over.
     `made_from` is what it was made from, for comparing: while that is the same, no body needs to be looked at.
-    `status_digest` is that of the status that we last brought, where a rule asks for it.
+    `losers` are the rules that want it otherwise and are younger. `status_digest` is that of the status that we last
+    brought, where a rule asks for it.
     """
 
     uid: str
@@ -43,6 +44,7 @@ class CopyRecord:
     verified: int = 0
     is_plain: bool = False
     made_from: object = None
+    losers: tuple[str, ...] = ()
     status_digest: bytes | None = None
 
 
@@ -91,7 +93,8 @@ class LocalFeed:
         )
         if record is not None and record.uid == heard.uid:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
-            fresh.made_from, fresh.status_digest = record.made_from, record.status_digest
+            fresh.made_from, fresh.losers = record.made_from, record.losers
+            fresh.status_digest = record.status_digest
         self.records[key] = fresh
         self._copies.bodies.put(Slot(HERE, self.kind, key), heard)
         self._copies.on_change(target)

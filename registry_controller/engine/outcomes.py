@@ -5,6 +5,7 @@ Law: everything is read from the Decision and the View that it was taken on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from registry_controller.api.meta import ClusterUID
@@ -17,8 +18,11 @@ RECHECKED: Final = frozenset({Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MA
 """What no event ends: what was asked, of the owner or of ourselves, is asked again. All other holds end by an event."""
 
 
-def outcomes_of(decision: Decision, view: View) -> list[Said]:
-    """Say how a target fares, first for whom it is, then for whoever lost it; nothing for one that no rule wants."""
+def outcomes_of(decision: Decision, view: View, *, losers: Sequence[str] = ()) -> list[Said]:
+    """Say how a target fares, first for whom it is, then for whoever lost it; nothing for one that no rule wants.
+
+    `losers` are the younger rules that want the same source otherwise.
+    """
     rule, owner = rule_of(view, decision), owner_of(decision)
     if not rule or owner is None or isinstance(decision, Delete):
         return []
@@ -38,7 +42,7 @@ def outcomes_of(decision: Decision, view: View) -> list[Said]:
         case Skip():
             fate = Class.SKIPPED
     said = [Said(Outcome(rule, owner, fate, decision.reason.value), _MESSAGES.get(decision.reason, ""))]
-    return said + _lost(view, owner)
+    return said + _lost(view, owner) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
 
 
 def _lost(view: View, winner: ClusterUID) -> list[Said]:
@@ -51,6 +55,11 @@ def _lost(view: View, winner: ClusterUID) -> list[Said]:
         for claim in view.claims
         if claim.voice is Voice.OWNER and claim.owner != winner and not claim.deleting and not claim.sync_disabled
     ]
+
+
+def _lost_to_rule(loser: str, owner: ClusterUID, *, winner: str) -> Said:
+    words = f"rule {winner}, which is older, wants it otherwise"
+    return Said(Outcome(loser, owner, Class.CONFLICTING, Reason.CONFLICT.value), words)
 
 
 def owner_of(decision: Decision) -> ClusterUID | None:

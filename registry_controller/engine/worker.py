@@ -164,6 +164,7 @@ class Worker:
             has_written = await self._timed("update status", view.target, bringing) or has_written
         if record is not None:
             record.made_from = made_from
+            record.losers = _losers(offer, wanted, manifest, owner=decision.claim.owner)
         self._consumed(offer, heard)
         if not has_written:
             return Skip(Reason.IN_SYNC, decision.claim.owner)
@@ -302,7 +303,7 @@ class Worker:
         else:
             self._queue.forget(target)
         self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
-        changed = self._ledger.note(target, outcomes_of(decision, view))
+        changed = self._ledger.note(target, outcomes_of(decision, view, losers=self._losers_of(target)))
         match decision:
             case Apply():
                 log.info("wrote copy", target=str(target), reason=decision.reason.value, owner=decision.claim.owner)
@@ -311,6 +312,11 @@ class Worker:
             case Hold() | Skip():
                 if changed:
                     log.debug("left as it is", target=str(target), reason=decision.reason.value)
+
+    def _losers_of(self, target: Target) -> tuple[str, ...]:
+        feed = self._copies.feed(target.group, target.kind)
+        record = feed.records.get(target.key) if feed is not None else None
+        return record.losers if record is not None else ()
 
     def _failed(self, target: Target, decision: Decision, view: View, error: RegistryError) -> None:
         if isinstance(error, Conflict):
@@ -332,3 +338,16 @@ class Worker:
                     "cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2)
                 )
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
+
+
+def _losers(offer: Offer, wanted: Wanted, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
+    """Name the other rules that make something else of the same source at the same place (W2)."""
+    found = []
+    for hit in offer.record.hits:
+        if hit.rule == offer.hit.rule or hit.entries == offer.hit.entries or hit.target(offer.key) != wanted.target:
+            continue
+        other = desired(manifest, offer.feed.kind, hit.entries, owner=owner, context=hit.context)
+        ours = desired(manifest, offer.feed.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
+        if (other.manifest, other.status) != (ours.manifest, ours.status):
+            found.append(hit.rule)
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""Two owners of one name: who wins, what the loser's rule says, and who takes over. O8."""
+"""Two owners of one name, two rules for one object: who wins, what the loser says, and who takes over. O8, W2."""
 
 from __future__ import annotations
 
@@ -48,3 +48,42 @@ def test_the_older_source_wins_and_the_loser_is_said_and_takes_over(first: str, 
         assert group["a"].condition("ResourceSyncRule", "rivals", "Synced")["status"] == "True"
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_the_older_rule_wins_and_the_younger_says_so_until_it_goes(restarted: bool) -> None:
+    """W2: two rules that want one source differently at one place; what they agree on is no conflict."""
+
+    def wants(name: str, born: str, label: str) -> tuple[dict[str, Any], str]:
+        entry = {"match": [{"labels": [{"matchLabels": LABELS}]}], "mutations": {"labels": {"add": {"by": label}}}}
+        made = rule(name, CONFIG_MAP, entry)
+        made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+        return made, born
+
+    async def scenario(group: SimGroup) -> None:
+        here = group["a"]
+        await group.join()
+        for made, born in (
+            wants("younger", "2025-01-02T00:00:00Z", "younger"),
+            wants("older", "2025-01-01T00:00:00Z", "older"),
+            wants("agrees", "2025-01-03T00:00:00Z", "older"),
+        ):
+            here.create(made, born=born)
+        group["b"].create(config_map("one", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        if restarted:
+            await here.restart()
+            await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["metadata"]["labels"]["by"] == "older"
+        synced = {name: here.condition("ResourceSyncRule", name, "Synced") for name in ("older", "younger", "agrees")}
+        assert {name: found["status"] for name, found in synced.items()} == {
+            "older": "True", "younger": "False", "agrees": "True"
+        }  # fmt: skip
+        assert "rule older, which is older, wants it otherwise" in synced["younger"]["message"]
+        here.delete("ResourceSyncRule", "older")
+        await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["metadata"]["labels"]["by"] == "younger"
+        assert here.condition("ResourceSyncRule", "younger", "Synced")["status"] == "True"
+        assert here.condition("ResourceSyncRule", "agrees", "Synced")["status"] == "False"
+
+    simulate(scenario, n=2)
