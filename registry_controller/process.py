@@ -105,12 +105,16 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
         ready: dict[str, str | None] = {"home": "the own API server was not heard yet"}
         live: dict[str, Ear] = {}
         rendering: list[Callable[[str], tuple[bytes, str]]] = [metrics.render]
+
+        def render(accept: str) -> tuple[bytes, str]:
+            return rendering[0](accept)  # the daemon, which knows more, is made later
+
         server = HealthServer(
             health=settings.health_addr,
             metrics=settings.metrics_addr,
             live={"ear": lambda: None if not live or live["ear"].healthy else "listening to our own kinds has stopped"},
             ready={"home": lambda: ready["home"]},
-            render=rendering[0],
+            render=render,
         )
         async with server.serve():
             local = await until_answered(functools.partial(_read_local_id, writer), what="read our own cluster's ID")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from .cluster import PROGRAMS
 from .detached import Running, detach, end, publish, running
 from .errors import ControlPlaneError
 from .group import Group
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,12 +40,15 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _up(options: argparse.Namespace) -> int:
+    if options.size < 1 or not _DNS_LABEL.fullmatch(options.prefix):
+        raise ControlPlaneError("up needs one cluster at least, and a prefix of small letters, digits and -")
     if running(options.prefix):
         raise ControlPlaneError(f"a group {options.prefix} is up already: take another --prefix, or `down`")
     ensure_binaries(PROGRAMS)  # here, where its progress is seen
     gates = [f"--feature-gate={gate}" for gate in options.feature_gate]
     if options.detach:
-        arguments = [str(options.size), f"--prefix={options.prefix}", *gates]
+        kept = [f"--directory={options.directory}"] if options.directory else []
+        arguments = [str(options.size), f"--prefix={options.prefix}", *kept, *gates]
         _explain(detach(arguments, prefix=options.prefix))
         return 0
     _hold(options)

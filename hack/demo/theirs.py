@@ -62,8 +62,11 @@ class TheirStage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second Ctrl-C would leave half of it there
-        print("taking away what the demo has put there", flush=True)
-        self._exit.close()
+        try:
+            with contextlib.suppress(OSError):  # nobody reads any more, as after `| head`
+                print("taking away what the demo has put there", flush=True)
+        finally:
+            self._exit.close()
 
     def install(self, actor: Actor) -> None:
         """Install the chart; without an image start the daemon here."""

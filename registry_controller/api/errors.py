@@ -15,6 +15,7 @@ RegistryError
     Invalid             422: refused by validation; wait for a change
     TooManyRequests     429: wait for `.retry_after_s`
     ServerError         5xx
+  Contested           somebody here keeps changing a copy: wait for `.retry_after_s`
   Unreachable         no answer at all: connection, TLS, or timeout
   NotServed           the server does not serve that kind
   ProtocolError       an answer that is not what Kubernetes would say
@@ -107,6 +108,14 @@ class TooManyRequests(ApiError):
 
 class ServerError(ApiError):
     """5xx."""
+
+
+class Contested(RegistryError):
+    """Somebody here keeps changing what we write."""
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class Unreachable(RegistryError):

@@ -30,7 +30,10 @@ class _RunByDefault(click.Group):
 @click.group(cls=_RunByDefault, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
 def program() -> None:
-    """Keep the objects of a group of Kubernetes clusters in step, peer to peer."""
+    """Keep the objects of a group of Kubernetes clusters in step, peer to peer.
+
+    Without a command it runs the daemon, as `run` does.
+    """
 
 
 program.add_command(run)

@@ -58,7 +58,9 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(cls=_Run)
 @click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of this cluster. Without it: the Pod's own."
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="Kubeconfig of this cluster. Without it: KUBECONFIG, else the Pod's own.",
 )
 @click.option("--context", "context_name", help="Context in the kubeconfig. Without it: its current one.")
 @click.option("--dump-config", is_flag=True, help="Print the options as they are understood, and exit.")

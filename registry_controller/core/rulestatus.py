@@ -127,7 +127,9 @@ def _accepted(facts: _Facts) -> Mapping[str, Any]:
 def _synced(facts: _Facts) -> Mapping[str, Any]:
     verdict, peers = facts.verdict, facts.peers
     if not verdict.accepted:
-        return _condition("Synced", False, reason="NotAccepted", message="the rule is not applied", facts=facts)
+        return _condition(
+            "Synced", False, reason="NotAccepted", message=f"the rule is not applied: {verdict.message}", facts=facts
+        )
     if facts.suspended:
         return _condition("Synced", None, reason="Suspended", message="the rule is suspended", facts=facts)
     unread = [peer.name for peer in peers if peer.last_error]

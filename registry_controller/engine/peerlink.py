@@ -192,7 +192,7 @@ class PeerLink:
                 await self._prove(reader)
             except RegistryError as error:
                 if self.health.probe_failed(_now(), started_at=began):
-                    log.info("peer unreachable", peer=self.name, error=str(error))
+                    log.warning("peer unreachable", peer=self.name, error=str(error))
                     raise LostError(str(error)) from None
                 if isinstance(error, Unauthorized):
                     self.failure = str(error)

@@ -19,6 +19,7 @@ from registry_controller.api.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Contested,
     Forbidden,
     Invalid,
     NotFound,
@@ -35,6 +36,7 @@ from registry_controller.core.view import Answer, Claim, Inquiry, NamespaceState
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.containers import holds_natives
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.fights import Fights
 from registry_controller.engine.ledger import Class, Ledger, Outcome, Said
 from registry_controller.engine.outcomes import RECHECKED, outcomes_of, owner_of, rule_of
 from registry_controller.engine.views import Offer, Views
@@ -99,6 +101,7 @@ class Worker:
         self._connection = connection
         self._may_relay = may_relay
         self._recreated = recreated
+        self._fights = Fights()
 
     async def run(self) -> NoReturn:
         """Work forever."""
@@ -185,12 +188,20 @@ class Worker:
             return True
         if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
             return False
+        is_repair = record.desired == wanted.digest
+        now = asyncio.get_running_loop().time()
+        if is_repair and (pause_s := self._fights.pause_s(view.target, now=now)):
+            raise Contested(self._fights.words(view.target), retry_after_s=pause_s)
         try:
-            return await self._timed("update", view.target, self._hand.bring(wanted, record, feed, adopt=adopt))
+            bringing = self._hand.bring(wanted, record, feed, adopt=adopt)
+            has_written, managers = await self._timed("update", view.target, bringing)
         except Invalid as error:
             if not error.immutable or (view.target.group, view.target.kind) in _IRREPLACEABLE:
                 raise
-        return await self._recreate(wanted, record, feed)
+            return await self._recreate(wanted, record, feed)
+        if has_written and is_repair:
+            self._fights.repaired(view.target, managers, now=now)
+        return has_written
 
     async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> bool:
         """Make a copy anew, because a field of it cannot be changed (A2)."""
@@ -327,7 +338,7 @@ class Worker:
             self._ledger.note(target, outcomes_of(missing, view))
             self._queue.retry(target, at_least_s=1.0)
             return
-        wait_s = error.retry_after_s if isinstance(error, TooManyRequests) else 0.0
+        wait_s = error.retry_after_s if isinstance(error, TooManyRequests | Contested) else 0.0
         delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=wait_s > 0)
         owner, rule = owner_of(decision), rule_of(view, decision)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__

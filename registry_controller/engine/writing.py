@@ -70,12 +70,15 @@ class Hand:
         raw = await self._writer.create(gvr, wanted.target.namespace, orjson.dumps(wanted.manifest))
         self._remember(raw, wanted, feed)
 
-    async def bring(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, adopt: bool) -> bool:
-        """Bring a copy that is here to what is wanted; say whether that took a write.
+    async def bring(
+        self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, adopt: bool
+    ) -> tuple[bool, tuple[str, ...]]:
+        """Bring a copy that is here to what is wanted; say whether that took a write, and whose changes it undid.
 
         `adopt` writes in any case what provenance alone would not be worth.
         """
         gvr = await self._discovery.resolve(wanted.kind)
+        managers: tuple[str, ...] = ()
         if record.is_plain and record.verified == record.revision:
             body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
         else:
@@ -83,16 +86,17 @@ class Hand:
             if current is None:
                 raise Conflict(f"{wanted.target} is gone or changed since it was judged; looking again")
             verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
+            managers = verdict.managers
             if verdict.drift is Drift.IN_SYNC:
                 self._accept(current, wanted, record)
-                return False
+                return False, managers
             body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
                 self._accept(current, wanted, record)
-                return False
+                return False, managers
         raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body))
         self._remember(raw, wanted, feed)
-        return True
+        return True, managers
 
     async def bring_status(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> bool:
         """Bring the status of a copy of ours to what is wanted; say whether that took a write.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 from hack.controlplane import Group
+from registry_controller.report.metrics import METRICS, PREFIX
 from tests.e2e.group import (
     CONFIG_MAP,
     NAMESPACE,
@@ -81,6 +83,23 @@ def test_a_rule_and_a_secret_reach_every_cluster(joined: list[Member]) -> None:
     second.kubectl("delete", "secret", "shared")
     for member in (first, third):
         eventually(lambda member=member: member.find("secret", "shared") is None)
+
+
+def test_every_metric_that_is_promised_has_a_sample(joined: list[Member]) -> None:
+    """S1: of a daemon that reads peers; what is counted only in trouble may be missing."""
+    first, *_ = joined
+
+    def missing() -> set[str]:
+        with urllib.request.urlopen(first.daemon.metrics_url, timeout=10) as answer:
+            samples = {line.partition("{")[0].partition(" ")[0] for line in answer.read().decode().splitlines()}
+        ends = ("", "_total", "_count")
+        return {
+            m.name
+            for m in METRICS
+            if not any(f"{PREFIX}{m.name.removesuffix('_total')}{end}" in samples for end in ends)
+        }
+
+    eventually(lambda: missing() <= {"held"}, what="samples")
 
 
 def test_a_native_object_is_never_touched(joined: list[Member]) -> None:
