@@ -53,8 +53,7 @@ def test_the_demo_tells_its_story_on_contexts_and_takes_everything_away_again() 
 def test_the_demo_does_not_begin_where_it_would_be_in_the_way() -> None:
     with Group(1, prefix="taken") as group:
         group[0].kubectl("create", "namespace", "cluster-registry")
-        contexts = [group[0].name] * 3
-        done = _demo(*contexts, env={"KUBECONFIG": str(group.kubeconfig)})
+        done = _demo(group[0].name, "another", "a-third", env={"KUBECONFIG": str(group.kubeconfig)})
         assert done.returncode == 1
         assert "namespace cluster-registry is in context taken-1 already" in done.stderr
         assert group[0].kubectl("get", "namespace", "cluster-registry", "-o", "name")
@@ -62,8 +61,12 @@ def test_the_demo_does_not_begin_where_it_would_be_in_the_way() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["one", "two"], "three clusters"), (["--image", "registry-controller:0.1.0"], "CONTEXTS")],
-    ids=["two clusters", "an image without clusters"],
+    [
+        (["one", "two"], "three clusters"),
+        (["one", "two", "one"], "named twice"),
+        (["--image", "registry-controller:0.1.0"], "CONTEXTS"),
+    ],
+    ids=["two clusters", "one cluster twice", "an image without clusters"],
 )
 def test_the_demo_says_what_is_wrong_with_its_arguments(arguments: list[str], says: str) -> None:
     done = _demo(*arguments)
