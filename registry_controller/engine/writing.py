@@ -60,10 +60,6 @@ class Hand:
         """Digest what counts of an object."""
         return content_digest(manifest, key=self._digest_key)
 
-    def is_in_step(self, wanted: Wanted, record: CopyRecord | None) -> bool:
-        """Say whether a copy is known, without reading anything, to be as wanted."""
-        return record is not None and record.desired == wanted.digest and record.verified == record.revision
-
     async def create(self, wanted: Wanted, feed: LocalFeed) -> None:
         """Make a copy that is not here."""
         gvr = await self._discovery.resolve(wanted.kind)
