@@ -181,7 +181,6 @@ class Daemon:
             scope.create_task(self.home_link.run(), name="home link")
             scope.create_task(self.status_writer.run(), name="status")
             scope.create_task(self.events.run(), name="events")
-            scope.create_task(self.report.run(), name="standing")
             scope.create_task(self.home.run(), name="home")
             scope.create_task(self._local_metadata.run(), name="own metadata")
             for number in range(self._settings.workers):
@@ -190,6 +189,7 @@ class Daemon:
             ready["home"] = None
             ear.start()
             scope.create_task(self.supervisor.run(), name="supervisor")
+            scope.create_task(self.report.run(), name="standing")
             scope.create_task(self.own_kinds.run(), name="own kinds")
             scope.create_task(self.leftovers.find(), name="leftovers")
             log.info("started", cluster_id=self._local)

@@ -100,6 +100,8 @@ class StandingReport:
         status = held.manifest.get("status") or {}
         if status.get("observedGeneration") != held.rule.generation:
             return False
+        if not self._supervisor.is_current:
+            return True
         links = self._supervisor.links.values()
         if any(choice.waiting for choice in self._supervisor.choices.values()) or not self._is_idle():
             return True

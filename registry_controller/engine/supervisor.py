@@ -81,6 +81,7 @@ class Supervisor:
         self._changed = changed
         self._standing_changed = standing_changed
         self._poked = asyncio.Event()
+        self._is_planned = False
         self._contexts = Contexts(registry=registry, local=local)
         self._wishes: object = None
         self._aliases = Aliases(connect_peer=connect_peer, changed=self.poke)
@@ -92,6 +93,11 @@ class Supervisor:
         """Say that something the plan is made of has changed."""
         self._poked.set()
 
+    @property
+    def is_current(self) -> bool:
+        """False before the first plan, and while another one is due."""
+        return self._is_planned and not self._poked.is_set()
+
     def standing(self) -> Standing:
         """Tell who is known, and who is alive for us."""
         known = {held.cluster.cluster_id for held in self._registry.clusters.values() if held.cluster}
@@ -101,10 +107,11 @@ class Supervisor:
         """Keep the plan, until cancelled."""
         async with asyncio.TaskGroup() as scope:
             while True:
-                self._plan(scope)
-                await self._poked.wait()
                 self._poked.clear()
-                await asyncio.sleep(0)
+                self._plan(scope)
+                self._is_planned = True
+                await self._poked.wait()
+                await asyncio.sleep(0)  # what comes together is planned together
 
     def may_relay(self, claim: Claim, manifest: Manifest) -> bool:
         """Say whether a record that an intermediary holds may change what is here (O4).
