@@ -17,7 +17,7 @@ from registry_controller.core.view import NamespaceState
 from registry_controller.engine.copies import Copies, LocalFeed
 from registry_controller.engine.definitions import DEFINITION, Definitions
 from registry_controller.engine.reflector import Reflector, Sink
-from registry_controller.kube.connect import Writer
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.watch import Heard, decode_manifest
@@ -167,7 +167,7 @@ class HomeLink:
     def __init__(
         self,
         *,
-        writer: Writer,
+        reader: Reader,
         discovery: Discovery,
         copies: Copies,
         credentials: CredentialStore,
@@ -176,7 +176,7 @@ class HomeLink:
         tokens_changed: Callable[[], None],
     ) -> None:
         self.discovery = discovery
-        self._writer = writer
+        self._reader = reader
         self._copies = copies
         self._credentials = credentials
         self._base: dict[Place, Sink] = {
@@ -226,7 +226,7 @@ class HomeLink:
         if self._scope is None or (purpose, (kind, selection)) in self._running:
             return
         reflector = Reflector(
-            reader=self._writer,
+            reader=self._reader,
             discovery=self.discovery,
             kind=kind,
             selection=selection,
