@@ -104,13 +104,13 @@ class Namespaces:
     """The namespaces here. Until they were heard, every one counts as there: the write will tell."""
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
+        self.is_complete = False
         self._held: dict[str, bool] = {}
-        self._complete = False
         self._on_change = on_change
 
     def state(self, name: str) -> NamespaceState:
         """Tell a namespace's state."""
-        if not self._complete:
+        if not self.is_complete:
             return NamespaceState.ACTIVE
         deleting = self._held.get(name)
         if deleting is None:
@@ -130,7 +130,7 @@ class Namespaces:
 
     def complete(self) -> None:
         """Hear that all were heard."""
-        self._complete = True
+        self.is_complete = True
 
     def stalled(self, error: RegistryError) -> None:
         """Hear nothing for a while: what was heard stays."""

@@ -28,7 +28,10 @@ COPIES: Final = Selection(labels=meta.OWNER)
 
 
 class Leftovers:
-    """The kinds that have such copies. `changed` is called when there are more."""
+    """The kinds that have such copies. `changed` is called when there are more.
+
+    `is_complete` says that every kind was looked through.
+    """
 
     def __init__(self, *, reader: Reader, discovery: Discovery, copies: Copies, changed: Callable[[], None]) -> None:
         self._reader = reader
@@ -36,6 +39,7 @@ class Leftovers:
         self._copies = copies
         self._changed = changed
         self._found: set[GVK] = set()
+        self.is_complete = False
 
     async def find(self) -> None:
         """Look through every kind that we may list here, once."""
@@ -47,6 +51,7 @@ class Leftovers:
                     self._changed()
             except RegistryError as error:
                 log.debug("cannot look for copies that nobody wants", kind=str(kind), error=str(error))
+        self.is_complete = True
 
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
         """Add to what rules write here what must be watched for the copies that are left."""

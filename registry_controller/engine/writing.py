@@ -65,6 +65,7 @@ class Hand:
         bodies: Bodies,
         digest_key: bytes,
         on_stored: Callable[[Target, Manifest, Manifest], None],
+        believes_provenance: bool = True,
     ) -> None:
         self._reader = reader
         self._pen = pen
@@ -72,6 +73,7 @@ class Hand:
         self._bodies = bodies
         self._digest_key = digest_key
         self._on_stored = on_stored
+        self._believes_provenance = believes_provenance
 
     def digest(self, manifest: Manifest) -> bytes:
         """Digest what counts of an object."""
@@ -166,7 +168,8 @@ class Hand:
     async def _is_stored_so(self, gvr: GVR, wanted: Wanted, record: CopyRecord, body: Manifest) -> bool:
         """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
         provenance = record.marks.provenance
-        if provenance is not None and provenance.revision == wanted.marks.revision:
+        is_of_now = provenance is not None and provenance.revision == wanted.marks.revision
+        if is_of_now and self._believes_provenance:
             return True
         raw = await self._pen.replace(gvr, wanted.target.key, orjson.dumps(body), dry_run=True)
         current = await self._current(gvr, wanted, record)
