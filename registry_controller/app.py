@@ -15,6 +15,7 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.core.pruned import pruned_fields
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
+from registry_controller.engine.brake import Brake
 from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.copies import Copies, LocalFeed
 from registry_controller.engine.gauges import Gauges
@@ -126,12 +127,21 @@ class Daemon:
         transitions = Transitions(events=self.events, metrics=metrics)
         status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=transitions.say)
         self.status_writer = status_writer
+        self.brake = Brake(
+            percent=settings.deletion_limit_percent,
+            queue=self.queue,
+            copies=self.copies,
+            registry=self.registry,
+            changed=self._rule_changed,
+            now=lambda: datetime.now(UTC),
+        )
         self.report = StandingReport(
             registry=self.registry,
             supervisor=self.supervisor,
             sources=self.sources,
             copies=self.copies,
             ledger=self.ledger,
+            brake=self.brake,
             home=self.home,
             writer=status_writer,
             is_idle=lambda: self.queue.idle,
@@ -154,6 +164,7 @@ class Daemon:
         )
         self.worker = Worker(
             queue=self.queue,
+            brake=self.brake,
             views=views,
             copies=self.copies,
             bodies=bodies,
@@ -220,6 +231,7 @@ class Daemon:
             if name not in self.registry.rules:
                 self.status_writer.forget(meta.RULES, name)
             self.report.rule_changed(name)
+            self.brake.rule_changed(name)
         if name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT or self._is_ours(plural, name):
             self.home.poke()
         self.supervisor.poke()

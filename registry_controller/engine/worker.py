@@ -34,6 +34,7 @@ from registry_controller.core.mutate import desired
 from registry_controller.core.own import Marks, is_at_home, is_membership, read_marks
 from registry_controller.core.view import Answer, Claim, Inquiry, NamespaceState, SourceRef, View
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
+from registry_controller.engine.brake import Brake
 from registry_controller.engine.containers import holds_natives
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.fights import Fights
@@ -84,6 +85,7 @@ class Worker:
         bodies: Bodies,
         ledger: Ledger,
         hand: Hand,
+        brake: Brake,
         writer: Writer,
         metrics: Metrics,
         connection: Callable[[ClusterUID], Connection | None],
@@ -96,6 +98,7 @@ class Worker:
         self._bodies = bodies
         self._ledger = ledger
         self._hand = hand
+        self._brake = brake
         self._writer = writer
         self._metrics = metrics
         self._connection = connection
@@ -126,6 +129,7 @@ class Worker:
                     found_empty = not await holds_natives(self._writer, target)
                     view, offers = self._views.read(target, inquiry, found_empty=found_empty)
                     decision = decide(view)
+            decision = self._brake.weigh(target, decision, rule=view.rule)
             decision = await self._act(view, decision, offers, wanted_at)
         except RegistryError as error:
             self._failed(target, decision, view, error)
@@ -314,9 +318,13 @@ class Worker:
         else:
             self._queue.forget(target)
         self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
+        if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: nothing to say yet
+            return
         changed = self._ledger.note(target, outcomes_of(decision, view, losers=self._losers_of(target)))
         match decision:
             case Apply():
+                if decision.reason is Reason.HISTORY_RESTORED:
+                    self._ledger.went_back((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
                 log.info("wrote copy", target=str(target), reason=decision.reason.value, owner=decision.claim.owner)
             case Delete():
                 log.info("deleted copy", target=str(target), reason=decision.reason.value, owner=decision.owner)
