@@ -13,6 +13,7 @@ from typing import Any
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.core.pruned import pruned_fields
+from registry_controller.engine.brake import Brake
 from registry_controller.engine.carrier import Carrier
 from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.copies import LocalFeed
@@ -69,12 +70,21 @@ class Daemon:
         )
         transitions = Transitions(events=self.events, metrics=metrics)
         self.status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=transitions.say)
+        self.brake = Brake(
+            percent=settings.deletion_limit_percent,
+            queue=self.queue,
+            copies=self.engine.copies,
+            registry=self.registry,
+            changed=self._rule_changed,
+            now=lambda: datetime.now(UTC),
+        )
         self.report = StandingReport(
             registry=self.registry,
             supervisor=self.supervisor,
             sources=self.engine.sources,
             copies=self.engine.copies,
             ledger=self.ledger,
+            brake=self.brake,
             home=self.home,
             writer=self.status_writer,
             is_idle=lambda: self.queue.idle,
@@ -83,6 +93,7 @@ class Daemon:
         self.worker = Worker(
             queue=self.queue,
             judge=self.engine.judge,
+            brake=self.brake,
             carrier=self._carrier(writer),
             ledger=self.ledger,
             metrics=metrics,
@@ -158,6 +169,7 @@ class Daemon:
             if name not in self.registry.rules:
                 self.status_writer.forget(meta.RULES, name)
             self.report.rule_changed(name)
+            self.brake.rule_changed(name)
         if name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT or self._is_ours(plural, name):
             self.home.poke()
 

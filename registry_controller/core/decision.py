@@ -52,6 +52,8 @@ class Reason(enum.Enum):
     NAMESPACE_TERMINATING = "NamespaceTerminating"
     MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"
     BEING_DELETED = "BeingDeletedHere"
+    DELETION_JUDGED = "DeletionBeingJudged"
+    DELETION_HALTED = "DeletionHalted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,6 @@ class _Facts:
     peers: Sequence[PeerCounts]
     problems: Sequence[str]
     halted: str
-    restored: str
 
 
 def rule_status(
@@ -95,13 +94,13 @@ def rule_status(
     and HistoryRestored, empty when they do not hold. `current` is the stored status: when something was last written
     is taken from there where it is not known, so that a restart writes nothing.
     """
-    facts = _Facts(generation, verdict, suspended, idle, peers, problems, halted, restored)
+    facts = _Facts(generation, verdict, suspended, idle, peers, problems, halted)
     conditions = [
         _accepted(facts),
         _synced(facts),
         _stalled(facts),
         _flag("DeletionHalted", "TooManyDeletions", message=facts.halted, facts=facts),
-        _flag("HistoryRestored", "SourceWentBack", message=facts.restored, facts=facts),
+        _flag("HistoryRestored", "SourceWentBack", message=restored or _said_before(facts, current), facts=facts),
     ]
     # A brake that is not stored would be released by a restart: those peers are shown before all others.
     kept = sorted(peers, key=lambda peer: (not peer.deletions, peer.name, peer.cluster_id))[:_MAX_PEERS]
@@ -113,6 +112,14 @@ def rule_status(
         "conditions": conditions,
         "clusters": [_cluster(peer, last_sync=peer.last_sync or since.get(peer.cluster_id, "")) for peer in shown],
     }
+
+
+def _said_before(facts: _Facts, current: Mapping[str, Any] | None) -> str:
+    """Find what a former life said of a restored history: it stands until the rule is edited."""
+    for held in (current or {}).get("conditions") or ():
+        if held.get("type") == "HistoryRestored" and held.get("observedGeneration") == facts.generation:
+            return str(held.get("message") or "")
+    return ""
 
 
 def _accepted(facts: _Facts) -> Mapping[str, Any]:

@@ -73,10 +73,7 @@ def rule_of(view: View, decision: Decision) -> str:
     for claim in view.claims:
         if claim.owner == owner:
             return claim.rule
-    provenance = view.current.marks.provenance if view.current is not None else None
-    if provenance is not None:
-        return provenance.rule
-    return view.claims[0].rule if view.claims else ""
+    return view.rule or (view.claims[0].rule if view.claims else "")
 
 
 _NOBODYS: Final = frozenset({
@@ -89,5 +86,6 @@ _MESSAGES: Final = {
     Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
     Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
+    Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
     Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
 }

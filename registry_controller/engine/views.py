@@ -87,6 +87,7 @@ class Views:
             create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims),
             copied_from=copied_from,
             tracking=self._tracking(copied_from, record),
+            rule=self._rule(copied_from, provenance),
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             moved=self._is_moved(copied_from, provenance),
@@ -146,6 +147,12 @@ class Views:
             natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
         holds = is_container(target) and not found_empty
         return Current(record.marks, record.uid, record.revision, record.deleting, holds, natural)
+
+    def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
+        if provenance is not None or source is None:
+            return provenance.rule if provenance is not None else ""
+        feed = self._sources.feed(source.owner, source.kind)
+        return feed.rules[0].rule.name if feed is not None and feed.rules else ""
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> Tracking:
         if source is None:

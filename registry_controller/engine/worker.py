@@ -13,6 +13,7 @@ from registry_controller.api.errors import ApiError, Conflict, Contested, NotFou
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision import Apply, Delete, Hold, Reason, Skip
 from registry_controller.core.view import View
+from registry_controller.engine.brake import Brake
 from registry_controller.engine.carrier import Carried, Carrier
 from registry_controller.engine.judge import Judge, Judgement
 from registry_controller.engine.ledger import Class, Ledger, Outcome, Said
@@ -27,9 +28,12 @@ log = get_logger(__name__)
 class Worker:
     """What all worker tasks share."""
 
-    def __init__(self, *, queue: WorkQueue, judge: Judge, carrier: Carrier, ledger: Ledger, metrics: Metrics) -> None:
+    def __init__(
+        self, *, queue: WorkQueue, judge: Judge, brake: Brake, carrier: Carrier, ledger: Ledger, metrics: Metrics
+    ) -> None:
         self._queue = queue
         self._judge = judge
+        self._brake = brake
         self._carrier = carrier
         self._ledger = ledger
         self._metrics = metrics
@@ -49,6 +53,9 @@ class Worker:
         judgement = self._judge.look(target)
         try:
             judgement = await self._judge.ask(judgement)
+            weighed = self._brake.weigh(target, judgement.decision, rule=judgement.view.rule)
+            if weighed is not judgement.decision:
+                judgement = judgement._replace(decision=weighed)
             carried = await self._carrier.carry_out(judgement)
         except RegistryError as error:
             self._failed(target, judgement, error)
@@ -65,9 +72,13 @@ class Worker:
         if isinstance(decision, Apply):
             self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - wanted_at)
             self._ledger.wrote((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
+        if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: nothing to say yet
+            return
         changed = self._ledger.note(target, outcomes_of(decision, view, losers=carried.losers))
         match decision:
             case Apply():
+                if decision.reason is Reason.HISTORY_RESTORED:
+                    self._ledger.went_back((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
                 log.info("wrote copy", target=str(target), reason=decision.reason.value, owner=decision.claim.owner)
             case Delete():
                 log.info("deleted copy", target=str(target), reason=decision.reason.value, owner=decision.owner)

@@ -47,6 +47,8 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
     Reason.MAY_HOLD_NATIVE_OBJECTS: "objects that were made here live in it, or may; it stays until they are gone",
+    Reason.DELETION_JUDGED: "it is to be deleted, once all that go with it are known",
+    Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
     Reason.BEING_DELETED: "it is being deleted here",
 }
 

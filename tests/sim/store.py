@@ -48,6 +48,13 @@ class Change(NamedTuple):
     new: Manifest | None
 
 
+class Backup(NamedTuple):
+    """What was there at some moment."""
+
+    revision: int
+    objects: dict[Kind, dict[ObjectKey, Manifest]]
+
+
 class Store:
     """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once."""
 
@@ -75,6 +82,16 @@ class Store:
         """Forget history: watches from before are Gone."""
         self.compacted = self.revision
         self.history.clear()
+
+    def backup(self) -> Backup:
+        """Copy everything, as a snapshot of etcd does; objects are never changed in place."""
+        return Backup(self.revision, {kind: dict(held) for kind, held in self._objects.items()})
+
+    def restore(self, backup: Backup) -> None:
+        """Put everything back as it was: the past is the present, and its history is not known."""
+        self.revision = backup.revision
+        self._objects = {kind: dict(held) for kind, held in backup.objects.items()}
+        self.compact()
 
     def new_uid(self) -> str:
         """Make a uid."""

@@ -23,9 +23,10 @@ class Watch:
         self._kind = request.kind
         self._matches = matcher(request)
         self._bookmarks = request.query.get("allowWatchBookmarks") == "true"
+        initial = request.query.get("sendInitialEvents") == "true"
         self.timeout_s = float(request.query.get("timeoutSeconds") or 1800)
         since = request.query.get("resourceVersion", "")
-        initial = request.query.get("sendInitialEvents") == "true"
+        self._since = int(since) if since and not initial else 0
         if initial or since in ("", "0"):
             for found in select(store, request):
                 self._say("ADDED", found)
@@ -42,7 +43,7 @@ class Watch:
 
     def hear(self, change: Change) -> None:
         """Hear of a change anywhere in the cluster."""
-        if change.kind != self._kind:
+        if change.kind != self._kind or change.revision <= self._since:
             return
         was = change.old is not None and self._matches(change.old)
         if change.new is not None and self._matches(change.new):
@@ -53,7 +54,7 @@ class Watch:
 
     def bookmark(self, *, ends: bool = False) -> None:
         """Say where history stands."""
-        if not self._bookmarks:
+        if not self._bookmarks or self._store.revision < self._since:
             return
         info: dict[str, Any] = {"resourceVersion": str(self._store.revision)}
         if ends:
