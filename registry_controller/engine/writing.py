@@ -169,7 +169,8 @@ class Hand:
         """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
         provenance = record.marks.provenance
         is_of_now = provenance is not None and provenance.revision == wanted.marks.revision
-        if is_of_now and self._believes_provenance:
+        is_same_wish = record.desired in (None, wanted.digest)  # else a rule was edited, and took something away
+        if is_of_now and is_same_wish and self._believes_provenance:
             return True
         raw = await self._pen.replace(gvr, wanted.target.key, orjson.dumps(body), dry_run=True)
         current = await self._current(gvr, wanted, record)

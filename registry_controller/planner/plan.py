@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
@@ -63,10 +64,10 @@ class Plan:
     troubles: Sequence[str]
 
 
-async def make_plan(rehearsal: Rehearsal, rules: Sequence[str]) -> Plan:
+async def make_plan(rehearsal: Rehearsal, rules: Sequence[str], *, now: datetime) -> Plan:
     """Foresee what these rules, and whoever is in their way, would do."""
     engine = rehearsal.engine
-    foreseen = await rehearsal.foresee(affected(engine, rules))
+    foreseen = rehearsal.brake(await rehearsal.foresee(affected(engine, rules)), now=now)
     rows = [row for found in foreseen for row in rows_of(found)]
     rows += [*_namespaces(foreseen), *_unclear(engine, rules)]
     rows.sort(key=lambda row: (row.target, row.action is Action.CONFLICT, row.rule, row.owner))

@@ -8,19 +8,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, RegistryError, Unreachable
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.core.decision import Apply, Hold
+from registry_controller.core.brake import Verdict, judge
+from registry_controller.core.decision import Apply, Delete, Hold, Reason
+from registry_controller.engine.brake import allowed_moment, is_braked, stored_window
 from registry_controller.engine.carrier import Carried, Carrier
-from registry_controller.engine.copies import LocalFeed
-from registry_controller.engine.engine import Engine, Settings
+from registry_controller.engine.copies import LocalFeed, Origin
+from registry_controller.engine.engine import Engine
+from registry_controller.engine.engine import Settings as EngineSettings
 from registry_controller.engine.judge import Judgement
+from registry_controller.engine.outcomes import owner_of
 from registry_controller.engine.peerlink import KUBE_SYSTEM
 from registry_controller.engine.sources import Feed
 from registry_controller.engine.writing import Hand
@@ -36,6 +41,13 @@ _LOOK_EVERY_S: Final = 0.05
 _AT_ONCE: Final = 16
 _MORE_ATTEMPTS: Final = 3
 _PAUSE_S: Final = 0.3  # something changed while it was read
+
+
+class Settings(EngineSettings, Protocol):
+    """The options that this room reads."""
+
+    @property
+    def deletion_limit_percent(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,7 @@ class Rehearsal:
         self, settings: Settings, *, home: Writer, local: ClusterUID, connect_peer: Callable[[Credentials], Reader]
     ) -> None:
         self.engine = Engine(settings, home=home, local=local, connect_peer=connect_peer, listener=_Nobody())
+        self._settings = settings
         self._home = home
         self._metrics = Metrics()
         self._digest_key = secrets.token_bytes(32)
@@ -97,6 +110,25 @@ class Rehearsal:
         async with asyncio.TaskGroup() as scope:
             tasks = [scope.create_task(one(target), name=f"foresee {target}") for target in sorted(set(targets))]
         return [task.result() for task in tasks]
+
+    def brake(self, foreseen: Sequence[Foreseen], *, now: datetime) -> Sequence[Foreseen]:
+        """Halt the deletions among them that the brake would halt, were they wanted together (W4)."""
+        wanted = Counter(origin for found in foreseen if (origin := _braked(found)) is not None)
+        made = Counter(origin for found in foreseen if (origin := _made(found)) is not None)
+        halted = {origin for origin, count in wanted.items() if self._halts(origin, count, made[origin], now)}
+        return [_halted(found) if _braked(found) in halted else found for found in foreseen]
+
+    def _halts(self, origin: Origin, wanted: int, made: int, now: datetime) -> bool:
+        registry, counts = self.engine.registry, self.engine.copies.counts
+        _, verdict = judge(
+            stored_window(registry, origin),
+            present=counts[origin] + counts["", origin[1]] + made,
+            wanted=wanted,
+            now=now,
+            percent=self._settings.deletion_limit_percent,
+            allowed=allowed_moment(registry, origin[0]),
+        )
+        return verdict is Verdict.HALT and self._settings.deletion_limit_percent > 0
 
     async def _foresee(self, target: Target) -> Foreseen:
         found = await self._try(target)
@@ -138,6 +170,25 @@ class Rehearsal:
             may_relay=engine.supervisor.may_relay,
             recreated=_ignore,
         )
+
+
+def _braked(found: Foreseen) -> Origin | None:
+    """Tell whose brake a foreseen deletion is for; None for what is not braked."""
+    decision = found.carried.decision
+    if found.error is not None or not isinstance(decision, Delete) or not is_braked(decision):
+        return None
+    return (found.judgement.view.rule, decision.owner)
+
+
+def _made(found: Foreseen) -> Origin | None:
+    """Tell of what origin a copy is that would be made; None where none would."""
+    decision = found.carried.decision
+    is_made = isinstance(decision, Apply) and found.judgement.view.current is None and found.error is None
+    return (decision.claim.rule, decision.claim.owner) if is_made and isinstance(decision, Apply) else None
+
+
+def _halted(found: Foreseen) -> Foreseen:
+    return replace(found, carried=Carried(Hold(Reason.DELETION_HALTED, owner_of(found.carried.decision))), strokes=())
 
 
 @contextlib.asynccontextmanager

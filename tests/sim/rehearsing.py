@@ -45,7 +45,7 @@ async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float =
 async def plan(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> Plan:
     """Say what rules would do."""
     async with rehearsing(group, at, *rules, wait_s=wait_s) as rehearsal:
-        return await make_plan(rehearsal, [rule["metadata"]["name"] for rule in rules])
+        return await make_plan(rehearsal, [rule["metadata"]["name"] for rule in rules], now=NOW)
 
 
 def planned(found: Plan) -> Sequence[Change]:

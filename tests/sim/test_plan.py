@@ -10,6 +10,7 @@ import pytest
 from registry_controller.planner.plan import Action
 from tests.sim.group import SimGroup, rule, simulate
 from tests.sim.rehearsing import changed, plan, planned
+from tests.sim.transport import Fault
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
@@ -165,5 +166,116 @@ def test_an_edited_rules_plan_is_what_applying_it_does(edit: Edit, policy: str, 
         assert changed(here.server.journal[mark:], who="a") == planned(found)
         if edit is _edit_nothing:
             assert planned(found) == []
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("count", [49, 51, 60, 120])
+@pytest.mark.parametrize("edit", [_edit_name, _edit_match], ids=["renamed", "left out"])
+def test_what_the_brake_would_halt_is_not_said_to_go(edit: Edit, count: int) -> None:
+    """W4: the plan counts as the brake does."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        for number in range(count):
+            owner.create(_widget(f"w-{number:03}"))
+        here.create(_rule(deletionPolicy="Delete"))
+        await group.settle()
+        edited = _rule(deletionPolicy="Delete")
+        edit(edited["spec"])
+        found = await plan(group, "a", edited)
+        mark = len(here.server.journal)
+        here.apply({**here.get("ResourceSyncRule", "planned"), "spec": edited["spec"]})
+        await group.settle()
+        assert changed(here.server.journal[mark:], who="a") == planned(found)
+        halted = [row for row in found.rows if row.reason == "DeletionHalted"]
+        assert len(halted) == (count if edit is _edit_match and count > 50 else 0)
+
+    simulate(scenario, n=2)
+
+
+def test_an_older_rule_keeps_what_it_has_and_the_plan_says_so() -> None:
+    """W2, O8: who loses is a conflict in the plan."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        older = _rule("older")
+        here.create(older)
+        await group.settle()
+        younger = _rule("younger")
+        _edit_label(younger["spec"])
+        found = await plan(group, "a", younger)
+        assert planned(found) == []
+        lost = [row for row in found.rows if row.action is Action.CONFLICT and row.rule == "younger"]
+        assert {(row.target.name, row.words) for row in lost} == {
+            (name, "rule older, which is older, wants it otherwise") for name in ("one-of-b", "two-of-b")
+        }
+
+    simulate(scenario, n=2)
+
+
+def test_a_field_that_an_edit_takes_away_goes_from_copies_that_others_added_to() -> None:
+    """A1, W3: finalizers of others stay, and hide no change of ours."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        here.create(_rule())
+        await group.settle()
+        held = here.get("Widget", "one-of-b", namespace="default")
+        held["metadata"]["finalizers"] = ["example.com/here"]
+        here.apply(held)
+        await group.settle()
+        edited = _rule()
+        _edit_field_away(edited["spec"])
+        found = await plan(group, "a", edited)
+        mark = len(here.server.journal)
+        here.apply({**here.get("ResourceSyncRule", "planned"), "spec": edited["spec"]})
+        await group.settle()
+        assert changed(here.server.journal[mark:], who="a") == planned(found)
+        assert here.get("Widget", "one-of-b", namespace="default")["spec"] == {"a": 1}
+
+    simulate(scenario, n=2)
+
+
+def test_a_peer_that_does_not_answer_is_named_and_its_copies_wait() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        here.create(_rule(deletionPolicy="Delete"))
+        await group.settle()
+        group.fail("b", Fault.REFUSED)
+        edited = _rule(deletionPolicy="Delete")
+        _edit_match(edited["spec"])
+        found = await plan(group, "a", edited)
+        assert [words.split(":")[0] for words in found.troubles] == ["peer b"]
+        assert {(row.action, row.reason) for row in found.rows} == {(Action.WAIT, "OwnerSilent")}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "note"),
+    [
+        ({"suspend": True}, "rule planned: spec.suspend: it is suspended"),
+        (
+            {"targetClusters": {"names": ["nobody"]}},
+            "rule planned: spec.targetClusters: does not select this cluster",
+        ),
+        (
+            {"clusterFeatureMatch": [{"featureName": "none"}]},
+            "rule planned does not read from peer b: spec.clusterFeatureMatch[0]: that cluster has no "
+            "ClusterFeature with featureName none",
+        ),
+    ],
+    ids=["suspended", "for others", "without the feature"],
+)
+def test_a_rule_that_does_nothing_here_says_why(spec: dict[str, Any], note: str) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        found = await plan(group, "a", _rule(**spec))
+        assert (found.rows, found.notes) == ([], [note])
 
     simulate(scenario, n=2)
