@@ -14,7 +14,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision import Hold, Reason
-from registry_controller.core.miss import feature_miss
+from registry_controller.core.miss import Miss, feature_miss
 from registry_controller.core.view import SourceRef, View
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.ledger import Class
@@ -164,7 +164,9 @@ def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
             yield f"rule {name} belongs to cluster {where}: apply it there; what is changed in a copy of it is put back"
         if held.rule is not None and held.rule.is_core:
             yield f"rule {name} is kept by the daemon itself: what is changed in it is put back"
-        yield from (f"rule {name}: {words}" for words in why_idle(engine, held))
+        idle = why_idle(engine, held)
+        if idle is not None:
+            yield f"rule {name} does nothing here: {idle}"
         for link in sorted(engine.supervisor.links.values(), key=lambda link: link.name):
             if held.rule is not None and link.features.held is not None:
                 miss = feature_miss(held.rule.features, link.features.held)
@@ -172,19 +174,17 @@ def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
                     yield f"rule {name} does not read from peer {link.name}: {miss}"
 
 
-def why_idle(engine: Engine, held: HeldRule) -> Iterator[str]:
-    """Say why a rule does nothing here at all; nothing where it does."""
+def why_idle(engine: Engine, held: HeldRule) -> Miss | None:
+    """Say why a rule does nothing here at all; None where it does something."""
     name = str(meta.metadata_of(held.manifest).get("name", ""))
     lost = engine.registry.pruned.get(name)
     if held.rule is None or not held.verdict.accepted:
-        yield f"it is not accepted: {held.verdict.message}"
-    elif lost:
-        yield f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release"
-    elif held.rule.suspend:
-        yield "spec.suspend: it is suspended"
-    else:
-        selected = engine.registry.selects_us(held.rule, local=engine.local)
-        if selected is None:
-            yield "spec.targetClusters: this cluster has no Cluster object yet, or two of them"
-        elif not selected:
-            yield "spec.targetClusters: does not select this cluster"
+        return Miss("spec", f"it is not accepted: {held.verdict.message}")
+    if lost:
+        return Miss("spec", f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release")
+    if held.rule.suspend:
+        return Miss("spec.suspend", "it is suspended")
+    selected = engine.registry.selects_us(held.rule, local=engine.local)
+    if selected is None:
+        return Miss("spec.targetClusters", "cannot be judged while not exactly one Cluster has this cluster's ID")
+    return None if selected else Miss("spec.targetClusters", "does not select this cluster")

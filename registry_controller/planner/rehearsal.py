@@ -81,7 +81,7 @@ class Rehearsal:
     ) -> None:
         self.engine = Engine(settings, home=home, local=local, connect_peer=connect_peer, listener=_Nobody())
         self._settings = settings
-        self._home = home
+        self.home = home
         self._metrics = Metrics()
         self._digest_key = secrets.token_bytes(32)
 
@@ -140,7 +140,7 @@ class Rehearsal:
         return found
 
     async def _try(self, target: Target) -> Foreseen:
-        pencil = Pencil(self._home)
+        pencil = Pencil(self.home)
         judgement = self.engine.judge.look(target)
         try:
             judgement = await self.engine.judge.ask(judgement)
@@ -153,7 +153,7 @@ class Rehearsal:
         """Make a carrier for one target, so that its strokes are known as its own."""
         engine = self.engine
         hand = Hand(
-            reader=self._home,
+            reader=self.home,
             pen=pencil,
             discovery=engine.discovery,
             bodies=engine.bodies,
@@ -214,13 +214,18 @@ async def rehearse(
         raise Unreachable(f"{home.server}: our own kinds were not listed within {wait_s:g} s") from None
     for manifest in manifests:
         stage(rehearsal.engine.registry, manifest, now=now)
+    failure: Exception | None = None
     async with asyncio.TaskGroup() as scope:
         listening = scope.create_task(rehearsal.listen(), name="listen")
         try:
             await rehearsal.settle(wait_s=wait_s)
             yield rehearsal
+        except Exception as error:  # a TaskGroup would wrap it
+            failure = error
         finally:
             listening.cancel()
+    if failure is not None:
+        raise failure
 
 
 class _Nobody:

@@ -259,10 +259,10 @@ def test_a_peer_that_does_not_answer_is_named_and_its_copies_wait() -> None:
 @pytest.mark.parametrize(
     ("spec", "note"),
     [
-        ({"suspend": True}, "rule planned: spec.suspend: it is suspended"),
+        ({"suspend": True}, "rule planned does nothing here: spec.suspend: it is suspended"),
         (
             {"targetClusters": {"names": ["nobody"]}},
-            "rule planned: spec.targetClusters: does not select this cluster",
+            "rule planned does nothing here: spec.targetClusters: does not select this cluster",
         ),
         (
             {"clusterFeatureMatch": [{"featureName": "none"}]},
