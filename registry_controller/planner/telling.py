@@ -85,7 +85,7 @@ def explanation_document(found: Explanation, names: Names) -> Document:
 def _here(found: Explanation, names: Names) -> str:
     marks = found.marks
     if marks is None:
-        return "not here"
+        return "not here" if found.is_found else "not here, nor in any cluster that is read"
     if not marks.is_copy:
         if found.owner is not None and found.owner != found.local:
             return f"stands for cluster {names.text(found.owner)}, and was carried here by hand"
