@@ -18,6 +18,7 @@ from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.brake import Brake
 from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.departures import Departures
 from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
 from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
@@ -147,6 +148,9 @@ class Daemon:
             is_idle=lambda: self.queue.idle,
             local_metadata=self._local_metadata,
         )
+        departures = Departures(
+            copies=self.copies, link=self.supervisor.links.get, look_at=self.attention.member_changed
+        )
         views = Views(
             local=local,
             sources=self.sources,
@@ -161,10 +165,12 @@ class Daemon:
                 local=local,
                 link=self.supervisor.links.get,
             ),
+            departures=departures,
         )
         self.worker = Worker(
             queue=self.queue,
             brake=self.brake,
+            departures=departures,
             views=views,
             copies=self.copies,
             bodies=bodies,

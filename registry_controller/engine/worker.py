@@ -37,6 +37,7 @@ from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.brake import Brake
 from registry_controller.engine.containers import holds_natives
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.departures import Departures
 from registry_controller.engine.fights import Fights
 from registry_controller.engine.ledger import Class, Ledger, Outcome, Said
 from registry_controller.engine.outcomes import RECHECKED, outcomes_of, owner_of, rule_of
@@ -86,6 +87,7 @@ class Worker:
         ledger: Ledger,
         hand: Hand,
         brake: Brake,
+        departures: Departures,
         writer: Writer,
         metrics: Metrics,
         connection: Callable[[ClusterUID], Connection | None],
@@ -99,6 +101,7 @@ class Worker:
         self._ledger = ledger
         self._hand = hand
         self._brake = brake
+        self._departures = departures
         self._writer = writer
         self._metrics = metrics
         self._connection = connection
@@ -129,6 +132,8 @@ class Worker:
                     found_empty = not await holds_natives(self._writer, target)
                     view, offers = self._views.read(target, inquiry, found_empty=found_empty)
                     decision = decide(view)
+            if (target.group, target.kind) == (meta.GROUP, meta.CLUSTER.kind):
+                self._departures.hear(decision, view)
             decision = self._brake.weigh(target, decision, rule=view.rule)
             decision = await self._act(view, decision, offers, wanted_at)
         except RegistryError as error:
