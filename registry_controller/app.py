@@ -24,7 +24,7 @@ from registry_controller.engine.home import Home
 from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
 from registry_controller.engine.ledger import Ledger
 from registry_controller.engine.leftovers import Leftovers
-from registry_controller.engine.members import Members
+from registry_controller.engine.members import Members, cluster_target
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.rulestates import RuleStates
@@ -117,6 +117,7 @@ class Daemon:
             connect_peer=connect_peer,
             changed=self._clusters_changed,
             standing_changed=self.attention.members_changed,
+            rebuilt=lambda name: self.queue.add(cluster_target(name)),
         )
         self.home = Home(writer=writer, settings=settings, cluster_id=local, log=log, on_change=self._clusters_changed)
         self.events = EventRecorder(
@@ -166,6 +167,7 @@ class Daemon:
                 link=self.supervisor.links.get,
             ),
             departures=departures,
+            successors=self.supervisor.rebuilds.successors,
         )
         self.worker = Worker(
             queue=self.queue,
@@ -275,14 +277,14 @@ class Daemon:
         active = self.supervisor.active.get(rule)
         return active is not None and active.rule.create_namespaces
 
-    def _say_recreated(self, target: Target, rule: str) -> None:
+    def _say_recreated(self, target: Target, rule: str, why: str) -> None:
         held = self.registry.rules.get(rule)
         uid = str(meta.metadata_of(held.manifest).get("uid", "")) if held is not None else ""
         self.events.emit(
             regarding=Reference(meta.RULE, "", rule, uid),
             type="Normal",
             reason="Recreated",
-            message=f"{target} was deleted and made again: a field of it cannot be changed",
+            message=f"{target} was deleted and made again: {why}",
         )
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:

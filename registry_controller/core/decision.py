@@ -18,6 +18,7 @@ class Reason(enum.Enum):
     TAKE_OVER = "TakeOver"
     HISTORY_RESTORED = "HistoryRestored"
     RELAYED = "RelayedByMember"
+    REBUILT = "RebuiltCluster"
 
     SOURCE_DELETED = "SourceDeleted"
     MOVED = "Moved"

@@ -27,6 +27,9 @@ def decide_membership(view: View) -> Decision:
         return _decide_new_member(view, claims, own)
     if current.marks.frozen:
         return Skip(Reason.COPY_FROZEN, current.marks.owner)
+    heir = _best_relayed([claim for claim in claims if claim.owner in view.successors])
+    if heir is not None and natural not in view.alive and natural != heir.owner:
+        return Apply(heir, Reason.REBUILT)
     if natural is None and current.marks.owner is not None and current.marks.owner in view.departed:
         # Credentials: the Cluster that named them went last, because it takes the connection with it.
         return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
@@ -74,7 +77,8 @@ def _decide_absent_member(view: View, current: Current, claims: list[Claim]) -> 
         reason = Reason.OWNER_LEFT if view.owner_leaves else Reason.SOURCE_DELETED
         return held or Delete(current.uid, current.revision, reason, owner)
     relayed = _best_relayed([claim for claim in claims if claim.owner == owner])
-    known = current.marks.provenance.revision if current.marks.provenance else 0
+    provenance = current.marks.provenance
+    known = provenance.revision if provenance is not None and provenance.owner == owner else 0
     if relayed is not None and relayed.revision > known:
         return Apply(relayed, Reason.RELAYED)
     return Hold(Reason.OWNER_SILENT, owner)

@@ -50,7 +50,9 @@ class Views:
         creates_namespaces: Callable[[str], bool],
         rule_states: RuleStates,
         departures: Departures,
+        successors: Callable[[str], frozenset[ClusterUID]],
     ) -> None:
+        self._successors = successors
         self._departures = departures
         self._rule_states = rule_states
         self.local = local
@@ -100,6 +102,7 @@ class Views:
             departed=frozenset(self._departures.left),
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None and owner_leaves and self._departures.leaves_behind(natural),
+            successors=self._successors(target.name) if natural is not None else frozenset(),
             tombstone=max((self._deleted_at(claim.owner, target) for claim in claims), default=0),
         )
         return view, offers
