@@ -181,7 +181,7 @@ class Stage:
     def settles(self) -> None:
         """Hold that everything becomes as it should be and stays so, and that nothing native was touched."""
         eventually(lambda: not (wrong := self.wrong()) or _fail(wrong), within_s=40)
-        steadily(lambda: not (wrong := self.wrong()) or _fail(wrong), for_s=2)
+        steadily(lambda: not (wrong := self.wrong()) or _fail(wrong), for_s=1.5)
         now = self.versions()
         assert {place: now.get(place) for place in self.natives} == self.natives
 
@@ -341,9 +341,9 @@ def test_a_mirrored_rule_that_renames_never_feeds_on_its_own_copies(stage: Stage
     stage.here.create(rule("mirrored", WIDGET, entry))
     expected = [{"mine", "x-theirs"}, {"theirs", "x-mine"}]
     eventually(lambda: names() == expected, within_s=40)
-    steadily(lambda: names() == expected, for_s=3)
+    steadily(lambda: names() == expected, for_s=2)
     for member in members:
         member.daemon.restart()
         member.daemon.wait_ready(timeout_s=60)
     in_sync(members)
-    steadily(lambda: names() == expected, for_s=3)
+    steadily(lambda: names() == expected, for_s=2)
