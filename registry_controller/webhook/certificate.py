@@ -98,7 +98,11 @@ def read_certificate(pem: bytes) -> Certificate:
 
 def is_ours(ca: x509.Certificate) -> bool:
     """Say whether a CA was made here, by this replica or another one."""
-    return any(found.value == _MARK for found in ca.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
+    try:
+        marks = ca.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    except ValueError:  # a subject is parsed when it is asked for
+        return False
+    return any(found.value == _MARK for found in marks)
 
 
 def _builder(
