@@ -32,11 +32,12 @@ from tests.e2e.group import (
 )
 
 WIDGET = {"group": "test.example.com", "version": "v1", "kind": "Widget"}
+PLURALS = ("widgets", "gadgets", "gizmos")
 STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
 DISABLED = "cluster-registry.k8s.cisco.com/cluster-disabled"
 
-PLAIN, RENAMED, MOVED, OF_ANOTHER_KIND, LONG = SHAPES = (
-    "plain", "renamed", "in another namespace", "of another kind", "with a name of 253 characters"
+OF_ANOTHER_KIND, PLAIN, RENAMED, MOVED, LONG = SHAPES = (
+    "of another kind", "plain", "renamed", "in another namespace", "with a name of 253 characters"
 )  # fmt: skip
 SOURCE_DELETED, UNMATCHED, EDITED, RULE_DELETED, SUSPENDED, FEATURE, TARGETS, LEFT, OFF, NAME = TRANSITIONS = (
     "source deleted", "source no longer matches", "rule edited", "rule deleted", "rule suspended", "feature removed",
@@ -74,6 +75,8 @@ class Row:
     @property
     def copy(self) -> Place:
         kind = "Gadget" if self.shape == OF_ANOTHER_KIND else "Widget"
+        if kind == "Gadget" and self.transition == RULE_DELETED:
+            kind = "Gizmo"  # no other rule writes it: when the rule goes, only the owner's label finds the copy
         namespace = "elsewhere" if self.shape == MOVED else "default"
         return kind, namespace, f"{self.source}-copied" if self.shape == RENAMED else self.source
 
@@ -150,6 +153,7 @@ NATIVES = [
     *(_widget(f"native-{row.number}", row.label) for row in ROWS),
     _widget("native", {}, namespace="elsewhere"),
     _widget("native", {}, kind="Gadget"),
+    _widget("native", {}, kind="Gizmo"),
 ]
 
 
@@ -165,7 +169,7 @@ class Stage:
     def versions(self) -> dict[Place, str]:
         """Map what there is to its resourceVersion."""
         found = {}
-        for plural in ("widgets", "gadgets"):
+        for plural in PLURALS:
             for item in self.here.cluster.api.get(f"/apis/test.example.com/v1/{plural}")["items"]:
                 info = item["metadata"]
                 found[(item["kind"], info["namespace"], info["name"])] = info["resourceVersion"]
@@ -219,13 +223,13 @@ def _fail(wrong: list[tuple[Row, set[Place]]]) -> bool:
 def stage() -> Iterator[Stage]:
     with Group(2, prefix="wishes") as group, holding_invariants() as members:
         for cluster in group:
-            definitions = [crd("Widget"), crd("Gadget")]
+            definitions = [crd(kind) for kind in ("Widget", "Gadget", "Gizmo")]
             cluster.kubectl("create", "-f", "-", stdin="\n---\n".join(json.dumps(item) for item in definitions))
             cluster.kubectl("create", "namespace", "elsewhere")
         members += start_members(group)
         here, owner = members
         for member in members:
-            grant(member, "tests", ["test.example.com"], ["widgets", "gadgets"])
+            grant(member, "tests", ["test.example.com"], list(PLURALS))
         swap(here, owner)
         in_sync(members)
         found = Stage(here, owner)
