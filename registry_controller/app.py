@@ -45,6 +45,7 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.report.status import StatusWriter
 from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
+from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)
 
@@ -190,6 +191,16 @@ class Daemon:
             may_relay=self.supervisor.may_relay,
             recreated=self._say_recreated,
         )
+        self.webhook = None
+        if settings.cluster_validator_webhook_enabled:
+            self.webhook = Webhook(
+                settings,
+                writer=writer,
+                discovery=discovery,
+                clusters=lambda: [held.manifest for held in self.registry.clusters.values()],
+                holder=socket.gethostname(),
+                clock=lambda: datetime.now(UTC),
+            )
         self.gauges = Gauges(
             metrics=metrics, queue=self.queue, supervisor=self.supervisor, sources=self.sources, ledger=self.ledger
         )
@@ -205,6 +216,9 @@ class Daemon:
             for number in range(self._settings.workers):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
             await self.own_kinds.read()
+            if self.webhook is not None:
+                await self.webhook.register()  # before there is traffic: in a rolling update nothing goes unasked
+                scope.create_task(self.webhook.run(), name="webhook")
             ready["home"] = None
             ear.start()
             scope.create_task(self.supervisor.run(), name="supervisor")
