@@ -35,6 +35,7 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.report.status import StatusWriter
 from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
+from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)
 
@@ -98,6 +99,16 @@ class Daemon:
             ledger=self.ledger,
             metrics=metrics,
         )
+        self.webhook = None
+        if settings.cluster_validator_webhook_enabled:
+            self.webhook = Webhook(
+                settings,
+                writer=writer,
+                discovery=self.engine.discovery,
+                clusters=lambda: [held.manifest for held in self.registry.clusters.values()],
+                holder=socket.gethostname(),
+                clock=lambda: datetime.now(UTC),
+            )
         self.gauges = Gauges(
             metrics=metrics,
             queue=self.queue,
@@ -137,6 +148,9 @@ class Daemon:
             for number in range(self._settings.workers):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
             await self.engine.own_kinds.read()
+            if self.webhook is not None:
+                await self.webhook.register()  # before there is traffic: in a rolling update nothing goes unasked
+                scope.create_task(self.webhook.run(), name="webhook")
             ready["home"] = None
             ear.start()
             self.engine.listen_to_peers(scope)
@@ -202,14 +216,14 @@ class Daemon:
 
     # What the carrier tells.
 
-    def _say_recreated(self, target: Target, rule: str) -> None:
+    def _say_recreated(self, target: Target, rule: str, why: str) -> None:
         held = self.registry.rules.get(rule)
         uid = str(meta.metadata_of(held.manifest).get("uid", "")) if held is not None else ""
         self.events.emit(
             regarding=Reference(meta.RULE, "", rule, uid),
             type="Normal",
             reason="Recreated",
-            message=f"{target} was deleted and made again: a field of it cannot be changed",
+            message=f"{target} was deleted and made again: {why}",
         )
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:

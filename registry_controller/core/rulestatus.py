@@ -13,6 +13,8 @@ from registry_controller.api.meta import ClusterUID
 
 _MAX_PEERS: Final = 100
 _MAX_FAILURES: Final = 5
+_MAX_SAMPLES: Final = 100
+"""Of all peers together, so that the status of a large group stays far below what an object may hold (1.5 MiB)."""
 _MAX_TEXT: Final = 512
 _MAX_MESSAGE: Final = 2048
 
@@ -105,12 +107,16 @@ def rule_status(
     # A brake that is not stored would be released by a restart: those peers are shown before all others.
     kept = sorted(peers, key=lambda peer: (not peer.deletions, peer.name, peer.cluster_id))[:_MAX_PEERS]
     shown = sorted(kept, key=lambda peer: (peer.name, peer.cluster_id))
+    samples = max(1, min(_MAX_FAILURES, _MAX_SAMPLES // max(1, len(shown))))
     stored = (current or {}).get("clusters") or ()
     since = {entry.get("clusterID"): entry.get("lastSyncTime") or "" for entry in stored}
     return {
         "observedGeneration": generation,
         "conditions": conditions,
-        "clusters": [_cluster(peer, last_sync=peer.last_sync or since.get(peer.cluster_id, "")) for peer in shown],
+        "clusters": [
+            _cluster(peer, last_sync=peer.last_sync or since.get(peer.cluster_id, ""), samples=samples)
+            for peer in shown
+        ],
     }
 
 
@@ -201,7 +207,7 @@ def _flag(kind: str, reason: str, *, message: str, facts: _Facts) -> Mapping[str
     return _condition(kind, True, reason=reason, message=message, facts=facts)
 
 
-def _cluster(peer: PeerCounts, *, last_sync: str) -> Mapping[str, Any]:
+def _cluster(peer: PeerCounts, *, last_sync: str, samples: int) -> Mapping[str, Any]:
     failures = sorted(set(peer.failures))
     entry: dict[str, Any] = {
         "clusterID": peer.cluster_id,
@@ -216,7 +222,7 @@ def _cluster(peer: PeerCounts, *, last_sync: str) -> Mapping[str, Any]:
         "lastError": _cut(peer.last_error),
         "failures": [
             {"object": _cut(name), "reason": reason, "message": _cut(message)}
-            for name, reason, message in failures[:_MAX_FAILURES]
+            for name, reason, message in failures[:samples]
         ],
         "deletions": dict(peer.deletions or {}),
     }

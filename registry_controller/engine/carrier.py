@@ -61,7 +61,7 @@ class Carrier:
         metrics: Metrics,
         connection: Callable[[ClusterUID], Connection | None],
         may_relay: Callable[[Claim, Manifest], bool],
-        recreated: Callable[[Target, str], None],
+        recreated: Callable[[Target, str, str], None],
     ) -> None:
         self._copies = copies
         self._bodies = bodies
@@ -102,7 +102,7 @@ class Carrier:
         feed = self._copies.feed(view.target.group, view.target.kind)
         if feed is None:
             return Carried(Hold(Reason.LOCAL_NOT_HEARD, owner))
-        has_written = await self._bring(view, wanted, feed, adopt=decision.reason is Reason.ADOPT)
+        has_written = await self._bring(view, wanted, feed, reason=decision.reason)
         record = feed.records.get(view.target.key)
         if record is not None and record.status_digest != self._hand.status_digest(wanted):
             bringing = self._hand.bring_status(wanted, record, feed)
@@ -114,7 +114,7 @@ class Carrier:
         self._consumed(offer, heard)
         return Carried(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
-    async def _bring(self, view: View, wanted: Wanted, feed: LocalFeed, *, adopt: bool) -> bool:
+    async def _bring(self, view: View, wanted: Wanted, feed: LocalFeed, *, reason: Reason) -> bool:
         """Create or replace the copy that was judged; say whether that took a write."""
         record = feed.records.get(view.target.key)
         judged = view.current.revision if view.current is not None else None
@@ -125,6 +125,8 @@ class Carrier:
                 await self._hand.create_namespace(view.target.namespace)
             await self._timed("create", view.target, self._hand.create(wanted, feed))
             return True
+        if reason is Reason.REBUILT:
+            return await self._recreate(wanted, record, feed, why="the cluster was rebuilt and has another ID now")
         if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
             return False
         is_repair = record.desired == wanted.digest
@@ -132,23 +134,23 @@ class Carrier:
         if is_repair and (pause_s := self._fights.pause_s(view.target, now=now)):
             raise Contested(self._fights.words(view.target), retry_after_s=pause_s)
         try:
-            bringing = self._hand.bring(wanted, record, feed, adopt=adopt)
+            bringing = self._hand.bring(wanted, record, feed, adopt=reason is Reason.ADOPT)
             has_written, managers = await self._timed("update", view.target, bringing)
         except Invalid as error:
             if not error.immutable or (view.target.group, view.target.kind) in _IRREPLACEABLE:
                 raise
-            return await self._recreate(wanted, record, feed)
+            return await self._recreate(wanted, record, feed, why="a field of it cannot be changed")
         if has_written and is_repair:
             self._fights.repaired(view.target, managers, now=now)
         return has_written
 
-    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> bool:
-        """Make a copy anew, because a field of it cannot be changed (A2)."""
+    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, why: str) -> bool:
+        """Make a copy anew (A2, P11)."""
         target = wanted.target
         deletion = self._hand.delete(target, feed.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
         await self._timed("create", target, self._hand.create(wanted, feed))
-        self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "")
+        self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
         return True
 
     def _is_made_from(self, target: Target, made_from: object) -> bool:

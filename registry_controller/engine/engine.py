@@ -15,10 +15,11 @@ from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.departures import Departures
 from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
 from registry_controller.engine.judge import Connection, Judge
 from registry_controller.engine.leftovers import Leftovers
-from registry_controller.engine.members import Members
+from registry_controller.engine.members import Members, cluster_target
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.rulestates import RuleStates
@@ -125,8 +126,12 @@ class Engine:
             connect_peer=connect_peer,
             changed=listener.clusters_changed,
             standing_changed=self.attention.members_changed,
+            rebuilt=lambda name: add(cluster_target(name)),
         )
-        self.judge = Judge(views=self._views(), home=home, connection=self.connection)
+        self.departures = Departures(
+            copies=self.copies, link=self.supervisor.links.get, look_at=self.attention.member_changed
+        )
+        self.judge = Judge(views=self._views(), home=home, connection=self.connection, departures=self.departures)
 
     def listen_at_home(self, scope: asyncio.TaskGroup) -> None:
         """Begin to hear what is here; peers come when our own kinds have been read."""
@@ -159,6 +164,8 @@ class Engine:
                 local=self.local,
                 link=self.supervisor.links.get,
             ),
+            departures=self.departures,
+            successors=self.supervisor.rebuilds.successors,
         )
 
     def _creates_namespaces(self, rule: str) -> bool:

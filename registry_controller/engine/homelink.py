@@ -145,25 +145,28 @@ class Namespaces:
         """Hear that what follows may be older: it is what counts."""
 
 
-class _Bell:
+class Bell:
     """A sink that only rings: something of its selection changed."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
 
     def upsert(self, heard: Heard) -> None:
+        """Ring: something is new, or other than it was."""
         self._ring()
 
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+        """Ring: something is gone."""
         self._ring()
 
     def complete(self) -> None:
-        pass
+        """Keep still: whatever there is has rung."""
 
     def stalled(self, error: RegistryError) -> None:
-        pass
+        """Keep still: who is rung for looks by himself, too."""
 
     def current(self) -> None:
+        """Ring: something may have changed meanwhile."""
         self._ring()
 
     def went_back(self) -> None:
@@ -191,7 +194,7 @@ class HomeLink:
         self._base: dict[Place, Sink] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
             (DEFINITION, EVERYTHING): Definitions(on_change=self._kinds_changed),
-            (meta.SECRET, Selection(namespace=namespace, fields=_TOKENS)): _Bell(tokens_changed),
+            (meta.SECRET, Selection(namespace=namespace, fields=_TOKENS)): Bell(tokens_changed),
         }
         self._running: dict[tuple[str, Place], tuple[Reflector, asyncio.Task[NoReturn]]] = {}
         self._scope: asyncio.TaskGroup | None = None

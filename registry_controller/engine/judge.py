@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from registry_controller.api import meta
 from registry_controller.api.errors import NotFound
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decide import decide
@@ -16,12 +17,14 @@ from registry_controller.core.decision import Decision, Hold, Reason
 from registry_controller.core.own import is_at_home, is_membership, read_marks
 from registry_controller.core.view import Answer, Inquiry, SourceRef, View
 from registry_controller.engine.containers import holds_natives
+from registry_controller.engine.departures import Departures
 from registry_controller.engine.views import Offer, Views
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import decode_heard
 
 ASK_TIMEOUT_S: Final = 10.0
+_CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +44,39 @@ class Judgement(NamedTuple):
 
 
 class Judge:
-    """Decides. `home` is only read; `connection` finds that to a peer, None while there is none."""
+    """Decides. `home` is only read; `connection` finds that to a peer, None while there is none.
 
-    def __init__(self, *, views: Views, home: Reader, connection: Callable[[ClusterUID], Connection | None]) -> None:
+    `departures` hear what is decided about Clusters.
+    """
+
+    def __init__(
+        self,
+        *,
+        views: Views,
+        home: Reader,
+        connection: Callable[[ClusterUID], Connection | None],
+        departures: Departures,
+    ) -> None:
         self._views = views
         self._home = home
         self._connection = connection
+        self._departures = departures
 
     def look(self, target: Target) -> Judgement:
         """Decide on what the caches hold at this moment."""
         return self._decide(target, None)
 
-    async def ask(self, judgement: Judgement) -> Judgement:
+    async def conclude(self, judgement: Judgement) -> Judgement:
         """Ask what a decision waits for, if it does, and decide on the caches as they are then."""
-        decision = judgement.decision
-        if not isinstance(decision, Hold) or decision.ask is None:
-            return judgement
-        target, inquiry = judgement.view.target, await self._inquire(decision.ask)
+        view, decision = judgement.view, judgement.decision
+        if isinstance(decision, Hold) and decision.ask is not None:
+            judgement = await self._ask(view.target, decision.ask)
+        if (view.target.group, view.target.kind) == _CLUSTER:
+            self._departures.hear(judgement.decision, judgement.view)
+        return judgement
+
+    async def _ask(self, target: Target, source: SourceRef) -> Judgement:
+        inquiry = await self._inquire(source)
         judgement = self._decide(target, inquiry)
         if judgement.decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
             found_empty = not await holds_natives(self._home, target)

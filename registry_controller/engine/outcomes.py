@@ -14,7 +14,9 @@ from registry_controller.core.own import Voice
 from registry_controller.core.view import View
 from registry_controller.engine.ledger import Class, Outcome, Said
 
-RECHECKED: Final = frozenset({Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS})
+RECHECKED: Final = frozenset(
+    {Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.OWNER_LEAVES}
+)
 """What no event ends: what was asked, of the owner or of ourselves, is asked again. All other holds end by an event."""
 
 
@@ -78,7 +80,7 @@ def rule_of(view: View, decision: Decision) -> str:
 
 _NOBODYS: Final = frozenset({
     Reason.NO_LONGER_WANTED, Reason.RULE_GONE, Reason.NOT_SELECTED, Reason.NOT_FOR_THIS_CLUSTER,
-    Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
+    Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
 })  # fmt: skip
 
 _MESSAGES: Final = {

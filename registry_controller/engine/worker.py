@@ -52,7 +52,7 @@ class Worker:
     async def _process(self, target: Target, wanted_at: float) -> None:
         judgement = self._judge.look(target)
         try:
-            judgement = await self._judge.ask(judgement)
+            judgement = await self._judge.conclude(judgement)
             weighed = self._brake.weigh(target, judgement.decision, rule=judgement.view.rule)
             if weighed is not judgement.decision:
                 judgement = judgement._replace(decision=weighed)

@@ -20,7 +20,7 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.home import connect_home_transport
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.tls import load_client_certificate
+from registry_controller.kube.tls import load_certificate
 from registry_controller.kube.transport import DRY_RUN, Transport
 
 READING: Final = frozenset({"GET"})
@@ -185,7 +185,7 @@ def connect_peer(credentials: Credentials) -> Reader:
     try:
         transport = Transport(configuration, identity=_PeerIdentity(credentials), methods=READING)
         if credentials.client_certificate_pem:
-            load_client_certificate(
+            load_certificate(
                 transport.ssl_context,
                 certificate_pem=credentials.client_certificate_pem,
                 key_pem=credentials.client_key_pem,

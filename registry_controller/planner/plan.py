@@ -119,7 +119,7 @@ def reason_of(found: Foreseen) -> tuple[str, str]:
     if error is not None:
         return (isinstance(error, ApiError) and error.reason) or type(error).__name__, str(error)
     if {"create", "delete"} <= {stroke.verb for stroke in found.strokes}:
-        return reason.value, "it is deleted and made again: a field of it cannot be changed"
+        return reason.value, f"{words_of(reason)}; it is deleted and made again"
     return reason.value, words_of(reason)
 
 

@@ -25,6 +25,7 @@ from registry_controller.engine.copies import LocalFeed, Origin
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.engine import Settings as EngineSettings
 from registry_controller.engine.judge import Judgement
+from registry_controller.engine.members import cluster_target
 from registry_controller.engine.outcomes import owner_of
 from registry_controller.engine.peerlink import KUBE_SYSTEM
 from registry_controller.engine.sources import Feed
@@ -99,6 +100,13 @@ class Rehearsal:
                 return
             await asyncio.sleep(_LOOK_EVERY_S)
 
+    async def look_at_members(self) -> None:
+        """Decide about the Clusters first: it depends on who has left what becomes of everything else (O6)."""
+        feed = self.engine.copies.feed(meta.GROUP, meta.CLUSTER.kind)
+        for key in sorted(feed.records) if feed is not None else ():
+            with contextlib.suppress(RegistryError):
+                await self.engine.judge.conclude(self.engine.judge.look(cluster_target(key.name)))
+
     async def foresee(self, targets: Iterable[Target]) -> Sequence[Foreseen]:
         """Say what would become of each target, in their order."""
         turn = asyncio.Semaphore(_AT_ONCE)
@@ -143,7 +151,7 @@ class Rehearsal:
         pencil = Pencil(self.home)
         judgement = self.engine.judge.look(target)
         try:
-            judgement = await self.engine.judge.ask(judgement)
+            judgement = await self.engine.judge.conclude(judgement)
             carried = await self._carrier(pencil).carry_out(judgement)
         except RegistryError as error:
             return Foreseen(judgement, Carried(judgement.decision), error=error)
@@ -219,6 +227,7 @@ async def rehearse(
         listening = scope.create_task(rehearsal.listen(), name="listen")
         try:
             await rehearsal.settle(wait_s=wait_s)
+            await rehearsal.look_at_members()
             yield rehearsal
         except Exception as error:  # a TaskGroup would wrap it
             failure = error

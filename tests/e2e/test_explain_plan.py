@@ -223,7 +223,7 @@ def test_an_object_that_is_not_copied_is_explained_by_the_clause_that_fails(memb
 def test_a_secret_is_explained_without_its_data(members: list[Member]) -> None:
     """A6: neither what it holds nor what a rule compares with it."""
     first, second = members
-    second.apply(secret("quiet", {"password": CANARY}))
+    second.create(secret("quiet", {"password": CANARY}))
     first.apply(rule("quiet", SECRET, {"match": [{"content": [{"key": "data.password", "value": "b3RoZXI="}]}]}))
     said = ask(first, "explain", "secret", "default/quiet")
     clause = "spec.rules[0].match[0].content[0]: data.password does not have the value that the rule asks for"

@@ -82,12 +82,16 @@ class Member:
 
     def __init__(self, group: Ways, name: str, *, chance: random.Random, uid: str = "") -> None:
         self.name = name
-        self.server = ApiServer(name, chance=chance, uid=uid)
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self._group = group
-        self._store = self.server.store
         self._task: asyncio.Task[None] | None = None
+        self.install(chance, uid=uid)
+
+    def install(self, chance: random.Random, *, uid: str = "") -> None:
+        """Set up the cluster, empty but for what a chart installs; again makes another cluster of it."""
+        self.server = ApiServer(self.name, chance=chance, uid=uid)
+        self._store = self.server.store
         Controllers(self.server)
         self.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.create({"kind": "ServiceAccount", "metadata": {"name": READER, "namespace": NAMESPACE}})
