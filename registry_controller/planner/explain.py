@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject, NotFound, RegistryError
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
@@ -205,11 +206,10 @@ def _opinions(
 def _opinion(
     engine: Engine, held: HeldRule, ref: SourceRef, found: dict[GVK, Heard], features: tuple[Feature, ...]
 ) -> Opinion:
-    rule = held.rule
-    assert rule is not None
-    idle = why_idle(engine, held)
-    if idle is not None:
-        return Opinion(rule.name, Fit.IDLE, idle.path, idle.words)
+    rule, idle = held.rule, why_idle(engine, held)
+    if rule is None or idle is not None:
+        name = str(meta.metadata_of(held.manifest).get("name", ""))
+        return Opinion(name, Fit.IDLE, *(idle[:2] if idle is not None else ()))
     heard = found.get(rule.kind)
     if heard is None:
         return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
@@ -225,12 +225,16 @@ def _opinion(
 
 
 def _rules_for(engine: Engine, kind: GVK) -> Sequence[HeldRule]:
-    """List the rules for a kind, in any version of it."""
-    return [
-        held
-        for _, held in sorted(engine.registry.rules.items())
-        if held.rule is not None and (held.rule.kind.group, held.rule.kind.kind) == (kind.group, kind.kind)
-    ]
+    """List the rules for a kind, in any version of it; those, too, that cannot be read any further."""
+    return [held for _, held in sorted(engine.registry.rules.items()) if _kind_of(held) == (kind.group, kind.kind)]
+
+
+def _kind_of(held: HeldRule) -> tuple[object, object]:
+    if held.rule is not None:
+        return held.rule.kind.group, held.rule.kind.kind
+    spec = held.manifest.get("spec")
+    kind = spec.get("groupVersionKind") if isinstance(spec, Mapping) else None
+    return (kind.get("group") or "", kind.get("kind")) if isinstance(kind, Mapping) else ("", "")
 
 
 def _own_features(engine: Engine) -> tuple[Feature, ...]:

@@ -43,6 +43,7 @@ async def _prepared(group: SimGroup) -> None:
     here.create(rule("plain", WIDGET, WANTED))
     here.create(rule("renaming", WIDGET, renamed))
     here.create(rule("resting", WIDGET, {"match": [{}]}, suspend=True))
+    here.create(rule("unreadable", WIDGET, {"match": [{"name": "one"}]}))
     here.create(rule("asking", WIDGET, {"match": [{}]}, clusterFeatureMatch=[{"featureName": "none"}]))
     owner.create(_widget("one", sync="yes"))
     owner.create(_widget("other", sync="no"))
@@ -61,6 +62,7 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
         (source,) = found.sources
         assert [(opinion.rule, opinion.fit) for opinion in source.opinions] == [
             ("plain", Fit.MATCHES), ("asking", Fit.MISSES), ("renaming", Fit.MISSES), ("resting", Fit.IDLE),
+            ("unreadable", Fit.IDLE),
         ]  # fmt: skip
         assert explanation_text(found, names).splitlines() == [
             "Widget.sim.example default/one in cluster a: a copy; cluster b owns it; "
@@ -73,6 +75,8 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
             '  rule renaming does not match: spec.rules[0].match[0].labels[0]: label sync is "yes", '
             'the rule asks for "renamed"',
             "  rule resting does nothing here: spec.suspend: it is suspended",
+            "  rule unreadable does nothing here: spec: it is not accepted: spec.rules[0].match[0].name: "
+            "belongs under objectKey: objectKey.name",
             "  becomes Widget.sim.example default/one here",
             "",
             "decision on Widget.sim.example default/one: skip (InSync), by rule plain, from cluster b",
