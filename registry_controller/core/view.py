@@ -95,11 +95,15 @@ class Answer(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """An answer to a question by name. `revision` is the resourceVersion that was found."""
+    """An answer to a question by name. `revision` is the resourceVersion that was found.
+
+    `wanted` says that a rule makes the very target of what was found: its stream is only late.
+    """
 
     source: SourceRef
     answer: Answer
     revision: int = 0
+    wanted: bool = False
 
 
 class NamespaceState(enum.Enum):

@@ -76,7 +76,7 @@ class Judge:
         return judgement
 
     async def _ask(self, target: Target, source: SourceRef) -> Judgement:
-        inquiry = await self._inquire(source)
+        inquiry = await self._inquire(target, source)
         judgement = self._decide(target, inquiry)
         if judgement.decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
             found_empty = not await holds_natives(self._home, target)
@@ -87,7 +87,7 @@ class Judge:
         view, offers = self._views.read(target, inquiry, found_empty=found_empty)
         return Judgement(view, offers, decide(view))
 
-    async def _inquire(self, source: SourceRef) -> Inquiry:
+    async def _inquire(self, target: Target, source: SourceRef) -> Inquiry:
         """Ask an owner for one object by name: only its own NotFound is proof (O5)."""
         connection = self._connection(source.owner)
         if connection is None:
@@ -101,4 +101,6 @@ class Judge:
         is_there = not heard.deleting and is_at_home(
             marks, peer=source.owner, membership=is_membership(source.kind, heard.kind_type)
         )
-        return Inquiry(source, Answer.FOUND if is_there else Answer.NOT_FOUND, heard.revision)
+        if not is_there:
+            return Inquiry(source, Answer.NOT_FOUND, heard.revision)
+        return Inquiry(source, Answer.FOUND, heard.revision, self._views.wants(target, source, heard))
