@@ -184,6 +184,7 @@ class Carrier:
             target=target,
             inherited=meta.SYNC_DISABLED in meta.annotations_of(copy.manifest),
             adopted=not view.membership and held is not None and held.by_go and held.owner == claim.owner,
+            entries=offer.hit.entries,
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
