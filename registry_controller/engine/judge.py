@@ -68,19 +68,15 @@ class Judge:
 
     async def conclude(self, judgement: Judgement) -> Judgement:
         """Ask what a decision waits for, if it does, and decide on the caches as they are then."""
-        view, decision = judgement.view, judgement.decision
+        target, decision, inquiry = judgement.view.target, judgement.decision, None
         if isinstance(decision, Hold) and decision.ask is not None:
-            judgement = await self._ask(view.target, decision.ask)
-        if (view.target.group, view.target.kind) == _CLUSTER:
-            self._departures.hear(judgement.decision, judgement.view)
-        return judgement
-
-    async def _ask(self, target: Target, source: SourceRef) -> Judgement:
-        inquiry = await self._inquire(target, source)
-        judgement = self._decide(target, inquiry)
+            inquiry = await self._inquire(target, decision.ask)
+            judgement = self._decide(target, inquiry)
         if judgement.decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
             found_empty = not await holds_natives(self._home, target)
             judgement = self._decide(target, inquiry, found_empty=found_empty)
+        if (target.group, target.kind) == _CLUSTER:
+            self._departures.hear(judgement.decision, judgement.view)
         return judgement
 
     def _decide(self, target: Target, inquiry: Inquiry | None, *, found_empty: bool = False) -> Judgement:

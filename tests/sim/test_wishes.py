@@ -147,3 +147,25 @@ def test_a_name_that_a_rule_gives_anew_takes_the_old_one_away(policy: str, resta
         assert _copies(group) == {("Widget", "default", "x-again"), NATIVE}
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_namespace_goes_with_its_rule_when_it_is_empty(is_empty: bool) -> None:
+    """O1, W3: nobody need be asked about a rule that is gone, and still it is looked into."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        owner.create({"kind": "Namespace", "metadata": {"name": "lent", "labels": {"sync": "yes"}}})
+        entry = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+        made = rule("namespaces", {"version": "v1", "kind": "Namespace"}, entry, deletionPolicy="Delete")
+        made["metadata"]["annotations"] = STAYS
+        here.create(made)
+        await group.settle()
+        if not is_empty:
+            here.create({"kind": "Widget", "metadata": {"name": "ours", "namespace": "lent"}, "spec": {}})
+        here.delete("ResourceSyncRule", "namespaces")
+        await group.settle()
+        assert (here.find("Namespace", "lent") is None) == is_empty
+
+    simulate(scenario, n=2)
