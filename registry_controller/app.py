@@ -16,11 +16,13 @@ from registry_controller.core.pruned import pruned_fields
 from registry_controller.engine.brake import Brake
 from registry_controller.engine.carrier import Carrier
 from registry_controller.engine.clustermetadata import LocalMetadata
+from registry_controller.engine.clusterstanding import ClusterStanding
 from registry_controller.engine.copies import LocalFeed
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
 from registry_controller.engine.ledger import Ledger
+from registry_controller.engine.rulestanding import RuleStanding
 from registry_controller.engine.sources import Feed
 from registry_controller.engine.standing import StandingReport
 from registry_controller.engine.worker import Worker
@@ -79,18 +81,7 @@ class Daemon:
             changed=self._rule_changed,
             now=lambda: datetime.now(UTC),
         )
-        self.report = StandingReport(
-            registry=self.registry,
-            supervisor=self.supervisor,
-            sources=self.engine.sources,
-            copies=self.engine.copies,
-            ledger=self.ledger,
-            brake=self.brake,
-            home=self.home,
-            writer=self.status_writer,
-            is_idle=lambda: self.queue.idle,
-            local_metadata=self._local_metadata,
-        )
+        self.report = self._standing()
         self.worker = Worker(
             queue=self.queue,
             judge=self.engine.judge,
@@ -116,6 +107,15 @@ class Daemon:
             sources=self.engine.sources,
             ledger=self.ledger,
         )
+
+    def _standing(self) -> StandingReport:
+        def is_idle() -> bool:
+            return self.queue.idle
+
+        engine, status = self.engine, self.status_writer
+        clusters = ClusterStanding(engine=engine, home=self.home, local_metadata=self._local_metadata, writer=status)
+        rules = RuleStanding(engine=engine, ledger=self.ledger, brake=self.brake, writer=status, is_idle=is_idle)
+        return StandingReport(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
 
     def _carrier(self, writer: Writer) -> Carrier:
         engine = self.engine

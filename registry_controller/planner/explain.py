@@ -23,10 +23,10 @@ from registry_controller.engine.bodies import decode_body
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection
 from registry_controller.engine.registry import HeldRule
+from registry_controller.engine.settling import troubles
 from registry_controller.kube.watch import Heard, decode_heard
 from registry_controller.planner.plan import Action, Row, rows_of, why_idle
 from registry_controller.planner.rehearsal import Rehearsal
-from registry_controller.planner.settling import troubles
 from registry_controller.report.reasons import words_of
 
 _AT_ONCE: Final = 16

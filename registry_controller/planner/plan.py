@@ -20,9 +20,9 @@ from registry_controller.engine.engine import Engine
 from registry_controller.engine.ledger import Class
 from registry_controller.engine.outcomes import outcomes_of, owner_of, rule_of
 from registry_controller.engine.registry import HeldRule
+from registry_controller.engine.settling import troubles
 from registry_controller.planner.pencil import Stroke
 from registry_controller.planner.rehearsal import Foreseen, Rehearsal
-from registry_controller.planner.settling import troubles
 from registry_controller.report.reasons import words_of
 
 

@@ -28,13 +28,13 @@ from registry_controller.engine.judge import Judgement
 from registry_controller.engine.members import cluster_target
 from registry_controller.engine.outcomes import owner_of
 from registry_controller.engine.peerlink import KUBE_SYSTEM
+from registry_controller.engine.settling import waited_for
 from registry_controller.engine.sources import Feed
 from registry_controller.engine.writing import Hand
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import decode_heard
 from registry_controller.planner.pencil import Pencil, Stroke
-from registry_controller.planner.settling import waited_for
 from registry_controller.planner.staging import stage
 from registry_controller.report.metrics import Metrics
 
