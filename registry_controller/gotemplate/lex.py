@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _GLUED: Final = frozenset(("field", "variable", "word", "number", "char"))
-_AFTER: Final = re.compile(r"[ \t\r\n.,|:()=]|-?\}\}|\Z")
+_AFTER: Final = re.compile(r"[ \t\r\n.,|:()]|\}\}|\Z")
 
 
 class Token(NamedTuple):
@@ -58,8 +58,6 @@ def tokens(source: str) -> Iterator[Token]:
         if start < 0:
             return
         comment = inner + (1 if trims else 0)
-        while trims and source[comment : comment + 1] in tuple(_TRIMMED):
-            comment += 1
         if source.startswith("/*", comment):
             end = _COMMENT_END.search(source, comment + 2)
             if end is None or source.find("*/", comment + 2) != end.start():

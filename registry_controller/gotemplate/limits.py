@@ -21,6 +21,7 @@ class Limits:
 
 
 DEFAULT: Final = Limits()
+_ELEMENT: Final = 16
 
 
 class Budget:
@@ -36,6 +37,10 @@ class Budget:
         self._steps -= count
         if self._steps < 0:
             raise TemplateError(f"takes more than {self.limits.steps} steps")
+
+    def hold(self, count: int) -> None:
+        """Ask to make a list or dict of so many elements, each of which takes as much memory as many characters."""
+        self.make(_ELEMENT * count)
 
     def make(self, size: int) -> None:
         """Ask to make a text or list of so many elements, before it is made."""

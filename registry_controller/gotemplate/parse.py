@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Final, NoReturn
 
+from registry_controller.gotemplate.constants import read_character, read_number, read_text
 from registry_controller.gotemplate.lex import Token, place, tokens
 from registry_controller.gotemplate.limits import Limits, TemplateError
 from registry_controller.gotemplate.nodes import (
@@ -24,25 +24,7 @@ from registry_controller.gotemplate.nodes import (
     Tree,
     Variable,
 )
-from registry_controller.gotemplate.values import Ideal, Int
 
-_ESCAPES: Final = {
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-    "\\": "\\",
-    "'": "'",
-    '"': '"',
-}
-_ESCAPE: Final = re.compile(
-    r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.?))"
-)
-_INTEGER: Final = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+|0[oO]?(_?[0-7])+|0|[1-9](_?[0-9])*)")
-_FLOAT: Final = re.compile(r"[+-]?([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)([eE][+-]?[0-9](_?[0-9])*)?")
 _NOT_STAGES: Final = (Constant, Dot)
 _END: Final = Token("eof", "", 0)
 
@@ -52,6 +34,10 @@ def parse(source: str, *, functions: Collection[str], limits: Limits) -> Tree:
     if len(source) > limits.source:
         raise TemplateError(f"template is longer than {limits.source} characters")
     return _Parser(source, functions, limits).tree()
+
+
+def _holds_something(nodes: tuple[Node, ...]) -> bool:
+    return any(not isinstance(node, Text) or node.text.strip() for node in nodes)
 
 
 class _Parser:
@@ -75,7 +61,8 @@ class _Parser:
                 body += nodes
                 if stop:
                     self._fail(self._peek(), f"an unexpected {stop}")
-        self._tree.body = tuple(body)
+        self._define_as("", tuple(body))
+        self._tree.body = self._tree.defined[""]
         return self._tree
 
     # Tokens.
@@ -158,7 +145,7 @@ class _Parser:
         token = self._next()
         if token.kind not in ("string", "raw"):
             self._fail(token, "a name in quotes is expected")
-        return self._text(token)
+        return str(self._read(read_text, token))
 
     def _body_of(self, name: str) -> None:
         saved, self._variables, loops, self._loops = self._variables, ["$"], self._loops, 0
@@ -168,8 +155,15 @@ class _Parser:
         self._enter("end")
         self._close()
         self._variables, self._loops = saved, loops
-        if nodes or name not in self._tree.defined:
-            self._tree.defined[name] = tuple(nodes)
+        self._define_as(name, tuple(nodes))
+
+    def _define_as(self, name: str, nodes: tuple[Node, ...]) -> None:
+        """Keep a template; of two with one name, one may hold something."""
+        held = self._tree.defined.get(name, ())
+        if not _holds_something(held):
+            self._tree.defined[name] = nodes
+        elif _holds_something(nodes):
+            self._fail(self._peek(-1), f"a second template {name!r}")
 
     def _action(self) -> Node:
         begin = self._expect("begin", "an action")
@@ -250,36 +244,32 @@ class _Parser:
         for command in commands[1:]:
             if isinstance(command[0], _NOT_STAGES):
                 self._fail(self._peek(-1), "only a function or method can take a piped value")
-        if declares:
-            self._variables += variables
         self._depth -= 1
         return Pipeline(tuple(commands), tuple(variables), declares, at)
 
     def _declarations(self, *, is_range: bool) -> tuple[list[str], bool]:
-        self._skip_space()
+        """Read what is set; whether it is known shows when it is evaluated, as in Go."""
         names: list[str] = []
-        start = self._at
-        while self._peek().kind == "variable":
+        while True:
+            self._skip_space()
+            start = self._at
+            if self._peek().kind != "variable":
+                break
             name = self._next().text
             self._skip_space()
             kind = self._peek().kind
-            if kind in ("declare", "assign"):
-                self._next()
-                names.append(name)
-                if kind == "assign":
-                    for used in names:
-                        self._known(used)
+            if kind not in ("declare", "assign", "comma"):
+                self._at = start
+                break
+            self._next()
+            names.append(name)
+            self._variables.append(name)
+            if kind != "comma":
                 return names, kind == "declare"
-            if kind == "comma" and is_range and not names:
-                self._next()
-                self._skip_space()
-                names.append(name)
-                continue
-            break
-        if names:
-            self._fail(self._peek(), "too many or unfinished declarations")
-        self._at = start
-        return [], False
+            self._skip_space()
+            if not is_range or len(names) == 2 or self._peek().kind not in ("variable", "end", "close"):
+                self._fail(self._peek(), "too many or unfinished declarations")
+        return names, True
 
     def _known(self, name: str) -> None:
         if name not in self._variables:
@@ -298,9 +288,6 @@ class _Parser:
             self._fail(token, f"an unexpected {token.text!r}")
         if token.kind == "pipe":
             self._next()
-            self._skip_space()
-            if self._peek().kind == closes:
-                self._fail(token, "a value is missing after |")
         return tuple(operands)
 
     def _operand(self) -> Operand | None:
@@ -339,14 +326,11 @@ class _Parser:
                 self._known(token.text)
                 return Variable(token.text, token.at)
             case "number":
-                found = Constant(self._number(token), token.at)
+                found = Constant(self._read(read_number, token), token.at)
             case "char":
-                text = self._text(token)
-                if len(text) != 1:
-                    self._fail(token, "a character constant of several characters")
-                found = Constant(Int(ord(text)), token.at)
+                found = Constant(self._read(read_character, token), token.at)
             case "string" | "raw":
-                found = Constant(self._text(token), token.at)
+                found = Constant(self._read(read_text, token), token.at)
             case "open":
                 self._next()
                 return self._pipeline(token.at, closes="close")
@@ -355,38 +339,8 @@ class _Parser:
         self._next()
         return found
 
-    def _text(self, token: Token) -> str:
-        if token.kind == "raw":
-            return token.text[1:-1]
-        quote = token.text[0]
-
-        def unescape(match: re.Match[str]) -> str:
-            simple, two, four, eight, octal, other = match.groups()
-            if other is not None or (simple in ("'", '"') and simple != quote):
-                self._fail(token, "an unknown escape in quotes")
-            if simple is not None:
-                return _ESCAPES[simple]
-            code = int(octal, 8) if octal else int(two or four or eight, 16)
-            limit = 0x80 if two or octal else 0x110000
-            if code >= limit or 0xD800 <= code < 0xE000:
-                self._fail(token, "an escape that is no character")
-            return chr(code)
-
-        return _ESCAPE.sub(unescape, token.text[1:-1])
-
-    def _number(self, token: Token) -> Any:
-        text = token.text
-        if _INTEGER.fullmatch(text):
-            sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.lstrip("+"))
-            digits = digits.replace("_", "").lower()
-            octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-            number = sign * int(digits, 8 if octal else 0)
-            if not -(2**63) <= number < 2**63:
-                self._fail(token, "a number beyond 64 bits")
-            return Int(number)
-        if _FLOAT.fullmatch(text):
-            found = float(text.replace("_", ""))
-            if found in (float("inf"), float("-inf")):
-                self._fail(token, "a number beyond 64 bits")
-            return Ideal(found)
-        return self._fail(token, "no number")
+    def _read(self, reader: Callable[[str], Any], token: Token) -> Any:
+        try:
+            return reader(token.text)
+        except TemplateError as error:
+            self._fail(token, str(error))

@@ -1,30 +1,32 @@
-"""Sprig's functions on dicts."""
+"""Sprig's functions on dicts. They change what the template itself made, and nothing that it was given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.arguments import count, shown, table, text
+from registry_controller.gotemplate.arguments import count, kept, own_table, shown, table, text
 from registry_controller.gotemplate.limits import Budget
-from registry_controller.gotemplate.sprig_values import is_empty
-from registry_controller.gotemplate.values import Texts
+from registry_controller.gotemplate.sprig_values import copied, is_empty
+from registry_controller.gotemplate.values import Dict, is_missing, strings
 
 
-def _dict(budget: Budget, *given: Any) -> dict[str, Any]:
-    budget.make(len(given))
-    made: dict[str, Any] = {}
+def _dict(budget: Budget, *given: Any) -> Dict:
+    budget.hold(len(given))
+    made = Dict()
     for index in range(0, len(given), 2):
-        made[shown(budget, given[index])] = given[index + 1] if index + 1 < len(given) else ""
+        made[shown(budget, given[index])] = kept(given[index + 1]) if index + 1 < len(given) else ""
     return made
 
 
-def _keys(_: Budget, *given: Any) -> list[Any]:
-    return Texts(key for one in given for key in sorted(table(one)))
+def _keys(budget: Budget, *given: Any) -> list[Any]:
+    budget.hold(sum(len(table(one)) for one in given))
+    return strings(key for one in given for key in sorted(table(one)))
 
 
-def _values(_: Budget, value: Any) -> list[Any]:
+def _values(budget: Budget, value: Any) -> list[Any]:
     found = table(value)
+    budget.hold(len(found))
     return [found[key] for key in sorted(found)]
 
 
@@ -32,46 +34,61 @@ def _pluck(_: Budget, key: Any, *given: Any) -> list[Any]:
     return [table(one)[text(key)] for one in given if text(key) in table(one)]
 
 
-def _pick(_: Budget, value: Any, *wanted: Any) -> dict[str, Any]:
-    return {text(key): table(value)[key] for key in wanted if text(key) in table(value)}
+def _pick(_: Budget, value: Any, *wanted: Any) -> Dict:
+    return Dict({text(key): table(value)[key] for key in wanted if text(key) in table(value)})
 
 
-def _omit(_: Budget, value: Any, *left_out: Any) -> dict[str, Any]:
+def _omit(budget: Budget, value: Any, *left_out: Any) -> Dict:
     gone = {text(key) for key in left_out}
-    return {key: child for key, child in table(value).items() if key not in gone}
+    budget.hold(len(table(value)))
+    return Dict({key: child for key, child in table(value).items() if key not in gone})
 
 
-def _set(budget: Budget, value: Any, key: Any, child: Any) -> dict[str, Any]:
-    """Give a dict with one more key: nothing of an object is ever changed."""
-    budget.make(len(table(value)) + 1)
-    found = table(value)
-    changed = found if isinstance(found, dict) else dict(found)
-    return {**changed, text(key): child}
+def _set(budget: Budget, value: Any, key: Any, child: Any) -> Dict:
+    budget.hold(1)
+    found = own_table(value)
+    found[text(key)] = kept(child)
+    return found
 
 
-def _merged(budget: Budget, overwrite: bool, *given: Any) -> dict[str, Any]:
+def _unset(_: Budget, value: Any, key: Any) -> Dict:
+    if is_missing(value):
+        return Dict()
+    found = own_table(value)
+    found.pop(text(key), None)
+    return found
+
+
+def _merged(budget: Budget, overwrite: bool, *given: Any) -> Dict:
     count(given, 1)
-    result: dict[str, Any] = dict(table(given[0]))
+    into = own_table(given[0])
     for one in given[1:]:
-        result = _merge(budget, result, table(one), overwrite)
-    return result
+        _merge(budget, into, table(one), overwrite)
+    return into
 
 
-def _merge(budget: Budget, into: Mapping[str, Any], other: Mapping[str, Any], overwrite: bool) -> dict[str, Any]:
-    budget.make(len(into) + len(other))
-    made = dict(into)
+def _merge(budget: Budget, into: Dict, other: Mapping[str, Any], overwrite: bool) -> None:
+    """Do as mergo does. A dict below that is not the template's own becomes so before it is changed."""
     for key, value in other.items():
-        held = made.get(key)
-        if isinstance(held, Mapping) and isinstance(value, Mapping):
-            made[key] = _merge(budget, held, value, overwrite)
-        elif is_empty(held) or (overwrite and not is_empty(value)):
-            made[key] = value
-    return made
+        budget.step()
+        held = into.get(key)
+        if isinstance(value, Mapping) and isinstance(held, Mapping) and held:
+            own = held if isinstance(held, Dict) else copied(budget, held)
+            _merge(budget, own, value, overwrite)
+            into[key] = own
+        elif isinstance(value, Mapping):
+            if is_empty(held):
+                into[key] = value
+        elif value is None:
+            if overwrite:
+                into[key] = None
+        elif overwrite or is_empty(held):
+            into[key] = value
 
 
 DICTS: Final[Mapping[str, Callable[..., Any]]] = {
     "dict": _dict, "hasKey": lambda _, value, key: text(key) in table(value), "keys": _keys, "values": _values,
-    "pluck": _pluck, "pick": _pick, "omit": _omit, "set": _set, "unset": _omit,
+    "pluck": _pluck, "pick": _pick, "omit": _omit, "set": _set, "unset": _unset,
     "merge": lambda budget, *given: _merged(budget, False, *given),
     "mergeOverwrite": lambda budget, *given: _merged(budget, True, *given),
 }  # fmt: skip

@@ -7,31 +7,30 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.arguments import count, text, whole
+from registry_controller.gotemplate.arguments import count, real, text, whole
+from registry_controller.gotemplate.formats import text_of
 from registry_controller.gotemplate.limits import Budget, TemplateError
-from registry_controller.gotemplate.values import Int
+from registry_controller.gotemplate.values import Int, Slice
 
-_INTEGER: Final = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|[0-9]+)")
-_FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_INT64: Final = range(-(2**63), 2**63)
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,100}", re.ASCII)
+_OCTAL: Final = re.compile(r"[+-]?[0-7]{1,100}", re.ASCII)
+_FLOAT: Final = re.compile(
+    r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
+)
+_HEX_FLOAT: Final = re.compile(r"[+-]?0x([0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.ASCII | re.IGNORECASE)
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**63 - 1
 
 
 def to_int64(value: Any) -> int:
     """Make an int64 of anything, 0 of what is no number, as sprig does."""
-    if isinstance(value, bool):
-        return int(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return int(value) if math.isfinite(value) and abs(value) < 2**63 else -(2**63)
-    if isinstance(value, str) and len(value) < 64 and _INTEGER.fullmatch(value):
-        digits = value.lstrip("+-").lower()
-        octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-        try:
-            number = int(digits, 8 if octal else 0) * (-1 if value[0] == "-" else 1)
-        except ValueError:
-            return 0
-        return number if number in _INT64 else 0
+        return int(value) if math.isfinite(value) and abs(value) < 2**63 else _LEAST
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        number = int(value)
+        return number if _LEAST <= number <= _MOST else 0
     return 0
 
 
@@ -40,11 +39,13 @@ def _wrapped(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _to_float(value: Any) -> float:
+def to_float(value: Any) -> float:
+    """Make a float of anything, 0 of what is no number, as sprig does."""
     if isinstance(value, str):
-        return float(value) if _FLOAT.fullmatch(value) else 0.0
-    if isinstance(value, bool):
-        return float(value)
+        if _FLOAT.fullmatch(value):
+            found = float(value)
+            return 0.0 if math.isinf(found) and "n" not in value.lower() else found
+        return float.fromhex(value) if _HEX_FLOAT.fullmatch(value) else 0.0
     return float(value) if isinstance(value, int | float) else 0.0
 
 
@@ -82,15 +83,32 @@ def _min(_: Budget, *given: Any) -> int:
     return min(map(to_int64, given))
 
 
+def _to_whole(number: float, function: Callable[[float], int]) -> float:
+    """Round up or down; -0.5 becomes -0, which is written with its sign."""
+    return math.copysign(float(function(number)), number) if math.isfinite(number) else number
+
+
+def _floor(_: Budget, value: Any) -> float:
+    return _to_whole(to_float(value), math.floor)
+
+
+def _ceil(_: Budget, value: Any) -> float:
+    return _to_whole(to_float(value), math.ceil)
+
+
 def _round(_: Budget, value: Any, places: Any, *half: Any) -> float:
-    number, digits = _to_float(value), whole(places)
+    digits = whole(places)
     if abs(digits) > 300:
-        raise TemplateError("round: too many places")
-    power = math.pow(10, digits)
-    scaled = number * power
+        raise TemplateError("too many places")
+    at = real(half[0]) if half else 0.5
+    for other in half[1:]:
+        real(other)
+    power = 10.0**digits
+    scaled = power * to_float(value)
+    if not math.isfinite(scaled):
+        return scaled / power
     fraction = math.modf(scaled)[0]
-    at = _to_float(half[0]) if half else 0.5
-    return (math.ceil(scaled) if fraction >= at else math.floor(scaled)) / power
+    return _to_whole(scaled, math.ceil if fraction >= at else math.floor) / power
 
 
 def _until(budget: Budget, end: Any) -> list[Any]:
@@ -101,10 +119,11 @@ def _until(budget: Budget, end: Any) -> list[Any]:
 def _until_step(budget: Budget, start: Any, stop: Any, step: Any) -> list[Any]:
     first, last, by = whole(start), whole(stop), whole(step)
     if by == 0 or (last < first and by > 0) or (last > first and by < 0):
-        return []
+        return Slice(element="int")
     numbers = range(first, last, by)
-    budget.make(len(numbers))
-    return [Int(number) for number in numbers]
+    size = max(0, (last - first + by - (1 if by > 0 else -1)) // by)  # len() of a range stops at 63 bits
+    budget.hold(size)
+    return Slice(map(Int, numbers), element="int")
 
 
 def _int(_: Budget, value: Any) -> Int:
@@ -112,21 +131,21 @@ def _int(_: Budget, value: Any) -> Int:
 
 
 def _atoi(_: Budget, value: Any) -> Int:
+    """Read a decimal number: what is too large is the largest, as Go's Atoi leaves it."""
     found = text(value)
-    plain = re.fullmatch(r"[+-]?[0-9]{1,19}", found) is not None
-    return Int(int(found) if plain and int(found) in _INT64 else 0)
+    return Int(min(max(int(found), _LEAST), _MOST) if _DECIMAL.fullmatch(found) else 0)
 
 
-def _to_decimal(_: Budget, value: Any) -> int:
-    found = str(value)
-    return int(found, 8) if re.fullmatch(r"[0-7]{1,20}", found) else 0
+def _to_decimal(budget: Budget, value: Any) -> int:
+    found = text_of(value, budget)
+    number = int(found, 8) if _OCTAL.fullmatch(found) else 0
+    return number if _LEAST <= number <= _MOST else 0
 
 
 NUMBERS: Final[Mapping[str, Callable[..., Any]]] = {
     "add": _add, "add1": lambda _, value: _wrapped(to_int64(value) + 1), "sub": _sub, "mul": _mul,
     "div": lambda _, one, other: _divided(one, other)[0], "mod": lambda _, one, other: _divided(one, other)[1],
-    "max": _max, "min": _min, "biggest": _max, "floor": lambda _, value: float(math.floor(_to_float(value))),
-    "ceil": lambda _, value: float(math.ceil(_to_float(value))), "round": _round, "until": _until,
+    "max": _max, "min": _min, "biggest": _max, "floor": _floor, "ceil": _ceil, "round": _round, "until": _until,
     "untilStep": _until_step, "int": _int, "int64": lambda _, value: to_int64(value),
-    "float64": lambda _, value: _to_float(value), "atoi": _atoi, "toDecimal": _to_decimal,
+    "float64": lambda _, value: to_float(value), "atoi": _atoi, "toDecimal": _to_decimal,
 }  # fmt: skip

@@ -10,7 +10,7 @@ import re2
 
 from registry_controller.gotemplate.arguments import text, whole
 from registry_controller.gotemplate.limits import Budget, TemplateError
-from registry_controller.gotemplate.values import Texts
+from registry_controller.gotemplate.values import Slice, strings
 
 _REPLACEMENT: Final = re.compile(r"\$(?:\{(\w*)\}|(\w+)|(\$))")
 _PATTERN: Final = 1000
@@ -40,7 +40,7 @@ def _regex_find(_: Budget, pattern: Any, value: Any) -> str:
 
 def _regex_find_all(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
     limit = whole(most)
-    found: list[Any] = Texts()
+    found: list[Any] = Slice(element="string")
     for match in _pattern(pattern).finditer(text(value)):
         budget.step()
         if 0 <= limit <= len(found):
@@ -51,12 +51,12 @@ def _regex_find_all(budget: Budget, pattern: Any, value: Any, most: Any) -> list
 
 def _regex_replace(budget: Budget, pattern: Any, value: Any, replacement: Any, *, literal: bool) -> str:
     compiled, found, new = _pattern(pattern), text(value), text(replacement)
-    written, at, size = [], 0, 0
+    written, at = [], 0
+    budget.make(len(found))
     for match in compiled.finditer(found):
         budget.step()
         piece = new if literal else _expand(match, new)
-        size += len(piece)
-        budget.make(len(found) + size)
+        budget.make(len(piece))
         written += [found[at : match.start()], piece]
         at = match.end()
     return "".join([*written, found[at:]])
@@ -81,8 +81,8 @@ def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[An
     if limit == 0:
         return []
     if text(pattern) and not found:
-        return Texts([""])
-    parts: list[Any] = Texts()
+        return strings([""])
+    parts: list[Any] = Slice(element="string")
     at = begin = 0
     for match in _pattern(pattern).finditer(found):
         budget.step()

@@ -6,21 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from registry_controller.gotemplate.arguments import count, shown, text, texts, whole
+from registry_controller.gotemplate.cutting import cut
+from registry_controller.gotemplate.formats import text_of
 from registry_controller.gotemplate.limits import Budget, TemplateError
-from registry_controller.gotemplate.printf import quote
-from registry_controller.gotemplate.values import Texts, is_missing, text_of
-
-
-def _cut(value: str, start: int, end: int) -> str:
-    """Cut as Go cuts a string, by bytes."""
-    return value.encode()[start:end].decode(errors="replace")
+from registry_controller.gotemplate.quoting import quote
+from registry_controller.gotemplate.values import TextMap, is_missing, strings
 
 
 def _trunc(_: Budget, length: Any, value: Any) -> str:
     size, found = whole(length), text(value)
     if size < 0:
         raise TemplateError("a negative length")
-    return _cut(found, 0, size) if size < len(found.encode()) else found
+    return cut(found, 0, size) if size < len(found.encode()) else found
 
 
 def _substr(_: Budget, start: Any, end: Any, value: Any) -> str:
@@ -28,21 +25,21 @@ def _substr(_: Budget, start: Any, end: Any, value: Any) -> str:
     size = len(found.encode())
     if first < 0:
         if not 0 <= last <= size:
-            raise TemplateError("substr: out of range")
-        return _cut(found, 0, last)
+            raise TemplateError("out of range")
+        return cut(found, 0, last)
     if last < 0 or last > size:
         if first > size:
-            raise TemplateError("substr: out of range")
-        return _cut(found, first, size)
+            raise TemplateError("out of range")
+        return cut(found, first, size)
     if first > last:
-        raise TemplateError("substr: out of range")
-    return _cut(found, first, last)
+        raise TemplateError("out of range")
+    return cut(found, first, last)
 
 
 def _repeat(budget: Budget, times: Any, value: Any) -> str:
     number, found = whole(times), text(value)
     if number < 0:
-        raise TemplateError("repeat: a negative count")
+        raise TemplateError("a negative count")
     budget.make(number * len(found))
     return found * number
 
@@ -57,7 +54,7 @@ def _replace(budget: Budget, old: Any, new: Any, value: Any) -> str:
 def _indent(budget: Budget, spaces: Any, value: Any) -> str:
     pad, found = whole(spaces), text(value)
     if pad < 0:
-        raise TemplateError("indent: a negative count")
+        raise TemplateError("a negative count")
     budget.make(len(found) + pad * (found.count("\n") + 1))
     return " " * pad + found.replace("\n", "\n" + " " * pad)
 
@@ -66,24 +63,21 @@ def _nindent(budget: Budget, spaces: Any, value: Any) -> str:
     return "\n" + _indent(budget, spaces, value)
 
 
-def _abbrev(_: Budget, width: Any, value: Any) -> str:
-    size, found = whole(width), text(value)
-    if size < 4:
-        return found
-    return found if len(found.encode()) <= size else f"{_cut(found, 0, size - 3)}..."
-
-
-def _cat(budget: Budget, *given: Any) -> str:
-    parts = [text_of(value, budget) for value in given if not is_missing(value)]
+def _spaced(budget: Budget, parts: list[str]) -> str:
+    budget.make(sum(map(len, parts)) + len(parts))
     return " ".join(parts)
 
 
+def _cat(budget: Budget, *given: Any) -> str:
+    return _spaced(budget, [text_of(value, budget) for value in given if not is_missing(value)])
+
+
 def _quoted(budget: Budget, *given: Any) -> str:
-    return " ".join(quote(shown(budget, value)) for value in given if not is_missing(value))
+    return _spaced(budget, [quote(shown(budget, value)) for value in given if not is_missing(value)])
 
 
 def _squoted(budget: Budget, *given: Any) -> str:
-    return " ".join(f"'{text_of(value, budget)}'" for value in given if not is_missing(value))
+    return _spaced(budget, [f"'{text_of(value, budget)}'" for value in given if not is_missing(value)])
 
 
 def _trim_all(_: Budget, chars: Any, value: Any) -> str:
@@ -92,22 +86,28 @@ def _trim_all(_: Budget, chars: Any, value: Any) -> str:
 
 def _join(budget: Budget, separator: Any, value: Any) -> str:
     parts = texts(budget, value)
-    budget.make(sum(map(len, parts)) + len(text(separator)) * len(parts))
+    budget.make(len(text(separator)) * len(parts))
     return text(separator).join(parts)
 
 
-def _split(_: Budget, separator: Any, value: Any) -> dict[str, str]:
-    return {f"_{index}": part for index, part in enumerate(_parts(text(value), text(separator)))}
+def _split(budget: Budget, separator: Any, value: Any) -> TextMap:
+    return TextMap((f"_{index}", part) for index, part in enumerate(_split_in(budget, text(separator), text(value))))
 
 
-def _splitn(_: Budget, separator: Any, most: Any, value: Any) -> dict[str, str]:
-    number = whole(most)
-    parts = _parts(text(value), text(separator), number)
-    return {f"_{index}": part for index, part in enumerate(parts)}
+def _splitn(budget: Budget, separator: Any, most: Any, value: Any) -> TextMap:
+    parts = _split_in(budget, text(separator), text(value), whole(most))
+    return TextMap((f"_{index}", part) for index, part in enumerate(parts))
 
 
-def _split_list(_: Budget, separator: Any, value: Any) -> list[Any]:
-    return Texts(_parts(text(value), text(separator)))
+def _split_list(budget: Budget, separator: Any, value: Any) -> list[Any]:
+    return strings(_split_in(budget, text(separator), text(value)))
+
+
+def _split_in(budget: Budget, separator: str, value: str, most: int = -1) -> list[str]:
+    """Split a text; a split takes memory for every part."""
+    places = value.count(separator) if separator else len(value)
+    budget.hold(places + 1 if most < 0 else min(places + 1, most))
+    return _parts(value, separator, most)
 
 
 def _parts(value: str, separator: str, most: int = -1) -> list[str]:
@@ -133,6 +133,6 @@ TEXT: Final[Mapping[str, Callable[..., Any]]] = {
     "contains": _pair(lambda part, value: part in value),
     "hasPrefix": _pair(lambda start, value: value.startswith(start)),
     "hasSuffix": _pair(lambda end, value: value.endswith(end)), "trunc": _trunc, "substr": _substr, "repeat": _repeat,
-    "replace": _replace, "indent": _indent, "nindent": _nindent, "abbrev": _abbrev, "cat": _cat, "quote": _quoted,
+    "replace": _replace, "indent": _indent, "nindent": _nindent, "cat": _cat, "quote": _quoted,
     "squote": _squoted, "join": _join, "split": _split, "splitn": _splitn, "splitList": _split_list,
 }  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.arguments import shown, text, texts
+from registry_controller.gotemplate.arguments import kept, shown, text, texts
 from registry_controller.gotemplate.limits import Budget, TemplateError
-from registry_controller.gotemplate.printf import to_json
-from registry_controller.gotemplate.values import Object, Texts, is_missing, kind_of, type_of
+from registry_controller.gotemplate.quoting import to_json
+from registry_controller.gotemplate.values import Dict, Object, Slice, TextMap, is_missing, kind_of, strings, type_of
 
 
 def is_empty(value: Any) -> bool:
@@ -35,60 +35,67 @@ def _fail(_: Budget, words: Any) -> Any:
     raise TemplateError("the template itself says that it fails")
 
 
-def _plain(budget: Budget, value: Any) -> Any:
-    """Make JSON's values of a value, and count them."""
+def copied(budget: Budget, value: Any) -> Any:
+    """Copy a value with everything in it; dicts become the template's own."""
+    budget.step()
+    if isinstance(value, Object):
+        raise TemplateError("a whole object cannot be copied; take .Object.Object")
+    if isinstance(value, TextMap):
+        return value
+    if isinstance(value, Mapping):
+        budget.hold(len(value))
+        return Dict({key: copied(budget, child) for key, child in value.items()})
+    if isinstance(value, list):
+        budget.hold(len(value))
+        children = [copied(budget, child) for child in value]
+        return Slice(children, element=value.element, is_nil=value.is_nil) if isinstance(value, Slice) else children
+    return kept(value)
+
+
+def _written(budget: Budget, value: Any, *, indent: int | None = None) -> str:
+    """Write JSON, its size first: a value that holds another many times grows with its depth."""
+    _count(budget, value, 1)
+    try:
+        text = to_json(kept(value), indent=indent)
+    except TemplateError:
+        return ""  # as sprig does, with a number that JSON has no word for
+    budget.make(len(text))
+    return text
+
+
+def _count(budget: Budget, value: Any, depth: int) -> None:
     budget.step()
     if isinstance(value, Object):
         raise TemplateError("a whole object cannot be written; take .Object.Object")
-    if is_missing(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _plain(budget, child) for key, child in value.items()}
-    if isinstance(value, list):
-        return [_plain(budget, child) for child in value]
-    return value
+    if isinstance(value, str):
+        budget.make(len(value))
+    elif isinstance(value, Mapping | list):
+        budget.make(2 * depth * len(value))
+        for child in value.values() if isinstance(value, Mapping) else value:
+            _count(budget, child, depth + 1)
 
 
-def _to_json(budget: Budget, value: Any) -> str:
-    written = to_json(_plain(budget, value))
-    budget.make(len(written))
-    return written
-
-
-def _to_pretty_json(budget: Budget, value: Any) -> str:
-    written = to_json(_plain(budget, value), indent=2)
-    budget.make(len(written))
-    return written
-
-
-def same(one: Any, other: Any) -> bool:
+def same(budget: Budget, one: Any, other: Any) -> bool:
     """Compare as reflect.DeepEqual does: types count."""
-    if type_of(one) != type_of(other):
+    budget.step()
+    if type_of(one) != type_of(other) or getattr(one, "is_nil", False) != getattr(other, "is_nil", False):
         return False
     if isinstance(one, list):
-        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+        return len(one) == len(other) and all(same(budget, *pair) for pair in zip(one, other, strict=True))
     if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(same(budget, one[key], other[key]) for key in one)
     return is_missing(one) or bool(one == other)
 
 
-def _deep_equal(_: Budget, one: Any, other: Any) -> bool:
-    return same(one, other)
-
-
-def _type_of(_: Budget, value: Any) -> str:
-    return type_of(value)
-
-
 def _type_is_like(_: Budget, name: Any, value: Any) -> bool:
-    return text(name) in (type_of(value), f"*{type_of(value)}")
+    return type_of(value) in (text(name), f"*{text(name)}")
 
 
 VALUES: Final[Mapping[str, Callable[..., Any]]] = {
-    "toString": shown, "toStrings": lambda budget, value: Texts(texts(budget, value)), "default": _default,
+    "toString": shown, "toStrings": lambda budget, value: strings(texts(budget, value)), "default": _default,
     "empty": lambda _, value: is_empty(value), "coalesce": _coalesce, "ternary": _ternary, "fail": _fail,
-    "toJson": _to_json, "toPrettyJson": _to_pretty_json, "deepCopy": _plain, "deepEqual": _deep_equal,
-    "typeOf": _type_of, "kindOf": lambda _, value: kind_of(value),
+    "toJson": _written, "toPrettyJson": lambda budget, value: _written(budget, value, indent=2), "deepCopy": copied,
+    "deepEqual": same, "typeOf": lambda _, value: type_of(value), "kindOf": lambda _, value: kind_of(value),
     "typeIs": lambda _, name, value: text(name) == type_of(value), "typeIsLike": _type_is_like,
     "kindIs": lambda _, name, value: text(name) == kind_of(value),
 }  # fmt: skip

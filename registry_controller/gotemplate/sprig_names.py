@@ -1,0 +1,144 @@
+"""Names in another spelling: snake_case, kebab-case and CamelCase, word by word as huandu/xstrings 1.3 does it."""
+
+from __future__ import annotations
+
+import enum
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+
+_SPACE: Final = frozenset(" \t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
+    chr(code) for code in range(0x2000, 0x200B)
+}
+_CJK: Final = range(0x3400, 0xA000)
+
+
+class _Kind(enum.Enum):
+    NUMBER = enum.auto()
+    CAPITALS = enum.auto()
+    LETTERS = enum.auto()
+    CONNECTOR = enum.auto()
+    PUNCTUATION = enum.auto()
+    OTHER = enum.auto()
+
+
+def camel(value: str) -> str:
+    """Join words, each with a capital; what connects them at the beginning stays."""
+    start = next((index for index, char in enumerate(value) if not _is_connector(char)), len(value))
+    if start >= len(value):
+        return value
+    written = [value[:start]]
+    held = _upper(value[start])
+    for char in value[start + 1 :]:
+        if _is_connector(char) and _is_connector(held):
+            written.append(held)
+            continue
+        if _is_connector(held):
+            held = _upper(char)
+        else:
+            written.append(held)
+            held = char.lower()[:1]
+    return "".join([*written, held])
+
+
+def separated(value: str, mark: str) -> str:
+    """Write words in small letters with a mark between them. A number belongs to the word before it, or begins one."""
+    words = list(_words(value))
+    written: list[str] = []
+    index = 0
+
+    def kind(at: int) -> _Kind | None:
+        return words[at][0] if at < len(words) else None
+
+    def take_while_word() -> None:
+        nonlocal index
+        while kind(index) in (_Kind.LETTERS, _Kind.NUMBER):
+            written.append(words[index][1])
+            index += 1
+
+    while index < len(words) - 1:
+        found, word = words[index]
+        index += 1
+        if found is not _Kind.CONNECTOR:
+            written.append(_small(found, word, mark))
+        follows = kind(index)
+        if found is _Kind.NUMBER:
+            take_while_word()
+            if kind(index) not in (None, _Kind.PUNCTUATION):
+                written.append(mark)
+        elif found is _Kind.CONNECTOR:
+            written.append(_small(found, word, mark))
+        elif found is _Kind.PUNCTUATION:
+            pass
+        elif follows is not _Kind.NUMBER:
+            if follows not in (_Kind.CONNECTOR, _Kind.PUNCTUATION):
+                written.append(mark)
+        elif index < len(words) - 1:
+            number = words[index][1]
+            index += 1
+            if kind(index) is not _Kind.LETTERS:
+                written.append(number)
+                if kind(index) not in (_Kind.CONNECTOR, _Kind.PUNCTUATION):
+                    written.append(mark)
+            else:
+                written += [mark, number]
+                take_while_word()
+                if kind(index) not in (None, _Kind.CONNECTOR, _Kind.PUNCTUATION):
+                    written.append(mark)
+    if index < len(words):
+        written.append(_small(*words[index], mark))
+    return "".join(written)
+
+
+def _words(value: str) -> Iterator[tuple[_Kind, str]]:
+    """Cut a text into runs of one kind; the last of several capitals belongs to the small letters behind it."""
+    start = 0
+    while start < len(value):
+        kind, end = _kind_of(value[start]), start + 1
+        if kind is _Kind.CAPITALS:
+            if value[end : end + 1].isupper():
+                while end < len(value) and value[end].isupper():
+                    end += 1
+                if end < len(value) and _is_letter(value[end]):
+                    end -= 1
+            else:
+                while end < len(value) and _is_letter(value[end]):
+                    end += 1
+        else:
+            while end < len(value) and _kind_of(value[end]) is kind:
+                end += 1
+        yield kind, value[start:end]
+        start = end
+
+
+def _kind_of(char: str) -> _Kind:
+    if _is_connector(char):
+        return _Kind.CONNECTOR
+    category = unicodedata.category(char)
+    if category.startswith("P"):
+        return _Kind.PUNCTUATION
+    if category == "Lu":
+        return _Kind.CAPITALS
+    if _is_letter(char):
+        return _Kind.LETTERS
+    return _Kind.NUMBER if category.startswith("N") else _Kind.OTHER
+
+
+def _is_connector(char: str) -> bool:
+    return char in "-_" or char in _SPACE
+
+
+def _is_letter(char: str) -> bool:
+    """Say whether a character is a letter that has no capital form of its own in front of it: none of Chinese's."""
+    category = unicodedata.category(char)
+    return category.startswith("L") and category != "Lu" and ord(char) not in _CJK
+
+
+def _upper(char: str) -> str:
+    return found if len(found := char.upper()) == 1 else char
+
+
+def _small(kind: _Kind, word: str, mark: str) -> str:
+    if kind is _Kind.CONNECTOR:
+        return mark * len(word)
+    return "".join(char.lower()[:1] for char in word) if kind is _Kind.CAPITALS else word
