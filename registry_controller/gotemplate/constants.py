@@ -59,6 +59,8 @@ def read_character(source: str) -> Whole:
 
 def read_number(source: str) -> Whole | Ideal:
     """Read a number; TemplateError for what Go would not read, and beyond 64 bits."""
+    if source.endswith("i"):
+        raise TemplateError("a complex number")
     if len(source) > _LONGEST:
         raise TemplateError("a number beyond 64 bits")
     plain = source.replace("_", "")
@@ -69,7 +71,7 @@ def read_number(source: str) -> Whole | Ideal:
         if not -(2**63) <= number < 2**63:
             raise TemplateError("a number beyond 64 bits")
         return Whole(number)
-    if _FLOAT.fullmatch(source):
+    if _FLOAT.fullmatch(source) and set(source) & set(".eE"):
         found = float(plain)
     elif _HEX_FLOAT.fullmatch(source):
         found = float.fromhex(plain)

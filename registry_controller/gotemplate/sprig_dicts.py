@@ -31,11 +31,13 @@ def _values(budget: Budget, value: Any) -> list[Any]:
 
 
 def _pluck(_: Budget, key: Any, *given: Any) -> list[Any]:
-    return [table(one)[text(key)] for one in given if text(key) in table(one)]
+    name = text(key)
+    return [table(one)[name] for one in given if name in table(one)]
 
 
 def _pick(_: Budget, value: Any, *wanted: Any) -> Dict:
-    return Dict({text(key): table(value)[key] for key in wanted if text(key) in table(value)})
+    found = table(value)
+    return Dict({text(key): found[key] for key in wanted if text(key) in found})
 
 
 def _omit(budget: Budget, value: Any, *left_out: Any) -> Dict:

@@ -26,7 +26,7 @@ def camel(value: str) -> str:
     """Join words, each with a capital; what connects them at the beginning stays."""
     start = next((index for index, char in enumerate(value) if not _is_connector(char)), len(value))
     if start >= len(value):
-        return value
+        return value + value[-1:]  # a slip of the original, which people's names may hold by now
     written = [value[:start]]
     held = _upper(value[start])
     for char in value[start + 1 :]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import re2
@@ -14,12 +14,16 @@ from registry_controller.gotemplate.values import Slice, strings
 
 _REPLACEMENT: Final = re.compile(r"\$(?:\{(\w*)\}|(\w+)|(\$))")
 _PATTERN: Final = 1000
+_BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+"""`\\C`, one byte, is in RE2 and not in Go."""
 
 
 def _pattern(pattern: Any) -> Any:
     source = text(pattern)
     if len(source) > _PATTERN:
         raise TemplateError(f"a regular expression of more than {_PATTERN} characters")
+    if _BYTE.search(source):
+        raise TemplateError("no regular expression that Go knows")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 1 << 20
@@ -38,23 +42,33 @@ def _regex_find(_: Budget, pattern: Any, value: Any) -> str:
     return str(found.group(0)) if found else ""
 
 
+def _matches(budget: Budget, pattern: Any, value: str) -> Iterator[Any]:
+    """Find all matches as Go does: an empty one directly behind another is none."""
+    end = -1
+    for match in _pattern(pattern).finditer(value):
+        budget.step()
+        if not match.start() == match.end() == end:
+            yield match
+        end = match.end()
+
+
 def _regex_find_all(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
     limit = whole(most)
-    found: list[Any] = Slice(element="string")
-    for match in _pattern(pattern).finditer(text(value)):
-        budget.step()
+    budget.make(len(text(value)))
+    found = Slice(element="string")
+    for match in _matches(budget, pattern, text(value)):
         if 0 <= limit <= len(found):
             break
+        budget.hold(1)
         found.append(match.group(0))
-    return found
+    return found or Slice(element="string", is_nil=True)
 
 
 def _regex_replace(budget: Budget, pattern: Any, value: Any, replacement: Any, *, literal: bool) -> str:
-    compiled, found, new = _pattern(pattern), text(value), text(replacement)
+    found, new = text(value), text(replacement)
     written, at = [], 0
     budget.make(len(found))
-    for match in compiled.finditer(found):
-        budget.step()
+    for match in _matches(budget, pattern, found):
         piece = new if literal else _expand(match, new)
         budget.make(len(piece))
         written += [found[at : match.start()], piece]
@@ -77,23 +91,24 @@ def _expand(match: Any, replacement: str) -> str:
 
 
 def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
-    limit, found = whole(most), text(value)
+    limit, found, source = whole(most), text(value), text(pattern)
+    _pattern(source)
     if limit == 0:
-        return []
-    if text(pattern) and not found:
+        return Slice(element="string", is_nil=True)
+    if source and not found:
         return strings([""])
+    budget.make(len(found))
     parts: list[Any] = Slice(element="string")
-    at = begin = 0
-    for match in _pattern(pattern).finditer(found):
-        budget.step()
-        if 0 < limit == len(parts) + 1:
+    begin = end = 0
+    for taken, match in enumerate(_matches(budget, source, found)):
+        if 0 < limit <= max(len(parts) + 1, taken):
             break
-        if match.end() == 0:
-            continue
-        parts.append(found[begin : match.start()])
+        end = match.start()
+        if match.end():
+            budget.hold(1)
+            parts.append(found[begin:end])
         begin = match.end()
-        at = match.start()
-    if at != len(found):
+    if end != len(found):
         parts.append(found[begin:])
     return parts
 

@@ -52,6 +52,12 @@ def copied(budget: Budget, value: Any) -> Any:
     return kept(value)
 
 
+def _deep_copy(budget: Budget, value: Any) -> Any:
+    if is_missing(value):
+        raise TemplateError("nil cannot be copied")
+    return copied(budget, value)
+
+
 def _written(budget: Budget, value: Any, *, indent: int | None = None) -> str:
     """Write JSON, its size first: a value that holds another many times grows with its depth."""
     _count(budget, value, 1)
@@ -94,7 +100,7 @@ def _type_is_like(_: Budget, name: Any, value: Any) -> bool:
 VALUES: Final[Mapping[str, Callable[..., Any]]] = {
     "toString": shown, "toStrings": lambda budget, value: strings(texts(budget, value)), "default": _default,
     "empty": lambda _, value: is_empty(value), "coalesce": _coalesce, "ternary": _ternary, "fail": _fail,
-    "toJson": _written, "toPrettyJson": lambda budget, value: _written(budget, value, indent=2), "deepCopy": copied,
+    "toJson": _written, "toPrettyJson": lambda budget, value: _written(budget, value, indent=2), "deepCopy": _deep_copy,
     "deepEqual": same, "typeOf": lambda _, value: type_of(value), "kindOf": lambda _, value: kind_of(value),
     "typeIs": lambda _, name, value: text(name) == type_of(value), "typeIsLike": _type_is_like,
     "kindIs": lambda _, name, value: text(name) == kind_of(value),

@@ -152,5 +152,5 @@ WORDS: Final[Mapping[str, Callable[..., Any]]] = {
     "snakecase": lambda _, value: separated(text(value), "_"),
     "kebabcase": lambda _, value: separated(text(value), "-"),
     "camelcase": lambda _, value: camel(text(value)), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
-    "abbrevboth": _abbrevboth, "plural": _plural,
+    "abbrevboth": _abbrevboth, "plural": _plural, "hello": lambda _: "Hello!",
 }  # fmt: skip
