@@ -103,7 +103,8 @@ def hold_laws(seed: int) -> Round:
     files = [str(path) for path in sorted(FOLDER.glob("test_*_laws.py")) + sorted(FOLDER.glob("test_group.py"))]
     flags = ("-q", "-x", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}")
     command = [sys.executable, "-m", "pytest", *flags, *files]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": LAWS}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     return Round(LAWS, seed, 0, time.monotonic() - started, "" if done.returncode == 0 else done.stdout[-6000:])
 
 
