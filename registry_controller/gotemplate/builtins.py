@@ -82,12 +82,12 @@ def _index(_: Budget, *given: Any) -> Any:
         if isinstance(value, Mapping):
             value = value.get(text(key), "" if isinstance(value, TextMap) else NOTHING)
         elif isinstance(value, list | str):
-            sequence: Any = [*map(Byte, value.encode())] if isinstance(value, str) else value
+            sequence: Any = value.encode() if isinstance(value, str) else value
             if not isinstance(key, int) or isinstance(key, bool):
                 raise TemplateError(f"cannot index with type {type_of(key)}")
             if not 0 <= key < len(sequence):
                 raise TemplateError(f"index out of range: {int(key)}")
-            value = sequence[key]
+            value = Byte(sequence[key]) if isinstance(sequence, bytes) else sequence[key]
         else:
             raise TemplateError(f"cannot index an item of type {type_of(value)}")
     return Nothing("the key") if isinstance(value, Nothing) else value

@@ -65,12 +65,13 @@ def read_number(source: str) -> Whole | Ideal:
         raise TemplateError("a number beyond 64 bits")
     plain = source.replace("_", "")
     if _INTEGER.fullmatch(source):
-        sign, digits = (-1, plain[1:]) if plain[0] == "-" else (1, plain.lstrip("+").lower())
+        sign, digits = (-1 if plain[0] == "-" else 1, plain.lstrip("+-").lower())
         octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
         number = sign * int(digits, 8 if octal else 0)
         if not -(2**63) <= number < 2**63:
             raise TemplateError("a number beyond 64 bits")
-        return Whole(number)
+        has_exponent = source[0] in "+-" and digits.startswith("0x") and "e" in digits
+        return Ideal(number) if has_exponent else Whole(number)  # Go takes the digit for one, behind a sign
     if _FLOAT.fullmatch(source) and set(source) & set(".eE"):
         found = float(plain)
     elif _HEX_FLOAT.fullmatch(source):

@@ -29,13 +29,13 @@ class Budget:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._steps = limits.steps
+        self.steps_left = limits.steps
         self._made = 4 * limits.output
 
     def step(self, count: int = 1) -> None:
         """Take steps; TemplateError when there are no more."""
-        self._steps -= count
-        if self._steps < 0:
+        self.steps_left -= count
+        if self.steps_left < 0:
             raise TemplateError(f"takes more than {self.limits.steps} steps")
 
     def hold(self, count: int) -> None:

@@ -65,29 +65,34 @@ def _regex_find_all(budget: Budget, pattern: Any, value: Any, most: Any) -> list
 
 
 def _regex_replace(budget: Budget, pattern: Any, value: Any, replacement: Any, *, literal: bool) -> str:
-    found, new = text(value), text(replacement)
+    source, found, new = text(pattern), text(value), text(replacement)
+    parts = [new] if literal else _read_replacement(_pattern(source), new)
     written, at = [], 0
     budget.make(len(found))
-    for match in _matches(budget, pattern, found):
-        piece = new if literal else _expand(match, new)
+    for match in _matches(budget, source, found):
+        budget.step(len(parts))
+        piece = "".join(part if isinstance(part, str) else match.group(part) or "" for part in parts)
         budget.make(len(piece))
         written += [found[at : match.start()], piece]
         at = match.end()
     return "".join([*written, found[at:]])
 
 
-def _expand(match: Any, replacement: str) -> str:
-    names = match.re.groupindex
-
-    def group(found: re.Match[str]) -> str:
+def _read_replacement(compiled: Any, replacement: str) -> list[str | int]:
+    """Cut a replacement into texts and numbers of groups; a group that there is none of is empty."""
+    parts: list[str | int] = []
+    at = 0
+    for found in _REPLACEMENT.finditer(replacement):
+        parts.append(replacement[at : found.start()])
+        at = found.end()
         if found[3]:
-            return "$"
+            parts.append("$")
+            continue
         name = found[1] if found[1] is not None else found[2]
-        if name.isdigit():
-            return (match.group(int(name)) or "") if int(name) <= match.re.groups else ""
-        return (match.group(names[name]) or "") if name in names else ""
-
-    return _REPLACEMENT.sub(group, replacement)
+        number = int(name) if name.isdigit() else compiled.groupindex.get(name, -1)
+        if 0 <= number <= compiled.groups:
+            parts.append(number)
+    return [part for part in [*parts, replacement[at:]] if part != ""]
 
 
 def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:

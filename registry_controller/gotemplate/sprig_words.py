@@ -16,13 +16,13 @@ _SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".j
 
 
 def upper(char: str) -> str:
-    """Give a letter's capital, if that is one letter."""
-    return found if len(found := char.upper()) == 1 else char
+    """Give a letter's capital, if that is one letter; or all of a text in ASCII."""
+    return found if len(found := char.upper()) == len(char) else char
 
 
 def lower(char: str) -> str:
-    """Give a capital's small letter, the first where it would be several."""
-    return char.lower()[:1]
+    """Give a capital's small letter, the first where it would be several; or all of a text in ASCII."""
+    return char.lower()[: len(char)]
 
 
 def _title_of(char: str) -> str:
@@ -35,7 +35,11 @@ def is_space(char: str) -> bool:
 
 
 def _each(function: Callable[[str], str]) -> Callable[..., str]:
-    return lambda _, value: "".join(map(function, text(value)))
+    def call(_: Budget, value: Any) -> str:
+        found = text(value)
+        return function(found) if found.isascii() else "".join(map(function, found))
+
+    return call
 
 
 def _title(_: Budget, value: Any) -> str:
@@ -145,12 +149,19 @@ def _abbreviated(budget: Budget, value: str, offset: int, width: int) -> str:
     return "..." + cut(value, length - room, length)
 
 
+def _name(function: Callable[[str], str]) -> Callable[..., str]:
+    def call(budget: Budget, value: Any) -> str:
+        budget.step(len(text(value)))  # every letter is looked at several times
+        return function(text(value))
+
+    return call
+
+
 WORDS: Final[Mapping[str, Callable[..., Any]]] = {
     "trim": lambda _, value: text(value).strip(_SPACE), "upper": _each(upper), "lower": _each(lower), "title": _title,
     "untitle": _untitle, "swapcase": _swapcase, "initials": _initials,
     "nospace": lambda _, value: "".join(char for char in text(value) if not is_space(char)),
-    "snakecase": lambda _, value: separated(text(value), "_"),
-    "kebabcase": lambda _, value: separated(text(value), "-"),
-    "camelcase": lambda _, value: camel(text(value)), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
+    "snakecase": _name(lambda name: separated(name, "_")), "kebabcase": _name(lambda name: separated(name, "-")),
+    "camelcase": _name(camel), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
     "abbrevboth": _abbrevboth, "plural": _plural, "hello": lambda _: "Hello!",
 }  # fmt: skip

@@ -231,12 +231,12 @@ class _Writer:
         name = self._pick(tuple(fitting if self._number(7) else names))
         if name == "keys":
             return f"sortAlpha (keys {self.value('one', depth)})"
-        arguments = self._arguments(SIGNATURES[name][0], depth - 1)
+        arguments = self.arguments(SIGNATURES[name][0], depth - 1)
         if arguments and self._number(3) == 0 and arguments[-1] != "nil":
             return f"{arguments[-1]} | {' '.join([name, *arguments[:-1]])}"
         return " ".join([name, *arguments])
 
-    def _arguments(self, signature: str, depth: int) -> list[str]:
+    def arguments(self, signature: str, depth: int) -> list[str]:
         special: dict[str, Callable[[int], list[str]]] = {
             "printf": self._printf, "same": self._same, "same2": lambda depth: self._same(depth)[:2],
             "indexed": self._indexed, "pairs": self._pairs,
@@ -380,15 +380,17 @@ def templates(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def expressions(draw: st.DrawFn) -> str:
-    """Draw a template that writes one value; every function has the same chance."""
-    writer = _Writer(draw)
-    name = draw(st.sampled_from(sorted(SIGNATURES)))
-    words = " ".join([name, *writer._arguments(SIGNATURES[name][0], draw(st.integers(0, 2)))])
+def calls(draw: st.DrawFn, name: str) -> str:
+    """Draw a template that writes what a function gives."""
+    words = " ".join([name, *_Writer(draw).arguments(SIGNATURES[name][0], draw(st.integers(0, 2)))])
     if name == "keys":
         words = f"sortAlpha ({words})"
-    shape = draw(st.sampled_from(("{{%s}}", "{{%s}}", "{{toJson (%s)}}", "{{%s | printf `%%T %%v`}}", "{{%s | printf `%%#v`}}")))
-    return shape % words
+    shapes = ("{{%s}}", "{{%s}}", "{{toJson (%s)}}", "{{%s | printf `%%T %%v`}}", "{{%s | printf `%%#v`}}")
+    return draw(st.sampled_from(shapes)) % words
+
+
+expressions: Final = st.sampled_from(sorted(SIGNATURES)).flatmap(calls)
+"""Calls of any function, each with the same chance."""
 
 
 _PIECES: Final = (
@@ -396,7 +398,7 @@ _PIECES: Final = (
     "`b`", "'c'", "1", "-1", "1.5", "0x1", "if", "else", "end", "range", "with", "define", "block", "template", "break",
     "continue", "nil", "true", "print", "upper", "not", "/*", "*/", '"', "a", "-", "1e+5", "$x.a", "_", "é", "0b", "1_0", "'", "\\",
     "{{end}}", "{{else}}", "{{if true}}", "{{range .Object.Object.spec.list}}", "{{$x := 1}}", '{{define "t"}}', '{{template "t"}}',
-    "{{ print ", "{{ . }}", "{{/*", "*/}}", "{{break}}", "2i", "0o7", "08", "1__0", "0x", "1.", ".5", "1e", "0x1p3",
+    "-0x1E", "{{ print ", "{{ . }}", "{{/*", "*/}}", "{{break}}", "2i", "0o7", "08", "1__0", "0x", "1.", ".5", "1e", "0x1p3",
 )  # fmt: skip
 soups: Final = st.lists(st.sampled_from(_PIECES), max_size=9).map("".join)
 """Pieces of templates in any order: whether they are read at all."""

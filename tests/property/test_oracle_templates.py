@@ -6,16 +6,19 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import Phase, event, find, given, settings
 from hypothesis import strategies as st
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.gotemplate import compile_template
+from registry_controller.gotemplate import FUNCTIONS, compile_template
 from tests.oracle.oracle import Answer, is_available, the_oracle
 from tests.property import templates
+from tests.unit.test_gotemplate_rows import ROWS
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="neither Go nor TEST_ASSET_ORACLE is there")
 
+_LEFT_OUT = ("decryptAES", "derivePassword", "semver", "semverCompare", "toDate", "unixEpoch", "urlJoin", "urlParse")
+"""What reads nothing of the outside and is not there all the same; docs/rules.md says so."""
 _STRICTER = re.compile(
     r"nothing to write|cut in two|cannot be decoded|no text when it is decoded|no regular expression|no character"
     r"|template made can be changed|whole object|more than|beyond 64 bits|address in memory|no number$|too many places"
@@ -58,7 +61,7 @@ def test_generated_templates_are_rendered_as_go_renders_them(source: str, anythi
 
 
 @settings(max_examples=max(500, settings().max_examples))
-@given(templates.expressions(), templates.JSON)
+@given(templates.expressions, templates.JSON)
 def test_generated_values_are_those_of_go(source: str, anything: Any) -> None:
     _holds(source, templates.data(anything))
 
@@ -67,3 +70,22 @@ def test_generated_values_are_those_of_go(source: str, anything: Any) -> None:
 @given(st.one_of(templates.soups, templates.soups, templates.numbers))
 def test_what_is_no_template_is_none_for_go(source: str) -> None:
     _holds(source, templates.data(None))
+
+
+@pytest.mark.parametrize(("source", "text"), ROWS)
+def test_go_says_what_the_rows_say(source: str, text: str | None) -> None:
+    answer = the_oracle().ask({"op": "template", "source": source, "data": templates.data(None)})
+    assert (answer.value if answer.ok else None) == text
+
+
+def test_each_of_gos_functions_is_here_or_left_out_on_purpose() -> None:
+    gos = set(the_oracle().ask({"op": "functions"}).value)
+    assert templates.SIGNATURES.keys() == FUNCTIONS.keys()
+    assert gos - FUNCTIONS.keys() == set(_LEFT_OUT)
+
+
+@pytest.mark.parametrize("name", sorted(templates.SIGNATURES))
+def test_each_function_is_called_by_what_is_generated(name: str) -> None:
+    quick = settings(database=None, max_examples=1, phases=[Phase.generate])
+    found = find(templates.calls(name), lambda _: True, settings=quick)
+    assert re.search(rf"\b{name}\b", found)
