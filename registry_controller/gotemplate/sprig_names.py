@@ -43,51 +43,61 @@ def camel(value: str) -> str:
 
 def separated(value: str, mark: str) -> str:
     """Write words in small letters with a mark between them. A number belongs to the word before it, or begins one."""
-    words = list(_words(value))
-    written: list[str] = []
-    index = 0
+    return _Separating(list(_words(value)), mark).text()
 
-    def kind(at: int) -> _Kind | None:
-        return words[at][0] if at < len(words) else None
 
-    def take_while_word() -> None:
-        nonlocal index
-        while kind(index) in (_Kind.LETTERS, _Kind.NUMBER):
-            written.append(words[index][1])
-            index += 1
+class _Separating:
+    """The words of a name on their way."""
 
-    while index < len(words) - 1:
-        found, word = words[index]
-        index += 1
-        if found is not _Kind.CONNECTOR:
-            written.append(_small(found, word, mark))
-        follows = kind(index)
-        if found is _Kind.NUMBER:
-            take_while_word()
-            if kind(index) not in (None, _Kind.PUNCTUATION):
-                written.append(mark)
-        elif found is _Kind.CONNECTOR:
-            written.append(_small(found, word, mark))
-        elif found is _Kind.PUNCTUATION:
-            pass
-        elif follows is not _Kind.NUMBER:
-            if follows not in (_Kind.CONNECTOR, _Kind.PUNCTUATION):
-                written.append(mark)
-        elif index < len(words) - 1:
-            number = words[index][1]
-            index += 1
-            if kind(index) is not _Kind.LETTERS:
-                written.append(number)
-                if kind(index) not in (_Kind.CONNECTOR, _Kind.PUNCTUATION):
-                    written.append(mark)
-            else:
-                written += [mark, number]
-                take_while_word()
-                if kind(index) not in (None, _Kind.CONNECTOR, _Kind.PUNCTUATION):
-                    written.append(mark)
-    if index < len(words):
-        written.append(_small(*words[index], mark))
-    return "".join(written)
+    def __init__(self, words: list[tuple[_Kind, str]], mark: str) -> None:
+        self._words = words
+        self._mark = mark
+        self._at = 0
+        self._written: list[str] = []
+
+    def text(self) -> str:
+        while self._at < len(self._words) - 1:
+            kind = self._take()
+            match kind:
+                case _Kind.NUMBER:
+                    self._take_letters_and_numbers()
+                    self._part(_Kind.PUNCTUATION)
+                case _Kind.CONNECTOR | _Kind.PUNCTUATION:
+                    pass
+                case _ if self._next() is not _Kind.NUMBER:
+                    self._part(_Kind.CONNECTOR, _Kind.PUNCTUATION)
+                case _ if self._at < len(self._words) - 1:
+                    self._take_number()
+        if self._at < len(self._words):
+            self._take()
+        return "".join(self._written)
+
+    def _take_number(self) -> None:
+        """Take the number behind a word: with small letters behind it, it begins a word of its own."""
+        if self._next(1) is not _Kind.LETTERS:
+            self._take()
+        else:
+            self._written.append(self._mark)
+            self._take_letters_and_numbers()
+        self._part(_Kind.CONNECTOR, _Kind.PUNCTUATION)
+
+    def _take_letters_and_numbers(self) -> None:
+        while self._next() in (_Kind.LETTERS, _Kind.NUMBER):
+            self._take()
+
+    def _part(self, *unless: _Kind) -> None:
+        """Write a mark, unless nothing more comes, or something that parts by itself."""
+        if self._next() not in (None, *unless):
+            self._written.append(self._mark)
+
+    def _next(self, ahead: int = 0) -> _Kind | None:
+        return self._words[self._at + ahead][0] if self._at + ahead < len(self._words) else None
+
+    def _take(self) -> _Kind:
+        kind, word = self._words[self._at]
+        self._at += 1
+        self._written.append(_small(kind, word, self._mark))
+        return kind
 
 
 def _words(value: str) -> Iterator[tuple[_Kind, str]]:
