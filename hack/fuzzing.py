@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import itertools
 import multiprocessing
 import os
 import queue
@@ -67,8 +68,9 @@ def targets() -> dict[str, Path]:
     """Name the differential tests, `content/a path finds...` by file and function, and the laws as one."""
     found: dict[str, Path] = {}
     for path in sorted(FOLDER.glob("test_oracle_*.py")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if line.startswith("def test_"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for before, line in itertools.pairwise(lines):
+            if before.startswith("@given") and line.startswith("def test_"):
                 name = line.removeprefix("def test_").partition("(")[0]
                 found[f"{path.stem.removeprefix('test_oracle_')}.{name}"] = path
     return found | {LAWS: FOLDER}
