@@ -749,3 +749,68 @@ numbers: Final = st.one_of(
     st.text("01xXbo._eEp+-aFi", min_size=1, max_size=6),
 ).map(lambda text: f"{{{{ {text} }}}}")
 """Constants, good and bad."""
+
+_OBJECTS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u-2", "labels": {"app": "web", "Tier": "one"},
+                     "annotations": {"note": "hi"}, "resourceVersion": "7"},
+        "spec": {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "type": "ClusterIP", "externalName": "x",
+                 "selector": {"app": "web", "Upper": "u"}, "sessionAffinity": "None", "loadBalancerIP": "1.2.3.4",
+                 "externalIPs": ["1.1.1.1", "2.2.2.2"], "publishNotReadyAddresses": True, "healthCheckNodePort": 30000,
+                 "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]},
+    },
+    {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm", "namespace": "n", "labels": {"a": "b"}},
+        "data": {"key": "value", "Other": "o", "key_2": "v"}, "immutable": True,
+    },
+    {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", "generateName": "p-"},
+        "spec": {"nodeName": "node", "hostNetwork": True, "dnsPolicy": "Default", "serviceAccountName": "sa",
+                 "containers": [{"name": "c", "image": "i", "imagePullPolicy": "Always", "args": ["a", "b"]}],
+                 "nodeSelector": {"k": "v"}, "priorityClassName": "high"},
+        "status": {"phase": "Running", "hostIP": "9.9.9.9", "podIP": "8.8.8.8", "qosClass": "Burstable"},
+    },
+)  # fmt: skip
+_A_CLUSTER: Final[dict[str, Any]] = {
+    "apiVersion": "clusterregistry.k8s.cisco.com/v1alpha1", "kind": "Cluster",
+    "metadata": {"name": "north", "uid": "u-3", "labels": {"tier": "a"}, "annotations": {"n": "x"}},
+    "spec": {"clusterID": "id-1", "authInfo": {"secretRef": {"name": "s", "namespace": "n"}},
+             "kubernetesApiEndpoints": [{"clientNetwork": "net", "serverAddress": "https://a"}]},
+    "status": {"state": "Ready", "type": "Peer", "message": "m", "version": "v1.30", "provider": "aws",
+               "distribution": "eks", "kubeletVersions": ["v1"], "leader": True,
+               "locality": {"region": "r", "regions": ["r"], "zones": ["z", "y"]}},
+}  # fmt: skip
+_SPELLED: Final = {"apiVersion": "APIVersion", "uid": "UID", "qosClass": "QOSClass", "dnsPolicy": "DNSPolicy",
+                   "kubernetesApiEndpoints": "KubernetesAPIEndpoints"}  # fmt: skip
+_MAPS: Final = frozenset(("labels", "annotations", "selector", "data", "nodeSelector"))
+
+
+@st.composite
+def fields(draw: st.DrawFn) -> tuple[dict[str, Any], str, str]:
+    """Draw an object of a Go type, a field of it as Go spells it, and the same field by its JSON names."""
+    root = draw(st.sampled_from((".Object", ".Cluster", ".LocalCluster")))
+    found: Any = draw(st.sampled_from(_OBJECTS)) if root == ".Object" else _A_CLUSTER
+    given = {"Object": found if root == ".Object" else _OBJECTS[0], "Cluster": _A_CLUSTER, "LocalCluster": _A_CLUSTER}
+    go, by_json, parent = root, root, ""
+    while isinstance(found, dict):
+        key = draw(st.sampled_from(sorted(found)))
+        name = key if parent in _MAPS else _SPELLED.get(key, key[:1].upper() + key[1:])
+        if key == "metadata" and parent == "":
+            go += draw(st.sampled_from(("", ".ObjectMeta")))
+        else:
+            go += f".{name}"
+        by_json += f".{key}"
+        parent, found = key, found[key]
+    if isinstance(found, list):
+        index = draw(st.integers(0, len(found) - 1))
+        if not isinstance(found[0], dict):
+            return given, f"{{{{index {go} {index}}}}}", f"{{{{index {by_json} {index}}}}}"
+        key = draw(st.sampled_from(sorted(found[0])))
+        name = _SPELLED.get(key, key[:1].upper() + key[1:])
+        return (
+            given,
+            f"{{{{range {go}}}}}{{{{.{name}}}}}{{{{end}}}}",
+            f"{{{{range {by_json}}}}}{{{{.{key}}}}}{{{{end}}}}",
+        )
+    return given, f"{{{{{go}}}}}", f"{{{{{by_json}}}}}"

@@ -72,6 +72,17 @@ def test_what_is_no_template_is_none_for_go(source: str) -> None:
     _holds(source, templates.data(None))
 
 
+@settings(max_examples=max(200, settings().max_examples))
+@given(templates.fields())
+def test_a_field_is_found_by_gos_name_and_by_its_own(case: tuple[dict[str, Any], str, str]) -> None:
+    """W1: of objects with a Go type, as the original sees those of Kubernetes' own kinds."""
+    given_data, by_go, by_json = case
+    answer = the_oracle().ask({"op": "template", "source": by_go, "data": {**given_data, "typed": True}})
+    assert answer.ok, answer.error
+    assert ours(by_go, given_data) == ("", answer.value)
+    assert ours(by_json, given_data) == ("", answer.value)
+
+
 @pytest.mark.parametrize(("source", "text"), ROWS)
 def test_go_says_what_the_rows_say(source: str, text: str | None) -> None:
     answer = the_oracle().ask({"op": "template", "source": source, "data": templates.data(None)})
