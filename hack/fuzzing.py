@@ -161,7 +161,7 @@ def _run(chosen: list[str], *, seed: int, jobs: int, seconds: float) -> Tally:
         turn = number * len(chosen) // jobs
         named = [name for name in chosen[turn:] + chosen[:turn] if not number or name != LAWS or len(chosen) == 1]
         mine = (named, seed + number, until, said)
-        workers.append(context.Process(target=_work, args=mine, daemon=False, name=f"fuzz-{number}"))
+        workers.append(context.Process(target=_work, args=mine, daemon=True, name=f"fuzz-{number}"))
     for worker in workers:
         worker.start()
     shown = started
