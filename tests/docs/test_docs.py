@@ -23,7 +23,7 @@ from tests.docs.documents import ALL_TEXT, DOCUMENTS, ROOT, Block, blocks, table
 
 BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
 SHELL = [block for block in BLOCKS if block.language in ("sh", "bash", "shell", "console")]
-YAML = [block for block in BLOCKS if block.language == "yaml"]
+YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag != "example"]  # those: unit, e2e
 RULES, OPERATIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "operations.md"
 CRD = ROOT / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
 READERS = {"rule": read_rule, "feature": read_feature, "cluster": read_cluster}
