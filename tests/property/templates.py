@@ -432,6 +432,7 @@ class _Writer:
         self._draw = draw
         self._scope: list[str] = []
         self._loops = 0
+        self._is_inside = False  # templates that call each other twice would keep Go busy for ever
         self._defined: list[str] = []
 
     def _number(self, most: int) -> int:
@@ -571,7 +572,7 @@ class _Writer:
             return self._action(f"${name} := {expression}") + self.body(depth - 1)
         if kind == 12 and self._scope:
             return self._action(f"${self._pick(tuple(self._scope))} = {self._expression(depth)}")
-        if kind == 13:
+        if kind == 13 and not self._is_inside:
             return self._template(depth)
         if kind == 14:
             return self._pick(("{{/* c */}}", "{{- /* c */ -}}", " {{/* a\n */ -}} ", "{{ /* c */ }}", "{{- /* c */}}"))
@@ -630,8 +631,9 @@ class _Writer:
     def _template(self, depth: int) -> str:
         name = self._pick(("t", "u", "v"))
         scope, self._scope, loops, self._loops = self._scope, [], self._loops, 0
+        self._is_inside = True
         inner = self.body(depth - 1)
-        self._scope, self._loops = scope, loops
+        self._is_inside, self._scope, self._loops = False, scope, loops
         argument = self.value("any", 1)
         if self._number(1):
             return f"{self._action(f'block {quoted(name)} {argument}')}<{inner}>{self._action('end')}"
