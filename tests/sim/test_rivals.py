@@ -87,3 +87,23 @@ def test_the_older_rule_wins_and_the_younger_says_so_until_it_goes(restarted: bo
         assert here.condition("ResourceSyncRule", "agrees", "Synced")["status"] == "False"
 
     simulate(scenario, n=2)
+
+
+def test_a_rule_that_comes_later_says_at_once_that_it_loses() -> None:
+    """W2, A1: also of copies that have nothing to be written; so a restart has nothing to say."""
+
+    async def scenario(group: SimGroup) -> None:
+        here = group["a"]
+        await group.join()
+        entry = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+        here.create(rule("older", CONFIG_MAP, entry), born="2025-01-01T00:00:00Z")
+        group["b"].create(config_map("one", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        younger = rule("younger", CONFIG_MAP, {**entry, "mutations": {"labels": {"add": {"by": "younger"}}}})
+        here.create(younger, born="2025-01-02T00:00:00Z")
+        await group.settle()
+        assert here.condition("ResourceSyncRule", "younger", "Synced")["reason"] == "Conflict"
+        await here.restart()
+        assert not await group.writes_within(60.0)
+
+    simulate(scenario, n=2)
