@@ -18,8 +18,8 @@ from tests.sim.apiserver import ApiServer, Write
 from tests.sim.controllers import Controllers, ca_pem
 from tests.sim.fields import Manifest, copied, merged
 from tests.sim.kinds import BY_KIND, Kind
-from tests.sim.store import Change, Refusal
-from tests.sim.transport import SimTransport, Wire
+from tests.sim.store import Change, Refusal, Snapshot
+from tests.sim.transport import Fault, Life, SimTransport, Wire
 
 NAMESPACE = "cluster-registry"
 READER = "cluster-registry-controller-reader"
@@ -36,14 +36,20 @@ class Ways(Protocol):
 
     def wire_to(self, who: str, url: str) -> Wire: ...
 
+    def metrics(self) -> Metrics: ...
+
 
 class SimEar:
-    """What hears our own kinds in the place of kopf: what is there first, then every change, in order."""
+    """What hears our own kinds in the place of kopf: what is there first, then every change, in order.
+
+    While the way home is broken it hears nothing, and afterwards what it missed.
+    """
 
     def __init__(self, wire: Wire, on_event: Callable[[str, str, dict[str, Any]], None]) -> None:
         self._wire = wire
         self._on_event = on_event
         self._last_s = 0.0
+        self._missed: list[tuple[str, str, Manifest]] = []
         self._on = False
 
     def start(self) -> None:
@@ -73,22 +79,41 @@ class SimEar:
         loop.call_at(self._last_s, self._tell, kind.plural, event_type, manifest)
 
     def _tell(self, plural: str, event_type: str, manifest: Manifest) -> None:
-        if self._on:
+        if not self._on:
+            return
+        if self._wire.fault is Fault.NONE and not self._missed:
+            self._on_event(plural, event_type, dict(manifest))
+            return
+        self._missed.append((plural, event_type, manifest))
+        if len(self._missed) == 1:
+            asyncio.get_running_loop().call_later(1.0, self._catch_up)
+
+    def _catch_up(self) -> None:
+        if self._wire.fault is not Fault.NONE and self._on:
+            asyncio.get_running_loop().call_later(1.0, self._catch_up)
+            return
+        missed, self._missed = self._missed, []
+        for plural, event_type, manifest in missed if self._on else ():
             self._on_event(plural, event_type, dict(manifest))
 
 
 class Member:
     """One cluster, and the daemon in it while that runs."""
 
-    def __init__(self, group: Ways, name: str, *, chance: random.Random, uid: str = "") -> None:
+    def __init__(
+        self, group: Ways, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None
+    ) -> None:
         self.name = name
-        self.server = ApiServer(name, chance=chance, uid=uid)
+        self.server = ApiServer(name, chance=chance, uid=uid, begins=begins)
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self._group = group
         self._store = self.server.store
         self._task: asyncio.Task[None] | None = None
+        self._life = Life()
         Controllers(self.server)
+        if begins is not None:
+            return
         self.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.create({"kind": "ServiceAccount", "metadata": {"name": READER, "namespace": NAMESPACE}})
 
@@ -133,13 +158,23 @@ class Member:
         await self.stop()
         self.start()
 
+    def kill(self) -> None:
+        """End the daemon at once, as SIGKILL does: it does nothing more, but what it had sent may arrive."""
+        self._life.is_over = True
+        self.cancel()
+
     async def _run(self) -> None:
         wire = self._group.wire(self.name, self.name)
-        transport: Any = SimTransport(wire, token=None, methods=WRITING)
+        self._life = life = Life()
+        transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
         writer = Writer(transport, ca_pem=ca_pem())
         options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, "WORKERS": "4"}
         self.daemon = Daemon(
-            settings.load(options, {}), writer=writer, local=self.id, metrics=Metrics(), connect_peer=self._connect
+            settings.load(options, {}),
+            writer=writer,
+            local=self.id,
+            metrics=self._group.metrics(),
+            connect_peer=lambda credentials: self._connect(credentials, life),
         )
         ear = SimEar(wire, self.daemon.hand_over)
         stand_in: Any = ear
@@ -150,9 +185,9 @@ class Member:
             await writer.close()
             self.daemon = None
 
-    def _connect(self, credentials: Credentials) -> Reader:
+    def _connect(self, credentials: Credentials, life: Life) -> Reader:
         wire = self._group.wire_to(self.name, credentials.server)
-        transport: Any = SimTransport(wire, token=credentials.token, methods=READING)
+        transport: Any = SimTransport(wire, token=credentials.token, methods=READING, life=life)
         return Reader(transport)
 
     # The cluster, as its admin sees it.
@@ -176,6 +211,13 @@ class Member:
         if self.find(kind.kind, key.name, namespace=key.namespace) is not None:
             self.delete(kind.kind, key.name, namespace=key.namespace)
         self.create(manifest, born=born)
+
+    def replace(self, manifest: Manifest, *, subresource: str = "") -> dict[str, Any]:
+        """Replace an object, or its status, whatever its resourceVersion is by now."""
+        kind, key = BY_KIND[manifest["kind"]], _key(manifest)
+        info = {name: value for name, value in manifest["metadata"].items() if name != "resourceVersion"}
+        body = {**manifest, "metadata": info}
+        return copied(self._store.replace(kind, key, body, manager="kubectl", subresource=subresource))
 
     def delete(self, kind: str, name: str, *, namespace: str = "") -> None:
         """Delete an object."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,13 +39,25 @@ class Refusal(Exception):
 
 
 class Change(NamedTuple):
-    """One step of history; `old` and `new` are None before and after an object's life."""
+    """One step of history; `old` and `new` are None before and after an object's life.
+
+    `before` is what was stored before; of what is deleted, `old` has the resourceVersion of the deletion.
+    """
 
     revision: int
     kind: Kind
     key: ObjectKey
     old: Manifest | None
     new: Manifest | None
+    before: Manifest | None
+
+
+class Snapshot(NamedTuple):
+    """All that an API server keeps, at one moment."""
+
+    revision: int
+    objects: Mapping[Kind, Mapping[ObjectKey, Manifest]]
+    tokens: frozenset[str]
 
 
 class Store:
@@ -75,6 +87,15 @@ class Store:
         """Forget history: watches from before are Gone."""
         self.compacted = self.revision
         self.history.clear()
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Begin where another one was; nobody listens yet, and there is no history."""
+        self.revision = self.compacted = snapshot.revision
+        self._objects = {kind: dict(held) for kind, held in snapshot.objects.items()}
+
+    def objects(self) -> Mapping[Kind, Mapping[ObjectKey, Manifest]]:
+        """List everything; objects are never changed in place."""
+        return {kind: dict(held) for kind, held in self._objects.items()}
 
     def new_uid(self) -> str:
         """Make a uid."""
@@ -199,14 +220,14 @@ class Store:
         self.revision += 1
         stored = copied({**new, "metadata": {**new["metadata"], "resourceVersion": str(self.revision)}})
         self.all(kind)[key] = stored
-        self._tell(Change(self.revision, kind, key, old, stored))
+        self._tell(Change(self.revision, kind, key, old, stored, old))
         return stored
 
     def _remove(self, kind: Kind, key: ObjectKey, old: Manifest) -> None:
         self.revision += 1
         del self.all(kind)[key]
         last = copied({**old, "metadata": {**old["metadata"], "resourceVersion": str(self.revision)}})
-        self._tell(Change(self.revision, kind, key, last, None))
+        self._tell(Change(self.revision, kind, key, last, None, old))
 
     def _tell(self, change: Change) -> None:
         self.history.append(change)

@@ -1,0 +1,97 @@
+"""Where a schedule is played: the group, what is broken in it and how it is mended, and the deeds that are known."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tests.sim.group import SimGroup
+from tests.sim.member import Member
+from tests.sim.observer import Observer
+from tests.sim.oracle import marks_of
+from tests.sim.tally import Tally
+
+
+class Step(NamedTuple):
+    """After a pause, somebody does something. `what` is all that is left open: names, values, durations."""
+
+    pause_s: float
+    deed: str
+    who: str
+    what: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(str(word) for word in (self.deed, self.who, *self.what))
+
+
+class Stage:
+    """A group in the middle of a schedule."""
+
+    def __init__(self, group: SimGroup, observer: Observer, tally: Tally) -> None:
+        self.group = group
+        self.observer = observer
+        self.tally = tally
+        self._mending: list[tuple[Callable[[], None], asyncio.TimerHandle | None]] = []
+
+    def until(self, duration_s: float, mend: Callable[[], None]) -> None:
+        """Mend something after a while, or at the end of the schedule."""
+        handle = asyncio.get_running_loop().call_later(duration_s, mend)
+        self._mending.append((mend, handle))
+
+    def at_the_end(self, mend: Callable[[], None]) -> None:
+        """Mend something at the end of the schedule."""
+        self._mending.append((mend, None))
+
+    def mend(self) -> None:
+        """Mend everything that is still broken."""
+        mending, self._mending = self._mending, []
+        for mend, handle in mending:
+            if handle is not None:
+                handle.cancel()
+            mend()
+
+    def copy_at(self, member: Member, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Find a copy; None where none is, or something native."""
+        found = member.find(kind, name, namespace=namespace)
+        is_copy = found is not None and marks_of(found).owner not in ("", member.id)
+        return found if is_copy else None
+
+    def native_at(self, member: Member, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Find a native object."""
+        found = member.find(kind, name, namespace=namespace)
+        return found if found is not None and marks_of(found).owner in ("", member.id) else None
+
+
+Happen = Callable[..., bool | None]
+Draw = Callable[[random.Random, str, Sequence[str]], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Deed:
+    """Something that somebody does: `happen` says False where it was not possible, `draw` fills in what is open.
+
+    `weight` says how often it is drawn, among people's deeds or among the faults.
+    """
+
+    name: str
+    happen: Happen
+    draw: Draw
+    is_fault: bool
+    weight: int
+
+
+DEEDS: Final[dict[str, Deed]] = {}
+
+
+def deed(draw: Draw, *, fault: bool = False, weight: int = 2) -> Callable[[Happen], Happen]:
+    """Put a function on the list of deeds, under its name."""
+
+    def put(function: Happen) -> Happen:
+        name = function.__name__.replace("_", " ")
+        DEEDS[name] = Deed(name, function, draw, fault, weight)
+        return function
+
+    return put
