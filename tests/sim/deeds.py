@@ -12,7 +12,7 @@ import orjson
 from registry_controller.api import meta
 from tests.sim.group import hand_over
 from tests.sim.member import NAMESPACE, READER, Member
-from tests.sim.oracle import marks_of
+from tests.sim.oracle import key_of, marks_of
 from tests.sim.stage import Stage, deed
 from tests.sim.vocabulary import (
     BODY,
@@ -50,15 +50,17 @@ def _object(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
     return *_place(chance, who, names, kinds=kinds), f"v{chance.randrange(10**6)}", " ".join(more)
 
 
-def _copy(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
-    kind, namespace, name = _place(chance, who, names, kinds=(*HELD_KINDS, "Gadget"))
-    if chance.random() < 0.25:
-        name = f"{name}-{chance.choice(names)}"
-    return kind, ELSEWHERE if namespace and chance.random() < 0.15 else namespace, name
+def _any(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
+    """Choose one of those that will be there: which, is seen then."""
+    return (chance.randrange(1000),)
 
 
-def _value(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
-    return *_copy(chance, who, names), f"p{chance.randrange(10**6)}"
+def _any_and_value(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
+    return chance.randrange(1000), f"p{chance.randrange(10**6)}"
+
+
+def _new(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
+    return *_place(chance, who, names), f"p{chance.randrange(10**6)}"
 
 
 def _rule(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
@@ -105,7 +107,17 @@ def puts_by_force(stage: Stage, member: Member, kind: str, namespace: str, name:
     return True
 
 
-@deed(_place, weight=8)
+@deed(_any, weight=8)
+def drops_one(stage: Stage, member: Member, which: int) -> bool:
+    """Delete one of the own objects."""
+    found = stage.natives(member, HELD_KINDS)
+    if not found:
+        return False
+    drops(stage, member, *found[which % len(found)])
+    return True
+
+
+@deed(_place, weight=1)
 def drops(stage: Stage, member: Member, kind: str, namespace: str, name: str) -> bool:
     """Delete an own object."""
     if stage.native_at(member, kind, namespace, name) is None:
@@ -114,10 +126,11 @@ def drops(stage: Stage, member: Member, kind: str, namespace: str, name: str) ->
     return True
 
 
-@deed(lambda chance, who, names: ("Widget", *_place(chance, who, names)[1:], chance.randrange(9)), weight=4)
-def tells(stage: Stage, member: Member, kind: str, namespace: str, name: str, ready: int) -> bool:
+@deed(lambda chance, who, names: (chance.randrange(1000), chance.randrange(9)), weight=4)
+def tells(stage: Stage, member: Member, which: int, ready: int) -> bool:
     """Give an own object a status."""
-    found = stage.native_at(member, kind, namespace, name)
+    places = stage.natives(member, ("Widget", "Region"))
+    found = stage.native_at(member, *places[which % len(places)]) if places else None
     if found is None:
         return False
     member.replace({**found, "status": {"ready": ready}}, subresource="status")
@@ -127,29 +140,31 @@ def tells(stage: Stage, member: Member, kind: str, namespace: str, name: str, re
 # Copies.
 
 
-@deed(_value, weight=6)
-def edits_copy(stage: Stage, member: Member, kind: str, namespace: str, name: str, value: str) -> bool:
+@deed(_any_and_value, weight=6)
+def edits_copy(stage: Stage, member: Member, which: int, value: str) -> bool:
     """Change a copy."""
-    found = stage.copy_at(member, kind, namespace, name)
+    found = stage.choose_copy(member, which)
     if found is None:
         return False
+    kind = found["kind"]
     body = "data" if kind in ("ConfigMap", "Secret") else "spec"
     text = base64.b64encode((CANARY + value).encode()).decode() if kind == "Secret" else value
     member.replace({**found, body: {**(found.get(body) or {}), "value": text, "more": text}})
     return True
 
 
-@deed(_copy, weight=4)
-def drops_copy(stage: Stage, member: Member, kind: str, namespace: str, name: str) -> bool:
+@deed(_any, weight=4)
+def drops_copy(stage: Stage, member: Member, which: int) -> bool:
     """Delete a copy."""
-    if stage.copy_at(member, kind, namespace, name) is None:
+    found = stage.choose_copy(member, which)
+    if found is None:
         return False
-    member.delete(kind, name, namespace=namespace)
+    member.delete(found["kind"], found["metadata"]["name"], namespace=found["metadata"].get("namespace", ""))
     return True
 
 
-def _annotate(stage: Stage, member: Member, place: tuple[str, str, str], changes: dict[str, str | None]) -> bool:
-    found = stage.copy_at(member, *place)
+def _annotate(stage: Stage, member: Member, which: int, changes: dict[str, str | None]) -> bool:
+    found = stage.choose_copy(member, which)
     if found is None:
         return False
     annotations = {**(found["metadata"].get("annotations") or {}), **changes}
@@ -158,50 +173,49 @@ def _annotate(stage: Stage, member: Member, place: tuple[str, str, str], changes
     return True
 
 
-@deed(_copy, weight=3)
-def makes_copy_its_own(stage: Stage, member: Member, kind: str, namespace: str, name: str) -> bool:
+@deed(_any, weight=3)
+def makes_copy_its_own(stage: Stage, member: Member, which: int) -> bool:
     """Take all marks off a copy: it is native from then on."""
-    return _annotate(stage, member, (kind, namespace, name), {meta.OWNER: None, meta.PROVENANCE: None})
+    return _annotate(stage, member, which, {meta.OWNER: None, meta.PROVENANCE: None})
 
 
-@deed(_copy, weight=2)
-def takes_provenance_off(stage: Stage, member: Member, kind: str, namespace: str, name: str) -> bool:
+@deed(_any, weight=2)
+def takes_provenance_off(stage: Stage, member: Member, which: int) -> bool:
     """Take the provenance off a copy: it looks as the Go original leaves it."""
-    return _annotate(stage, member, (kind, namespace, name), {meta.PROVENANCE: None})
+    return _annotate(stage, member, which, {meta.PROVENANCE: None})
 
 
-@deed(_copy, weight=2)
-def freezes_copy(stage: Stage, member: Member, kind: str, namespace: str, name: str) -> bool:
+@deed(_any, weight=2)
+def freezes_copy(stage: Stage, member: Member, which: int) -> bool:
     """Say on a copy that it is to be left alone."""
-    return _annotate(stage, member, (kind, namespace, name), {meta.SYNC_DISABLED: "true"})
+    return _annotate(stage, member, which, {meta.SYNC_DISABLED: "true"})
 
 
-@deed(_copy, weight=2)
-def thaws_copy(stage: Stage, member: Member, kind: str, namespace: str, name: str) -> bool:
+@deed(_any, weight=2)
+def thaws_copy(stage: Stage, member: Member, which: int) -> bool:
     """Say so no longer."""
-    return _annotate(stage, member, (kind, namespace, name), {meta.SYNC_DISABLED: None})
+    return _annotate(stage, member, which, {meta.SYNC_DISABLED: None})
 
 
-@deed(_copy, weight=2)
-def forges_copy(stage: Stage, member: Member, kind: str, namespace: str, name: str) -> bool:
+@deed(_any, weight=2)
+def forges_copy(stage: Stage, member: Member, which: int) -> bool:
     """Make a copy look newer than its source: as if the owner had been restored from a backup."""
-    found = stage.copy_at(member, kind, namespace, name)
+    found = stage.choose_copy(member, which)
     said = marks_of(found).provenance if found is not None else {}
     if not said:
         return False
     source = {**said["source"], "resourceVersion": str(int(said["source"]["resourceVersion"]) + 10**6)}
     text = orjson.dumps({**said, "source": source}, option=orjson.OPT_SORT_KEYS).decode()
-    return _annotate(stage, member, (kind, namespace, name), {meta.PROVENANCE: text})
+    return _annotate(stage, member, which, {meta.PROVENANCE: text})
 
 
-@deed(lambda chance, who, names: (*_copy(chance, who, names), chance.choice((0.5, 5.0, 20.0))), weight=3)
-def holds_copy_while_it_goes(
-    stage: Stage, member: Member, kind: str, namespace: str, name: str, duration_s: float
-) -> bool:
+@deed(lambda chance, who, names: (*_any(chance, who, names), chance.choice((0.5, 5.0, 20.0))), weight=3)
+def holds_copy_while_it_goes(stage: Stage, member: Member, which: int, duration_s: float) -> bool:
     """Delete a copy that has a finalizer for a while."""
-    found = stage.copy_at(member, kind, namespace, name)
+    found = stage.choose_copy(member, which)
     if found is None or found["metadata"].get("finalizers"):
         return False
+    kind, (namespace, name) = found["kind"], key_of(found)
     member.replace({**found, "metadata": {**found["metadata"], "finalizers": [FINALIZER]}})
     member.delete(kind, name, namespace=namespace)
 
@@ -214,7 +228,7 @@ def holds_copy_while_it_goes(
     return True
 
 
-@deed(_value, weight=2)
+@deed(_new, weight=2)
 def leaves_a_strangers_copy(stage: Stage, member: Member, kind: str, namespace: str, name: str, value: str) -> bool:
     """Create what looks like the copy of a cluster that nobody knows."""
     if kind not in BODY or member.find(kind, name, namespace=namespace) is not None:
@@ -225,7 +239,7 @@ def leaves_a_strangers_copy(stage: Stage, member: Member, kind: str, namespace: 
     return True
 
 
-@deed(lambda chance, who, names: (*_value(chance, who, names), *_other(chance, who, names)), weight=2)
+@deed(lambda chance, who, names: (*_new(chance, who, names), *_other(chance, who, names)), weight=2)
 def leaves_a_copy_by_go(
     stage: Stage, member: Member, kind: str, namespace: str, name: str, value: str, owner: str
 ) -> bool:
@@ -257,7 +271,17 @@ def rules(stage: Stage, member: Member, name: str, kind: str, shape: str, select
     return True
 
 
-@deed(_rule_name, weight=4)
+@deed(_any, weight=4)
+def drops_one_rule(stage: Stage, member: Member, which: int) -> bool:
+    """Delete one of the own rules."""
+    found = stage.own_rules(member)
+    if not found:
+        return False
+    member.delete("ResourceSyncRule", found[which % len(found)])
+    return True
+
+
+@deed(_rule_name, weight=1)
 def drops_rule(stage: Stage, member: Member, name: str) -> bool:
     """Delete an own rule."""
     if stage.native_at(member, "ResourceSyncRule", "", name) is None:
@@ -266,12 +290,22 @@ def drops_rule(stage: Stage, member: Member, name: str) -> bool:
     return True
 
 
-@deed(_rule_name, weight=3)
-def suspends(stage: Stage, member: Member, name: str) -> bool:
-    """Suspend an own rule, or let it go on."""
-    found = stage.native_at(member, "ResourceSyncRule", "", name)
-    if found is None:
+@deed(_rule, weight=6)
+def edits_a_rule(
+    stage: Stage, member: Member, name: str, kind: str, shape: str, selection: str, policy: str, more: str
+) -> bool:
+    """Change the first of the own rules of that kind, if there is one."""
+    names = [found for found in stage.own_rules(member) if found.startswith(kind.lower())]
+    return bool(names) and rules(stage, member, names[0], kind, shape, selection, policy, more)
+
+
+@deed(_any, weight=3)
+def suspends(stage: Stage, member: Member, which: int) -> bool:
+    """Suspend one of the own rules, or let it go on."""
+    names = stage.own_rules(member)
+    if not names:
         return False
+    found = member.get("ResourceSyncRule", names[which % len(names)])
     member.replace({**found, "spec": {**found["spec"], "suspend": not found["spec"].get("suspend")}})
     return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import io
 import random
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from dataclasses import dataclass, field
 
 from registry_controller.core.decision import Hold
 from registry_controller.core.view import View
-from registry_controller.engine import worker
+from registry_controller.engine import published, worker
+from registry_controller.kube import kubeconfig
 from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
 from tests.sim.deeds import carry_secret
@@ -73,7 +75,7 @@ def play(schedule: Schedule) -> Outcome:
     state = random.getstate()
     random.seed(schedule.seed)  # the engine's jitter
     try:
-        with _counting(outcome.tally), _reading_logs(schedule, outcome):
+        with _collecting_later(), _counting(outcome.tally), _reading_logs(schedule, outcome):
             run(main)
     except Exception as error:  # a daemon that ends by a bug of its own is what we look for
         outcome.broken.append(Wrong("crash", type(error).__name__, _deepest(error)))
@@ -170,6 +172,22 @@ def _advance(to_s: float) -> None:
 
 
 # Looking on.
+
+
+published.render = functools.lru_cache(maxsize=4096)(published.render)
+published.load_document = kubeconfig.load_document = functools.lru_cache(maxsize=4096)(kubeconfig.load_document)
+"""To spell and to read YAML are functions of their arguments alone, and a tenth of all the time."""
+
+
+@contextlib.contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Look for garbage between schedules only."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 @contextlib.contextmanager

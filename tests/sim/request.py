@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,6 +31,7 @@ class Request:
     query: Mapping[str, str]
 
 
+@functools.lru_cache(maxsize=4096)
 def parse(path: str) -> Request:
     """Take a path and its query apart; Refusal for what is not served."""
     parts = urlsplit(path)

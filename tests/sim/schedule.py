@@ -136,7 +136,7 @@ def _inhabited_namespace(chance: random.Random, names: str) -> list[Step]:
         Step(0.0, "puts", owner, ("Namespace", "", name, value, "sync")),
         Step(3.0, "lives in a copied namespace", here, (name, value)),
         Step(1.0, "drops", owner, ("Namespace", "", name)),
-        Step(3.0, "edits copy", here, ("ConfigMap", "default", "x", value)),
+        Step(3.0, "edits copy", here, (chance.randrange(1000), value)),
     ]
 
 

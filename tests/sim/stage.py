@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from registry_controller.api.meta import CORE_RESOURCE, REGISTRY_SECRET_TYPE
 from tests.sim.group import SimGroup
-from tests.sim.member import Member
+from tests.sim.member import NAMESPACE, Member
 from tests.sim.observer import Observer
-from tests.sim.oracle import marks_of
+from tests.sim.oracle import key_of, marks_of
 from tests.sim.tally import Tally
+from tests.sim.vocabulary import WRITTEN
 
 
 class Step(NamedTuple):
@@ -58,6 +60,34 @@ class Stage:
         found = member.find(kind, name, namespace=namespace)
         is_copy = found is not None and marks_of(found).owner not in ("", member.id)
         return found if is_copy else None
+
+    def choose_copy(self, member: Member, which: int) -> dict[str, Any] | None:
+        """Choose one of the copies that rules made."""
+        kinds = [kind for kind in WRITTEN if kind not in ("Namespace", "ResourceSyncRule")]
+        found = [
+            item
+            for kind in kinds
+            for item in member.list(kind)
+            if marks_of(item).owner not in ("", member.id) and item.get("type") != REGISTRY_SECRET_TYPE
+        ]
+        return found[which % len(found)] if found else None
+
+    def natives(self, member: Member, kinds: Sequence[str]) -> list[tuple[str, str, str]]:
+        """List the own objects of these kinds, but not what daemons need."""
+        return [
+            (kind, *key_of(item))
+            for kind in kinds
+            for item in member.list(kind)
+            if marks_of(item).owner in ("", member.id) and item["metadata"].get("namespace") != NAMESPACE
+        ]
+
+    def own_rules(self, member: Member) -> list[str]:
+        """List the names of the rules that people made here."""
+        return [
+            item["metadata"]["name"]
+            for item in member.list("ResourceSyncRule")
+            if not marks_of(item).owner and CORE_RESOURCE not in (item["metadata"].get("labels") or {})
+        ]
 
     def native_at(self, member: Member, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Find a native object."""
