@@ -23,6 +23,7 @@ from tests.sim.transport import Fault, Life, SimTransport, Wire
 
 NAMESPACE = "cluster-registry"
 READER = "cluster-registry-controller-reader"
+_SETTLED_S = 3.0
 _OWN_KINDS = ("Cluster", "ResourceSyncRule", "ClusterFeature")
 
 
@@ -42,10 +43,14 @@ class Ways(Protocol):
 class SimEar:
     """What hears our own kinds in the place of kopf: what is there first, then every change, in order.
 
-    While the way home is broken it hears nothing, and afterwards what it missed.
+    While the way home is broken it hears nothing, and afterwards what it missed. As the real one it asks for complete
+    lists soon after it has started, because nobody told it what was deleted before.
     """
 
-    def __init__(self, wire: Wire, on_event: Callable[[str, str, dict[str, Any]], None]) -> None:
+    def __init__(
+        self, wire: Wire, on_event: Callable[[str, str, dict[str, Any]], None], on_restart: Callable[[], None]
+    ) -> None:
+        self._on_restart = on_restart
         self._wire = wire
         self._on_event = on_event
         self._last_s = 0.0
@@ -60,6 +65,11 @@ class SimEar:
             for found in store.all(BY_KIND[name]).values():
                 self._later(BY_KIND[name], "ADDED", found)
         store.listeners.append(self._hear)
+        asyncio.get_running_loop().call_later(_SETTLED_S, self._resync)
+
+    def _resync(self) -> None:
+        if self._on:
+            self._on_restart()
 
     def stop(self) -> None:
         """Stop listening."""
@@ -176,7 +186,7 @@ class Member:
             metrics=self._group.metrics(),
             connect_peer=lambda credentials: self._connect(credentials, life),
         )
-        ear = SimEar(wire, self.daemon.hand_over)
+        ear = SimEar(wire, self.daemon.hand_over, self.daemon.hand_over_restart)
         stand_in: Any = ear
         try:
             await self.daemon.run(stand_in, self.ready)

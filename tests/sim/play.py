@@ -17,6 +17,7 @@ from registry_controller.engine import published, worker
 from registry_controller.kube import kubeconfig
 from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
+from tests.sim.clock import virtual_clocks
 from tests.sim.deeds import carry_secret
 from tests.sim.ending import Wrong, check_end
 from tests.sim.group import SimGroup
@@ -75,7 +76,7 @@ def play(schedule: Schedule) -> Outcome:
     state = random.getstate()
     random.seed(schedule.seed)  # the engine's jitter
     try:
-        with _collecting_later(), _counting(outcome.tally), _reading_logs(schedule, outcome):
+        with _collecting_later(), virtual_clocks(), _counting(outcome.tally), _reading_logs(schedule, outcome):
             run(main)
     except Exception as error:  # a daemon that ends by a bug of its own is what we look for
         outcome.broken.append(Wrong("crash", type(error).__name__, _deepest(error)))
@@ -162,7 +163,8 @@ def _met(count: int) -> tuple[float, dict[str, Snapshot]]:
             return asyncio.get_running_loop().time(), {one.name: one.server.snapshot() for one in group.members}
 
     random.seed(count)
-    return run(main)
+    with virtual_clocks():
+        return run(main)
 
 
 def _advance(to_s: float) -> None:
