@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ import orjson
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
+from registry_controller.core.decision import Reason
 from tests.sim.ending import Wrong
 from tests.sim.fields import Manifest
 from tests.sim.group import SimGroup
@@ -30,7 +32,8 @@ from tests.sim.vocabulary import CANARY, WRITTEN
 WINDOW_S = 60.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
 _SECRET_TEXTS = (CANARY.encode(), base64.b64encode(CANARY.encode())[:9])
-_STATUS_EVERY_S = 0.95
+_STATUSES, _STATUSES_S = 4, 1.45
+"""So many writes of one status, at most one a second, take so long at least, on ways that take up to 1.5 s."""
 
 
 class Observer:
@@ -42,7 +45,7 @@ class Observer:
         self.trace: list[tuple[float, str]] = []
         self._tally = tally
         self._newest: dict[tuple[str, Place, str, str], int] = {}
-        self._said_at: dict[tuple[str, int, str, ObjectKey], float] = {}
+        self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
         for member in group.members:
             self._listen(member)
 
@@ -117,9 +120,11 @@ class Observer:
         if change.kind.kind not in WRITTEN or change.kind.kind == "ResourceSyncRule":
             self._tally.clause("S2")
             place = (entry.cluster, id(member.daemon), change.kind.kind, change.key)
-            if entry.at - self._said_at.get(place, -9.0) < _STATUS_EVERY_S:
+            said_at = self._said_at.setdefault(place, deque(maxlen=_STATUSES))
+            said_at.append(entry.at)
+            if len(said_at) == _STATUSES and said_at[-1] - said_at[0] < _STATUSES_S:
                 self._break("S2", where, "its status is written more than once a second")
-            self._said_at[place] = entry.at
+            self._count_conflicts(new)
             return
         self._tally.clause("W6")
         source = marks_of(new).provenance.get("source") or {}
@@ -127,6 +132,11 @@ class Observer:
         states = self.history.states(owner, source.get("kind", ""), _source_key(source)) if source else ()
         if not any((state.manifest or {}).get("status", {}) == new.get("status", {}) for state in states):
             self._break("W6", where, "has a status that its source never had")
+
+    def _count_conflicts(self, new: Manifest) -> None:
+        for one in (new.get("status") or {}).get("clusters") or ():
+            if one.get("conflicting"):
+                self._tally.reasons[Reason.CONFLICT.value] += 1
 
     # Values.
 
