@@ -15,14 +15,16 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.core.pruned import pruned_fields
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
+from registry_controller.engine.brake import Brake
 from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.departures import Departures
 from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
 from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
 from registry_controller.engine.ledger import Ledger
 from registry_controller.engine.leftovers import Leftovers
-from registry_controller.engine.members import Members
+from registry_controller.engine.members import Members, cluster_target
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.rulestates import RuleStates
@@ -115,6 +117,7 @@ class Daemon:
             connect_peer=connect_peer,
             changed=self._clusters_changed,
             standing_changed=self.attention.members_changed,
+            rebuilt=lambda name: self.queue.add(cluster_target(name)),
         )
         self.home = Home(writer=writer, settings=settings, cluster_id=local, log=log, on_change=self._clusters_changed)
         self.events = EventRecorder(
@@ -126,16 +129,28 @@ class Daemon:
         transitions = Transitions(events=self.events, metrics=metrics)
         status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=transitions.say)
         self.status_writer = status_writer
+        self.brake = Brake(
+            percent=settings.deletion_limit_percent,
+            queue=self.queue,
+            copies=self.copies,
+            registry=self.registry,
+            changed=self._rule_changed,
+            now=lambda: datetime.now(UTC),
+        )
         self.report = StandingReport(
             registry=self.registry,
             supervisor=self.supervisor,
             sources=self.sources,
             copies=self.copies,
             ledger=self.ledger,
+            brake=self.brake,
             home=self.home,
             writer=status_writer,
             is_idle=lambda: self.queue.idle,
             local_metadata=self._local_metadata,
+        )
+        departures = Departures(
+            copies=self.copies, link=self.supervisor.links.get, look_at=self.attention.member_changed
         )
         views = Views(
             local=local,
@@ -151,9 +166,13 @@ class Daemon:
                 local=local,
                 link=self.supervisor.links.get,
             ),
+            departures=departures,
+            successors=self.supervisor.rebuilds.successors,
         )
         self.worker = Worker(
             queue=self.queue,
+            brake=self.brake,
+            departures=departures,
             views=views,
             copies=self.copies,
             bodies=bodies,
@@ -220,6 +239,7 @@ class Daemon:
             if name not in self.registry.rules:
                 self.status_writer.forget(meta.RULES, name)
             self.report.rule_changed(name)
+            self.brake.rule_changed(name)
         if name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT or self._is_ours(plural, name):
             self.home.poke()
         self.supervisor.poke()
@@ -257,14 +277,14 @@ class Daemon:
         active = self.supervisor.active.get(rule)
         return active is not None and active.rule.create_namespaces
 
-    def _say_recreated(self, target: Target, rule: str) -> None:
+    def _say_recreated(self, target: Target, rule: str, why: str) -> None:
         held = self.registry.rules.get(rule)
         uid = str(meta.metadata_of(held.manifest).get("uid", "")) if held is not None else ""
         self.events.emit(
             regarding=Reference(meta.RULE, "", rule, uid),
             type="Normal",
             reason="Recreated",
-            message=f"{target} was deleted and made again: a field of it cannot be changed",
+            message=f"{target} was deleted and made again: {why}",
         )
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:

@@ -175,6 +175,10 @@ OPTIONS: Final = (
         "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "/tmp/webhooks/clusterValidator/certificates",  # noqa: S108
         _text, "path", "Directory of the webhook's certificate.",
     ),
+    Option(
+        "DELETION_LIMIT_PERCENT", "50", _whole(0, 100), "number",
+        "How many of a rule's copies from one owner may be deleted within five minutes; 50 always may. 0: all.", "%",
+    ),
     Option("WORKERS", "32", _whole(1, 1024), "number", "How many objects are written at a time.", "objects"),
 )  # fmt: skip
 
@@ -208,6 +212,7 @@ class Settings:
     cluster_validator_webhook_name: str
     cluster_validator_webhook_port: int
     cluster_validator_webhook_certificate_directory: str
+    deletion_limit_percent: int = 50
     workers: int = 32
     ignored: tuple[str, ...] = ()
 

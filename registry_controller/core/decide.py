@@ -42,7 +42,7 @@ def _with_namespace(view: View, decision: Apply) -> Decision:
 
 
 def _decide_ordinary(view: View) -> Decision:
-    offers = sorted((c for c in view.claims if c.voice is Voice.OWNER and not c.deleting), key=lambda c: c.rank)
+    offers = sorted((claim for claim in view.claims if _counts(claim, view)), key=lambda c: c.rank)
     current = view.current
     if current is None:
         return _decide_new(view, offers)
@@ -56,6 +56,10 @@ def _decide_ordinary(view: View) -> Decision:
         return _decide_without_holder(view, current, offers)
     best = _best(offers, held, keeps=marks.by_go)
     return apply_over(view, current, best)
+
+
+def _counts(claim: Claim, view: View) -> bool:
+    return claim.voice is Voice.OWNER and not claim.deleting and claim.owner not in view.departed
 
 
 def _decide_new(view: View, offers: list[Claim]) -> Decision:
@@ -80,12 +84,12 @@ def _decide_without_holder(view: View, current: Current, offers: list[Claim]) ->
     owner = current.marks.owner
     assert owner is not None
     rivals = [claim for claim in offers if not claim.sync_disabled]
-    if owner not in view.known:
+    if owner not in view.known and owner not in view.departed:
         return Apply(rivals[0], Reason.TAKE_OVER) if rivals else Skip(Reason.UNKNOWN_OWNER, owner)
     older = next((claim for claim in rivals if _outranks(claim, current.marks)), None)
     if older is not None:
         return Apply(older, Reason.TAKE_OVER)
-    reason = _UNWANTED.get(view.rule_state)
+    reason = Reason.OWNER_LEFT if owner in view.departed else _UNWANTED.get(view.rule_state)
     if reason is None:
         if view.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
@@ -93,7 +97,7 @@ def _decide_without_holder(view: View, current: Current, offers: list[Claim]) ->
         if absence is not None and not _proves_unwanted(view, absence):
             return absence
         reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if view.moved else absence.reason
-    elif owner not in view.alive:
+    elif owner not in view.alive and reason is not Reason.OWNER_LEFT:
         return Hold(Reason.OWNER_SILENT, owner)
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)

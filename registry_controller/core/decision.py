@@ -18,9 +18,11 @@ class Reason(enum.Enum):
     TAKE_OVER = "TakeOver"
     HISTORY_RESTORED = "HistoryRestored"
     RELAYED = "RelayedByMember"
+    REBUILT = "RebuiltCluster"
 
     SOURCE_DELETED = "SourceDeleted"
     MOVED = "Moved"
+    OWNER_LEFT = "OwnerLeft"
 
     IN_SYNC = "InSync"
     LOCAL_OBJECT_EXISTS = "LocalObjectExists"
@@ -52,6 +54,9 @@ class Reason(enum.Enum):
     NAMESPACE_TERMINATING = "NamespaceTerminating"
     MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"
     BEING_DELETED = "BeingDeletedHere"
+    OWNER_LEAVES = "OwnerLeaves"
+    DELETION_JUDGED = "DeletionBeingJudged"
+    DELETION_HALTED = "DeletionHalted"
 
 
 @dataclass(frozen=True, slots=True)

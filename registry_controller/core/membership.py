@@ -6,6 +6,7 @@ an intermediary nothing is ever deleted, and nothing goes back.
 
 from __future__ import annotations
 
+from registry_controller.api import meta
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.own import Voice
 from registry_controller.core.proof import apply_over, judge_absence
@@ -26,6 +27,12 @@ def decide_membership(view: View) -> Decision:
         return _decide_new_member(view, claims, own)
     if current.marks.frozen:
         return Skip(Reason.COPY_FROZEN, current.marks.owner)
+    heir = _best_relayed([claim for claim in claims if claim.owner in view.successors])
+    if heir is not None and natural not in view.alive and natural != heir.owner:
+        return Apply(heir, Reason.REBUILT)
+    if natural is None and current.marks.owner is not None and current.marks.owner in view.departed:
+        # Credentials: the Cluster that named them went last, because it takes the connection with it.
+        return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
     if own is not None:
         if not current.marks.is_copy:
             return Apply(own, Reason.ADOPT)
@@ -42,6 +49,8 @@ def _decide_new_member(view: View, claims: list[Claim], own: Claim | None) -> De
     if relayed is None:
         silent = any(claim.voice is Voice.SILENT for claim in claims)
         return Skip(Reason.NOT_NAMED if silent else Reason.NOT_WANTED)
+    if relayed.owner in view.departed and (view.target.group != meta.GROUP or relayed.revision <= view.tombstone):
+        return Skip(Reason.OWNER_LEFT, relayed.owner)  # unless its Cluster is a newer one: then it is back
     if relayed.owner in view.alive:
         return Hold(Reason.OWNER_DECIDES, relayed.owner)
     if view.tombstone and relayed.revision <= view.tombstone:
@@ -63,9 +72,13 @@ def _decide_absent_member(view: View, current: Current, claims: list[Claim]) -> 
         if view.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
         held = judge_absence(view, owner)
-        return held or Delete(current.uid, current.revision, Reason.SOURCE_DELETED, owner)
+        if held is None and view.owner_leaves and view.leaves_behind:
+            return Hold(Reason.OWNER_LEAVES, owner)
+        reason = Reason.OWNER_LEFT if view.owner_leaves else Reason.SOURCE_DELETED
+        return held or Delete(current.uid, current.revision, reason, owner)
     relayed = _best_relayed([claim for claim in claims if claim.owner == owner])
-    known = current.marks.provenance.revision if current.marks.provenance else 0
+    provenance = current.marks.provenance
+    known = provenance.revision if provenance is not None and provenance.owner == owner else 0
     if relayed is not None and relayed.revision > known:
         return Apply(relayed, Reason.RELAYED)
     return Hold(Reason.OWNER_SILENT, owner)

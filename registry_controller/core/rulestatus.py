@@ -13,6 +13,8 @@ from registry_controller.api.meta import ClusterUID
 
 _MAX_PEERS: Final = 100
 _MAX_FAILURES: Final = 5
+_MAX_SAMPLES: Final = 100
+"""Of all peers together, so that the status of a large group stays far below what an object may hold (1.5 MiB)."""
 _MAX_TEXT: Final = 512
 _MAX_MESSAGE: Final = 2048
 
@@ -73,7 +75,6 @@ class _Facts:
     peers: Sequence[PeerCounts]
     problems: Sequence[str]
     halted: str
-    restored: str
 
 
 def rule_status(
@@ -95,24 +96,36 @@ def rule_status(
     and HistoryRestored, empty when they do not hold. `current` is the stored status: when something was last written
     is taken from there where it is not known, so that a restart writes nothing.
     """
-    facts = _Facts(generation, verdict, suspended, idle, peers, problems, halted, restored)
+    facts = _Facts(generation, verdict, suspended, idle, peers, problems, halted)
     conditions = [
         _accepted(facts),
         _synced(facts),
         _stalled(facts),
         _flag("DeletionHalted", "TooManyDeletions", message=facts.halted, facts=facts),
-        _flag("HistoryRestored", "SourceWentBack", message=facts.restored, facts=facts),
+        _flag("HistoryRestored", "SourceWentBack", message=restored or _said_before(facts, current), facts=facts),
     ]
     # A brake that is not stored would be released by a restart: those peers are shown before all others.
     kept = sorted(peers, key=lambda peer: (not peer.deletions, peer.name, peer.cluster_id))[:_MAX_PEERS]
     shown = sorted(kept, key=lambda peer: (peer.name, peer.cluster_id))
+    samples = max(1, min(_MAX_FAILURES, _MAX_SAMPLES // max(1, len(shown))))
     stored = (current or {}).get("clusters") or ()
     since = {entry.get("clusterID"): entry.get("lastSyncTime") or "" for entry in stored}
     return {
         "observedGeneration": generation,
         "conditions": conditions,
-        "clusters": [_cluster(peer, last_sync=peer.last_sync or since.get(peer.cluster_id, "")) for peer in shown],
+        "clusters": [
+            _cluster(peer, last_sync=peer.last_sync or since.get(peer.cluster_id, ""), samples=samples)
+            for peer in shown
+        ],
     }
+
+
+def _said_before(facts: _Facts, current: Mapping[str, Any] | None) -> str:
+    """Find what a former life said of a restored history: it stands until the rule is edited."""
+    for held in (current or {}).get("conditions") or ():
+        if held.get("type") == "HistoryRestored" and held.get("observedGeneration") == facts.generation:
+            return str(held.get("message") or "")
+    return ""
 
 
 def _accepted(facts: _Facts) -> Mapping[str, Any]:
@@ -194,7 +207,7 @@ def _flag(kind: str, reason: str, *, message: str, facts: _Facts) -> Mapping[str
     return _condition(kind, True, reason=reason, message=message, facts=facts)
 
 
-def _cluster(peer: PeerCounts, *, last_sync: str) -> Mapping[str, Any]:
+def _cluster(peer: PeerCounts, *, last_sync: str, samples: int) -> Mapping[str, Any]:
     failures = sorted(set(peer.failures))
     entry: dict[str, Any] = {
         "clusterID": peer.cluster_id,
@@ -209,7 +222,7 @@ def _cluster(peer: PeerCounts, *, last_sync: str) -> Mapping[str, Any]:
         "lastError": _cut(peer.last_error),
         "failures": [
             {"object": _cut(name), "reason": reason, "message": _cut(message)}
-            for name, reason, message in failures[:_MAX_FAILURES]
+            for name, reason, message in failures[:samples]
         ],
         "deletions": dict(peer.deletions or {}),
     }

@@ -116,8 +116,12 @@ class View:
 
     `alive` holds the members that are alive for us, `known` all members that we know. `tracking` speaks of the
     copy's own source (`copied_from`). `tombstone` is the revision at which the target's natural owner was seen to
-    have deleted it. `rule_state` is that of the rule which made the copy, `deletes_unwanted` its policy, and `moved`
-    says that this very rule makes something else, elsewhere, of the copy's source now.
+    have deleted it. `departed` holds the members whose leaving is proven (O6); of a Cluster, `owner_leaves` says that
+    its live member has no Cluster for itself any more, and `leaves_behind` that copies of its objects are to go first.
+    `successors` are the IDs that proved to be what a Cluster of that name stands for now (P11).
+    `rule` is the one that made the copy; of a copy without provenance, one that reads its owner.
+    `rule_state` is that of the rule which made the copy, `deletes_unwanted` its policy, and `moved` says that this very
+    rule makes something else, elsewhere, of the copy's source now.
     """
 
     target: Target
@@ -132,8 +136,13 @@ class View:
     create_namespace: bool = False
     copied_from: SourceRef | None = None
     tracking: Tracking = Tracking.NO_RULE
+    rule: str = ""
     rule_state: RuleState = RuleState.SILENT
     deletes_unwanted: bool = False
     moved: bool = False
     inquiry: Inquiry | None = None
     tombstone: int = 0
+    departed: frozenset[ClusterUID] = frozenset()
+    owner_leaves: bool = False
+    leaves_behind: bool = False
+    successors: frozenset[ClusterUID] = frozenset()

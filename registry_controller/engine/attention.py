@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, Target
+from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.engine.copies import Copies, LocalFeed
 from registry_controller.engine.sources import Feed, Sources
 
@@ -28,6 +28,15 @@ class Attention:
         for feed in self._sources.all_feeds():
             if feed.kind in (meta.CLUSTER, meta.SECRET):
                 self._look_at_offers(feed)
+
+    def member_changed(self, member: ClusterUID) -> None:
+        """Look at all that came from a member, and at all that it offers: it left, or is back."""
+        for local_feed in self._copies.all_feeds():
+            for key, record in local_feed.records.items():
+                if member in (record.marks.owner, record.natural):
+                    self._add(local_feed.target(key))
+        for feed in self._sources.feeds_of(member):
+            self._look_at_offers(feed)
 
     def feed_complete(self, feed: Feed) -> None:
         """Look at the copies of a peer whose list is now complete: what it lacks may be gone."""

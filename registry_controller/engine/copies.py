@@ -5,6 +5,7 @@ Law: of a copy that is in sync we remember marks, numbers and digests, never its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from registry_controller.kube.watch import Heard, decode_manifest
 
 HERE = ClusterUID("")
 """The cluster of slots that hold bodies of our own objects."""
+
+Origin = tuple[str, ClusterUID]
+"""The name of a rule and an owner."""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,12 @@ class CopyRecord:
     made_from: object = None
     losers: tuple[str, ...] = ()
     status_digest: bytes | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """Tell by which rule and from which owner it was made; empty where that is not known."""
+        provenance = self.marks.provenance
+        return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
 
 
 class LocalFeed:
@@ -95,7 +105,7 @@ class LocalFeed:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
             fresh.made_from, fresh.losers = record.made_from, record.losers
             fresh.status_digest = record.status_digest
-        self.records[key] = fresh
+        self._keep(key, fresh)
         self._copies.bodies.put(Slot(HERE, self.kind, key), heard)
         self._copies.on_change(target)
 
@@ -129,7 +139,7 @@ class LocalFeed:
                 bits |= stream.bit  # what we write has the owner's label, too
         self.natives.pop(key, None)
         self._copies.bodies.drop(Slot(HERE, self.kind, key))
-        self.records[key] = CopyRecord(
+        fresh = CopyRecord(
             heard.uid,
             heard.revision,
             heard.deleting,
@@ -142,6 +152,7 @@ class LocalFeed:
             heard.revision,
             is_plain,
         )
+        self._keep(key, fresh)
 
     def heard_again(self, heard: Heard, *, status_digest: bytes | None) -> None:
         """Remember what the server stored for our own write of a status: nothing else has changed."""
@@ -162,11 +173,17 @@ class LocalFeed:
         """Say that this feed's standing changed."""
         self._copies.on_standing(self)
 
+    def went_back(self, stream: Stream) -> None:
+        """Hear that this cluster is in an older state than it was: what was known of it is from another history."""
+        for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
+            self._forget(key)
+
     def close(self) -> None:
         """Stop hearing."""
         self._closed = True
-        for key in self.records:
+        for key, record in self.records.items():
             self._copies.bodies.drop(Slot(HERE, self.kind, key))
+            self._copies.counts[record.origin] -= 1
 
     def _heard_native(self, stream: Stream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
         if record is not None:
@@ -176,8 +193,15 @@ class LocalFeed:
         if known is None:
             self._copies.on_change(target)
 
+    def _keep(self, key: ObjectKey, record: CopyRecord) -> None:
+        old = self.records.get(key)
+        if old is not None:
+            self._copies.counts[old.origin] -= 1
+        self._copies.counts[record.origin] += 1
+        self.records[key] = record
+
     def _forget(self, key: ObjectKey) -> None:
-        del self.records[key]
+        self._copies.counts[self.records.pop(key).origin] -= 1
         self._copies.bodies.drop(Slot(HERE, self.kind, key))
         self._copies.on_change(self.target(key))
 
@@ -189,7 +213,7 @@ class LocalFeed:
 
 
 class Copies:
-    """All local feeds."""
+    """All local feeds. `counts` says how many copies there are of each origin."""
 
     def __init__(
         self,
@@ -203,6 +227,7 @@ class Copies:
         self.on_change = on_change
         self.on_complete = on_complete
         self.on_standing = on_standing
+        self.counts: Counter[Origin] = Counter()
         self._feeds: dict[tuple[str, str], LocalFeed] = {}
 
     def feed(self, group: str, kind: str) -> LocalFeed | None:

@@ -69,6 +69,9 @@ class Definitions:
         """Hear again: something may have changed meanwhile."""
         self._on_change()
 
+    def went_back(self) -> None:
+        """Hear that what follows may be older: it is what counts."""
+
     def _compare(self, heard: Heard) -> None:
         name = heard.key.name
         lost = unknown_properties(self._ours[name], installed=decode_manifest(heard.raw), version=meta.VERSION)

@@ -99,6 +99,9 @@ class _CredentialSink:
     def current(self) -> None:
         self._store.judge(self._namespace, None)
 
+    def went_back(self) -> None:
+        pass
+
 
 class Namespaces:
     """The namespaces here. Until they were heard, every one counts as there: the write will tell."""
@@ -138,6 +141,9 @@ class Namespaces:
     def current(self) -> None:
         """Hear again."""
 
+    def went_back(self) -> None:
+        """Hear that what follows may be older: it is what counts."""
+
 
 class _Bell:
     """A sink that only rings: something of its selection changed."""
@@ -158,6 +164,9 @@ class _Bell:
         pass
 
     def current(self) -> None:
+        self._ring()
+
+    def went_back(self) -> None:
         self._ring()
 
 

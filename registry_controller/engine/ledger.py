@@ -64,6 +64,7 @@ class Ledger:
         self._counts: dict[Place, Counter[Class]] = {}
         self._failures: dict[Place, dict[Target, Failure]] = {}
         self.wrote_at: dict[Place, datetime] = {}
+        self.went_back_at: dict[Place, datetime] = {}
         self._on_change = on_change
 
     def note(self, target: Target, said: Sequence[Said]) -> bool:
@@ -87,6 +88,11 @@ class Ledger:
     def wrote(self, place: Place, at: datetime) -> None:
         """Remember when something was last written for a rule from an owner."""
         self.wrote_at[place] = at
+        self._on_change(place[0])
+
+    def went_back(self, place: Place, at: datetime) -> None:
+        """Remember when an owner was found in an older state than what it had shown before."""
+        self.went_back_at[place] = at
         self._on_change(place[0])
 
     def places(self, rule: str) -> Iterable[ClusterUID]:

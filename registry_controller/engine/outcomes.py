@@ -14,7 +14,9 @@ from registry_controller.core.own import Voice
 from registry_controller.core.view import View
 from registry_controller.engine.ledger import Class, Outcome, Said
 
-RECHECKED: Final = frozenset({Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS})
+RECHECKED: Final = frozenset(
+    {Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.OWNER_LEAVES}
+)
 """What no event ends: what was asked, of the owner or of ourselves, is asked again. All other holds end by an event."""
 
 
@@ -73,15 +75,12 @@ def rule_of(view: View, decision: Decision) -> str:
     for claim in view.claims:
         if claim.owner == owner:
             return claim.rule
-    provenance = view.current.marks.provenance if view.current is not None else None
-    if provenance is not None:
-        return provenance.rule
-    return view.claims[0].rule if view.claims else ""
+    return view.rule or (view.claims[0].rule if view.claims else "")
 
 
 _NOBODYS: Final = frozenset({
     Reason.NO_LONGER_WANTED, Reason.RULE_GONE, Reason.NOT_SELECTED, Reason.NOT_FOR_THIS_CLUSTER,
-    Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
+    Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
 })  # fmt: skip
 
 _MESSAGES: Final = {
@@ -89,5 +88,6 @@ _MESSAGES: Final = {
     Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
     Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
+    Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
     Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
 }

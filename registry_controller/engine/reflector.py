@@ -28,7 +28,7 @@ from registry_controller.api.meta import GVK, GVR, ObjectKey, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import Event, EventType, Heard, list_objects, watch_events
+from registry_controller.kube.watch import Event, EventType, Heard, list_objects, read_revision, watch_events
 
 _WATCH_S: Final = (240, 290)  # below 290 s, so that lost permission is noticed
 _TAINTED_WATCH_S: Final = (30, 60)  # something was refused: list again soon
@@ -58,6 +58,9 @@ class Sink(Protocol):
 
     def current(self) -> None:
         """Know that we hear again, after `stalled`."""
+
+    def went_back(self) -> None:
+        """Know that the server is in an older state than it was, and will be listed anew: lower revisions are news."""
 
 
 class Reflector:
@@ -94,6 +97,7 @@ class Reflector:
         self._stalled = False
         self._tainted = False
         self._swapped = False
+        self._ends_at_s = 0.0
         self._wake = asyncio.Event()
         self._since_breath = 0
 
@@ -133,6 +137,10 @@ class Reflector:
             if self._watch_list and await self._stream_everything(gvr):
                 return
             await self._list_everything(gvr)
+        elif self._broke_off() and await read_revision(self._reader, gvr, self._selection) < self.revision:
+            self._resume = ""  # a backup was put back: its history does not reach to where we are
+            self._sink.went_back()
+            return
         async with contextlib.aclosing(self._open(gvr, initial=False)) as events:
             async for event in events:
                 self._take(event, seen=self._keys)
@@ -190,8 +198,14 @@ class Reflector:
                 if page.is_last:
                     self._finish(seen, resource_version=page.resource_version)
 
+    def _broke_off(self) -> bool:
+        """Say whether the last stream ended before its time: its server may be another one now, or have restarted."""
+        return asyncio.get_running_loop().time() < self._ends_at_s - _SHORT_S
+
     def _open(self, gvr: GVR, *, initial: bool) -> AsyncGenerator[Event, None]:
         window = _TAINTED_WATCH_S if self._tainted and not initial else _WATCH_S
+        timeout_s = random.randint(*window)  # noqa: S311
+        self._ends_at_s = asyncio.get_running_loop().time() + timeout_s
         return watch_events(
             self._reader,
             gvr,
@@ -199,7 +213,7 @@ class Reflector:
             kind=self._kind,
             resource_version="" if initial else self._resume,
             initial=initial,
-            timeout_s=random.randint(*window),  # noqa: S311
+            timeout_s=timeout_s,
             on_bytes=self._on_bytes,
             silence_s=_SILENCE_S,
         )

@@ -148,6 +148,9 @@ class Feed:
         """Say that this feed's standing changed."""
         self._sources.on_standing(self)
 
+    def went_back(self, stream: Stream) -> None:
+        """Hear that the peer is in an older state than it was; `_is_behind` tells what that means for an object."""
+
     def close(self) -> None:
         """Withdraw all claims of this feed; what a later stream event says is not heard."""
         self._closed = True

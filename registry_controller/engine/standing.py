@@ -17,6 +17,7 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.accept import Verdict
 from registry_controller.core.clusterstatus import ClusterFacts, PeerView, cluster_status
 from registry_controller.core.rulestatus import PeerCounts, rule_status
+from registry_controller.engine.brake import Brake
 from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.copies import Copies
 from registry_controller.engine.home import Home
@@ -43,6 +44,7 @@ class StandingReport:
         sources: Sources,
         copies: Copies,
         ledger: Ledger,
+        brake: Brake,
         home: Home,
         writer: StatusWriter,
         is_idle: Callable[[], bool],
@@ -53,6 +55,7 @@ class StandingReport:
         self._sources = sources
         self._copies = copies
         self._ledger = ledger
+        self._brake = brake
         self._home = home
         self._writer = writer
         self._is_idle = is_idle
@@ -194,6 +197,8 @@ class StandingReport:
             idle=idle,
             peers=peers,
             problems=problems,
+            halted=self._halted(name),
+            restored=self._restored(name),
             current=current,
         )
         self._writer.want(meta.RULES, name, status, current, uid=info.get("uid", ""), generation=generation)
@@ -214,6 +219,8 @@ class StandingReport:
             feed = self._sources.feed(link.cluster_id, held.rule.kind)
             if feed is not None and feed.has_rule(name):
                 owners.add(link.cluster_id)
+                if link.alive and feed.is_complete_for(name) and self._is_idle():
+                    self._brake.nothing_waits((name, link.cluster_id))
                 problems.extend(_problems(f"peer {link.name}", held.rule.kind, feed.streams.values()))
                 unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
                 problems.extend(f"peer {link.name}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear)
@@ -243,7 +250,30 @@ class StandingReport:
             last_sync=f"{wrote_at:%Y-%m-%dT%H:%M:%SZ}" if wrote_at is not None else "",
             last_error=link.failure if link is not None else "",
             failures=tuple(self._ledger.failures(place)),
+            deletions=self._brake.stored_form(place),
         )
+
+    def _halted(self, rule: str) -> str:
+        """Say whose deletions are halted, and how to let them go (W4)."""
+        halted = self._brake.halted(rule)
+        return "; ".join(
+            f"cluster {self._name_of(owner)}: {count} copies would be deleted, more than may go within five minutes; "
+            f"they are kept; if they are to go: kubectl annotate --overwrite rsr {rule} {meta.ALLOW_DELETIONS}={moment}"
+            for owner, (moment, count) in halted.items()
+        )
+
+    def _restored(self, rule: str) -> str:
+        """Say whose history went back (O3)."""
+        return "; ".join(
+            f"cluster {self._name_of(owner)} went back to an older state, as a restored backup does; what it has now "
+            f"was taken ({at:%Y-%m-%dT%H:%M:%SZ})"
+            for (name, owner), at in sorted(self._ledger.went_back_at.items())
+            if name == rule
+        )
+
+    def _name_of(self, owner: ClusterUID) -> str:
+        found = (name for name, choice in self._supervisor.choices.items() if choice.cluster.cluster_id == owner)
+        return next(found, owner)
 
 
 def _link_facts(link: PeerLink) -> Mapping[str, Any]:

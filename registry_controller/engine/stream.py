@@ -25,6 +25,9 @@ class Hearer(Protocol):
     def changed(self) -> None:
         """Hear that the stream's standing changed."""
 
+    def went_back(self, stream: Stream) -> None:
+        """Hear that the server of the stream is in an older state than it was."""
+
 
 class Stream:
     """One selection of a feed. `bit` marks the objects that this stream has."""
@@ -56,6 +59,11 @@ class Stream:
         """Hear that the stream is not current."""
         self.error = error
         self._feed.changed()
+
+    def went_back(self) -> None:
+        """Hear that the server is in an older state than it was: what follows is the truth now."""
+        self.is_complete = False
+        self._feed.went_back(self)
 
     def refused(self, error: InvalidObject) -> None:
         """Hear of an object that cannot be used; it is said until the stream is listed again."""

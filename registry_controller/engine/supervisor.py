@@ -22,6 +22,7 @@ from registry_controller.engine.homelink import CredentialStore, HomeLink
 from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members
 from registry_controller.engine.peerlink import PeerLink
+from registry_controller.engine.rebuilds import Rebuilds
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.views import Standing
@@ -64,6 +65,7 @@ class Supervisor:
         connect_peer: Callable[[Credentials], Reader],
         changed: Callable[[], None],
         standing_changed: Callable[[], None],
+        rebuilt: Callable[[str], None],
     ) -> None:
         self.local = local
         self.links: dict[ClusterUID, PeerLink] = {}
@@ -84,6 +86,14 @@ class Supervisor:
         self._is_planned = False
         self._contexts = Contexts(registry=registry, local=local)
         self._wishes: object = None
+        self.rebuilds = Rebuilds(
+            local=local,
+            network_name=network_name,
+            registry=registry,
+            links=self.links,
+            connect_peer=connect_peer,
+            changed=rebuilt,
+        )
         self._aliases = Aliases(connect_peer=connect_peer, changed=self.poke)
         self._cloned: set[ClusterUID] = set()
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
@@ -149,6 +159,7 @@ class Supervisor:
         self._plan_members()
         self._plan_aliases(scope)
         self._plan_links(scope)
+        self.rebuilds.plan(scope)
         self._plan_rules()
         self._changed()
 

@@ -13,6 +13,7 @@ from registry_controller.core.view import Claim, Current, Inquiry, NamespaceStat
 from registry_controller.core.wanted import Hit
 from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.departures import Departures
 from registry_controller.engine.members import Members
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Feed, SourceRecord, Sources
@@ -48,7 +49,11 @@ class Views:
         namespace_state: Callable[[str], NamespaceState],
         creates_namespaces: Callable[[str], bool],
         rule_states: RuleStates,
+        departures: Departures,
+        successors: Callable[[str], frozenset[ClusterUID]],
     ) -> None:
+        self._successors = successors
+        self._departures = departures
         self._rule_states = rule_states
         self.local = local
         self._sources = sources
@@ -74,6 +79,8 @@ class Views:
         copied_from = _copied_from(current, record, feed.kind if feed else None, target, membership=membership)
         provenance = record.marks.provenance if record is not None else None
         standing = self._standing()
+        natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
+        owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
         view = View(
             target=target,
             claims=claims,
@@ -86,14 +93,22 @@ class Views:
             namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
             create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims),
             copied_from=copied_from,
-            tracking=self._tracking(copied_from, record),
+            tracking=Tracking.ABSENT if owner_leaves else self._tracking(copied_from, record),
+            rule=self._rule(copied_from, provenance),
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             moved=self._is_moved(copied_from, provenance),
             inquiry=inquiry,
-            tombstone=max((self._sources.deleted_at(claim.owner, target) for claim in claims), default=0),
+            departed=frozenset(self._departures.left),
+            owner_leaves=owner_leaves,
+            leaves_behind=natural is not None and owner_leaves and self._departures.leaves_behind(natural),
+            successors=self._successors(target.name) if natural is not None else frozenset(),
+            tombstone=max((self._deleted_at(claim.owner, target) for claim in claims), default=0),
         )
         return view, offers
+
+    def _deleted_at(self, owner: ClusterUID, target: Target) -> int:
+        return max(self._sources.deleted_at(owner, target), self._departures.left.get(owner, 0))
 
     def _claim(self, offer: Offer) -> Claim:
         peer, record = offer.feed.peer, offer.record
@@ -146,6 +161,12 @@ class Views:
             natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
         holds = is_container(target) and not found_empty
         return Current(record.marks, record.uid, record.revision, record.deleting, holds, natural)
+
+    def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
+        if provenance is not None or source is None:
+            return provenance.rule if provenance is not None else ""
+        feed = self._sources.feed(source.owner, source.kind)
+        return feed.rules[0].rule.name if feed is not None and feed.rules else ""
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> Tracking:
         if source is None:

@@ -34,8 +34,10 @@ from registry_controller.core.mutate import desired
 from registry_controller.core.own import Marks, is_at_home, is_membership, read_marks
 from registry_controller.core.view import Answer, Claim, Inquiry, NamespaceState, SourceRef, View
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
+from registry_controller.engine.brake import Brake
 from registry_controller.engine.containers import holds_natives
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.departures import Departures
 from registry_controller.engine.fights import Fights
 from registry_controller.engine.ledger import Class, Ledger, Outcome, Said
 from registry_controller.engine.outcomes import RECHECKED, outcomes_of, owner_of, rule_of
@@ -84,11 +86,13 @@ class Worker:
         bodies: Bodies,
         ledger: Ledger,
         hand: Hand,
+        brake: Brake,
+        departures: Departures,
         writer: Writer,
         metrics: Metrics,
         connection: Callable[[ClusterUID], Connection | None],
         may_relay: Callable[[Claim, Manifest], bool],
-        recreated: Callable[[Target, str], None],
+        recreated: Callable[[Target, str, str], None],
     ) -> None:
         self._queue = queue
         self._views = views
@@ -96,6 +100,8 @@ class Worker:
         self._bodies = bodies
         self._ledger = ledger
         self._hand = hand
+        self._brake = brake
+        self._departures = departures
         self._writer = writer
         self._metrics = metrics
         self._connection = connection
@@ -126,6 +132,9 @@ class Worker:
                     found_empty = not await holds_natives(self._writer, target)
                     view, offers = self._views.read(target, inquiry, found_empty=found_empty)
                     decision = decide(view)
+            if (target.group, target.kind) == (meta.GROUP, meta.CLUSTER.kind):
+                self._departures.hear(decision, view)
+            decision = self._brake.weigh(target, decision, rule=view.rule)
             decision = await self._act(view, decision, offers, wanted_at)
         except RegistryError as error:
             self._failed(target, decision, view, error)
@@ -160,7 +169,7 @@ class Worker:
         feed = self._copies.feed(view.target.group, view.target.kind)
         if feed is None:
             return Hold(Reason.LOCAL_NOT_HEARD, decision.claim.owner)
-        has_written = await self._bring(view, wanted, feed, adopt=decision.reason is Reason.ADOPT)
+        has_written = await self._bring(view, wanted, feed, reason=decision.reason)
         record = feed.records.get(view.target.key)
         if record is not None and record.status_digest != self._hand.status_digest(wanted):
             bringing = self._hand.bring_status(wanted, record, feed)
@@ -175,7 +184,7 @@ class Worker:
         self._ledger.wrote((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
         return decision
 
-    async def _bring(self, view: View, wanted: Wanted, feed: LocalFeed, *, adopt: bool) -> bool:
+    async def _bring(self, view: View, wanted: Wanted, feed: LocalFeed, *, reason: Reason) -> bool:
         """Create or replace the copy that was judged; say whether that took a write."""
         record = feed.records.get(view.target.key)
         judged = view.current.revision if view.current is not None else None
@@ -186,6 +195,8 @@ class Worker:
                 await self._create_namespace(view.target.namespace)
             await self._timed("create", view.target, self._hand.create(wanted, feed))
             return True
+        if reason is Reason.REBUILT:
+            return await self._recreate(wanted, record, feed, why="the cluster was rebuilt and has another ID now")
         if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
             return False
         is_repair = record.desired == wanted.digest
@@ -193,23 +204,23 @@ class Worker:
         if is_repair and (pause_s := self._fights.pause_s(view.target, now=now)):
             raise Contested(self._fights.words(view.target), retry_after_s=pause_s)
         try:
-            bringing = self._hand.bring(wanted, record, feed, adopt=adopt)
+            bringing = self._hand.bring(wanted, record, feed, adopt=reason is Reason.ADOPT)
             has_written, managers = await self._timed("update", view.target, bringing)
         except Invalid as error:
             if not error.immutable or (view.target.group, view.target.kind) in _IRREPLACEABLE:
                 raise
-            return await self._recreate(wanted, record, feed)
+            return await self._recreate(wanted, record, feed, why="a field of it cannot be changed")
         if has_written and is_repair:
             self._fights.repaired(view.target, managers, now=now)
         return has_written
 
-    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> bool:
-        """Make a copy anew, because a field of it cannot be changed (A2)."""
+    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, why: str) -> bool:
+        """Make a copy anew (A2, P11)."""
         target = wanted.target
         deletion = self._hand.delete(target, feed.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
         await self._timed("create", target, self._hand.create(wanted, feed))
-        self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "")
+        self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
         return True
 
     def _is_made_from(self, target: Target, made_from: object) -> bool:
@@ -314,9 +325,13 @@ class Worker:
         else:
             self._queue.forget(target)
         self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
+        if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: nothing to say yet
+            return
         changed = self._ledger.note(target, outcomes_of(decision, view, losers=self._losers_of(target)))
         match decision:
             case Apply():
+                if decision.reason is Reason.HISTORY_RESTORED:
+                    self._ledger.went_back((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
                 log.info("wrote copy", target=str(target), reason=decision.reason.value, owner=decision.claim.owner)
             case Delete():
                 log.info("deleted copy", target=str(target), reason=decision.reason.value, owner=decision.owner)

@@ -1,7 +1,8 @@
 """The workqueue: keys that want a fresh look.
 
 Laws: it carries keys, never events · a key never runs twice at once · a key that is added while it runs runs again,
-so the last event is never lost · what failed comes back later each time.
+so the last event is never lost · what failed comes back later each time · keys are taken in the order of their
+tickets, so that one can tell when all that was wanted up to some moment has been looked at.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from registry_controller.api.meta import Target
@@ -24,14 +25,15 @@ class WorkQueue:
 
     def __init__(self, *, chance: Callable[[], float] = random.random) -> None:
         self._ready: deque[Target] = deque()
-        self._queued: dict[Target, float] = {}
-        self._running: set[Target] = set()
+        self._queued: dict[Target, tuple[float, int]] = {}
+        self._running: dict[Target, int] = {}
         self._again: dict[Target, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timers: dict[Target, asyncio.TimerHandle] = {}
         self._failures: dict[Target, int] = {}
         self._embargoes: dict[Target, float] = {}
         self._chance = chance
+        self.ticket = 0
         self.added = 0
         self.retried = 0
 
@@ -42,6 +44,21 @@ class WorkQueue:
     def idle(self) -> bool:
         """True when nothing is queued and nothing runs; what waits for its backoff does not count."""
         return not self._ready and not self._running
+
+    @property
+    def waiting(self) -> Collection[Target]:
+        """List the keys that wait for a worker."""
+        return self._queued.keys()
+
+    @property
+    def running(self) -> Collection[Target]:
+        """List the keys that somebody looks at."""
+        return self._running.keys()
+
+    def has_passed(self, ticket: int) -> bool:
+        """Say whether every key that was queued when `ticket` was the newest has been looked at."""
+        first = self._queued[self._ready[0]][1] if self._ready else ticket + 1
+        return min((first, *self._running.values())) > ticket
 
     def add(self, key: Target, *, now: float | None = None) -> None:
         """Want a fresh look at a key; `now` is the loop's time of the event, for measuring."""
@@ -58,7 +75,8 @@ class WorkQueue:
         if key in self._running:
             self._again.setdefault(key, heard)
         elif key not in self._queued:
-            self._queued[key] = heard
+            self.ticket += 1
+            self._queued[key] = (heard, self.ticket)
             self._ready.append(key)
             self._wake_one()
 
@@ -103,12 +121,12 @@ class WorkQueue:
                     self._wake_one()
                 raise
         key = self._ready.popleft()
-        self._running.add(key)
-        return key, self._queued.pop(key)
+        heard, self._running[key] = self._queued.pop(key)
+        return key, heard
 
     def done(self, key: Target) -> None:
         """Give a key back; run it again if it was added meanwhile."""
-        self._running.discard(key)
+        self._running.pop(key, None)
         heard = self._again.pop(key, None)
         if heard is not None:
             self.add(key, now=heard)

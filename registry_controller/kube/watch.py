@@ -9,18 +9,29 @@ from typing import Final
 import msgspec
 
 from registry_controller.api.errors import ApiError, Gone, ProtocolError
-from registry_controller.api.meta import GVK, GVR
+from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.heard import Heard, decode_heard, decode_manifest
 from registry_controller.kube.translate import Status, error_of_status
 
-__all__ = ["Event", "EventType", "Heard", "Page", "decode_heard", "decode_manifest", "list_objects", "watch_events"]
+__all__ = [
+    "Event",
+    "EventType",
+    "Heard",
+    "Page",
+    "decode_heard",
+    "decode_manifest",
+    "list_objects",
+    "read_revision",
+    "watch_events",
+]
 
 _LINE_BYTES: Final = 16 * 1024 * 1024  # etcd takes 1.5 MiB, aggregated servers more
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 _RESTARTS: Final = 2
+_NOTHING: Final = "metadata.name=no-object-of-that-name"
 
 
 class EventType(enum.Enum):
@@ -111,6 +122,16 @@ async def list_objects(
         is_first = False
         if not next_token:
             return
+
+
+async def read_revision(reader: Reader, gvr: GVR, selection: Selection) -> int:
+    """Ask where a server's history stands, by a quorum read of nothing: one name, which no object has.
+
+    A watch that resumes beyond that point is no error to an API server: it is silent until history has grown so far.
+    """
+    place = Selection(namespace=(selection.namespace or "default") if gvr.namespaced else "", fields=_NOTHING)
+    answer = await reader.list_page(gvr, place, query={"limit": "1"})
+    return revision(_decode_list(answer, gvr=gvr).metadata.resource_version)
 
 
 async def watch_events(

@@ -133,6 +133,9 @@ class Memory:
     def current(self) -> None:
         self.is_current = True
 
+    def went_back(self) -> None:
+        self.completions = 0
+
 
 @contextlib.asynccontextmanager
 async def following(reader: Reader, memory: Memory, **options: Any) -> AsyncIterator[Reflector]:

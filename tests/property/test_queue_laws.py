@@ -60,6 +60,31 @@ async def test_a_key_under_an_embargo_waits_it_out() -> None:
         assert (await queue.get())[0] == key
 
 
+@given(steps)
+def test_a_ticket_has_passed_when_all_that_was_wanted_before_it_was_looked_at(
+    schedule: list[tuple[str, Target]],
+) -> None:
+    """W4, A4."""
+
+    async def drive() -> None:
+        queue = WorkQueue(chance=lambda: 0.0)
+        before: set[Target] = set()  # wanted when the ticket was taken, and not done with since
+        ticket = 0
+        for number, (step, key) in enumerate(schedule):
+            if step == "add":
+                queue.add(key)
+            elif step == "get" and len(queue):
+                await queue.get()
+            elif step == "done" and key in queue.running:
+                queue.done(key)
+                before.discard(key)
+            if number == len(schedule) // 2:
+                before, ticket = {*queue.running, *queue.waiting}, queue.ticket
+            assert queue.has_passed(ticket) == (not before)
+
+    asyncio.run(drive())
+
+
 async def test_many_workers_share_the_keys() -> None:
     """A4."""
     queue = WorkQueue()

@@ -19,7 +19,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.core.managed import read_owners
 from registry_controller.kube.connect import Writer, object_path
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import Event, EventType, list_objects, watch_events
+from registry_controller.kube.watch import Event, EventType, list_objects, read_revision, watch_events
 
 CONFIG_MAPS: Final = GVR("", "v1", "configmaps", True)
 ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
@@ -282,6 +282,25 @@ async def history_that_is_gone_is_gone(api: Writer, namespace: str) -> None:
     with pytest.raises(errors.Gone):
         async with watching(api, Selection(namespace=namespace), since="1") as following:
             await following()
+
+
+@clause
+async def a_watch_beyond_history_is_silent_and_history_tells_where_it_stands(api: Writer, namespace: str) -> None:
+    selection = Selection(namespace=namespace)
+    before = await read_revision(api, CONFIG_MAPS, selection)
+    async with watching(api, selection, since=str(before + 100_000)) as following:
+        async with asyncio.TaskGroup() as scope:
+            making = scope.create_task(_create_later(api, namespace))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(2.5):
+                    await following()
+        made = making.result()
+        assert before < int(made["metadata"]["resourceVersion"]) <= await read_revision(api, CONFIG_MAPS, selection)
+
+
+async def _create_later(api: Writer, namespace: str) -> dict[str, Any]:
+    await asyncio.sleep(0.5)  # the watch is open by then
+    return await create(api, namespace, config_map("x"))
 
 
 @clause

@@ -95,6 +95,16 @@ class SimGroup:
             for server in self.members:
                 self.wire(who.name, server.name).delay_s = delay_s
 
+    async def rebuild(self, name: str) -> None:
+        """Replace a cluster by a new one of that name, at the same address."""
+        member = self[name]
+        await member.stop()
+        member.install(self.chance)
+        for who in self.members:
+            wire = self.wire(who.name, name)
+            wire.server = member.server
+            wire.cut()
+
     def start(self) -> None:
         """Start every daemon."""
         for member in self.members:

@@ -114,13 +114,17 @@ class Member:
         self, group: Ways, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None
     ) -> None:
         self.name = name
-        self.server = ApiServer(name, chance=chance, uid=uid, begins=begins)
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self._group = group
-        self._store = self.server.store
         self._task: asyncio.Task[None] | None = None
         self._life = Life()
+        self.install(chance, uid=uid, begins=begins)
+
+    def install(self, chance: random.Random, *, uid: str = "", begins: Snapshot | None = None) -> None:
+        """Set up the cluster, empty but for what a chart installs; again makes another cluster of it."""
+        self.server = ApiServer(self.name, chance=chance, uid=uid, begins=begins)
+        self._store = self.server.store
         Controllers(self.server)
         if begins is not None:
             return

@@ -60,6 +60,13 @@ class Snapshot(NamedTuple):
     tokens: frozenset[str]
 
 
+class Backup(NamedTuple):
+    """What was there at some moment."""
+
+    revision: int
+    objects: dict[Kind, dict[ObjectKey, Manifest]]
+
+
 class Store:
     """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once."""
 
@@ -88,14 +95,15 @@ class Store:
         self.compacted = self.revision
         self.history.clear()
 
-    def load(self, snapshot: Snapshot) -> None:
-        """Begin where another one was; nobody listens yet, and there is no history."""
-        self.revision = self.compacted = snapshot.revision
-        self._objects = {kind: dict(held) for kind, held in snapshot.objects.items()}
+    def backup(self) -> Backup:
+        """Copy everything, as a snapshot of etcd does; objects are never changed in place."""
+        return Backup(self.revision, {kind: dict(held) for kind, held in self._objects.items()})
 
-    def objects(self) -> Mapping[Kind, Mapping[ObjectKey, Manifest]]:
-        """List everything; objects are never changed in place."""
-        return {kind: dict(held) for kind, held in self._objects.items()}
+    def restore(self, backup: Backup) -> None:
+        """Put everything back as it was: the past is the present, and its history is not known."""
+        self.revision = backup.revision
+        self._objects = {kind: dict(held) for kind, held in backup.objects.items()}
+        self.compact()
 
     def new_uid(self) -> str:
         """Make a uid."""

@@ -53,10 +53,17 @@ class Server:
 
     server = "https://fake.test"
 
-    def __init__(self, *, lists: list[bytes | Exception] | None = None, streams: list[Any] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        lists: list[bytes | Exception] | None = None,
+        streams: list[Any] | None = None,
+        revisions: list[int] | None = None,
+    ) -> None:
         self.answers = 0
         self.lists = lists or []
         self.streams = streams or []
+        self.revisions = revisions or []
         self.asked: list[dict[str, str]] = []
         self.closed = asyncio.Event()
 
@@ -67,8 +74,11 @@ class Server:
     async def list_page(
         self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], timeout_s: float = 60.0
     ) -> bytes:
-        self.asked.append(dict(query))
+        self.asked.append(dict(query) | ({"fieldSelector": selection.fields} if selection.fields else {}))
         await asyncio.sleep(0)
+        if selection.fields:
+            self.answers += 1
+            return listing(revision=self.revisions.pop(0) if self.revisions else 1_000_000)
         answer = self.lists.pop(0)
         if isinstance(answer, errors.Unreachable):
             raise answer
@@ -125,6 +135,9 @@ class Diary:
 
     def current(self) -> None:
         self.lines.append("current")
+
+    def went_back(self) -> None:
+        self.lines.append("went back")
 
 
 class Follower:
@@ -223,7 +236,7 @@ async def test_a_stream_resumes_where_it_ended() -> None:
     streams = [[*INITIAL, bookmark(20)], [line("ADDED", obj("c", 21)), FOREVER]]
     follower = Follower(Server(streams=streams))
     await follower.hears("+a@3", "+b@4", "complete", "+c@21")
-    assert follower.server.asked[1]["resourceVersion"] == "20"
+    assert follower.server.asked[-1]["resourceVersion"] == "20"
     assert "sendInitialEvents" not in follower.server.asked[1]
 
 
@@ -373,7 +386,7 @@ async def test_a_swapped_connection_resumes_without_a_stall() -> None:
         return follower.diary.lines[-1:] == ["+c@21"]
 
     await follower.until(holds)
-    assert new.asked[0]["resourceVersion"] == "9"
+    assert new.asked[-1]["resourceVersion"] == "9"
     assert not follower.diary.troubles
 
 
@@ -407,3 +420,18 @@ async def test_a_long_list_lets_others_run() -> None:
         group.create_task(count(), name="count")
         await follower.until(holds)
     assert turns >= 10
+
+
+async def test_o3_a_server_whose_history_does_not_reach_so_far_is_listed_anew() -> None:
+    """R4: a watch that resumes beyond it would be silent, and no error."""
+    streams = [list(INITIAL), [line("ADDED", obj("a", 2)), bookmark(5, ends=True), FOREVER]]
+    follower = Follower(Server(streams=streams, revisions=[5]))
+    await follower.hears("+a@3", "+b@4", "complete", "went back", "+a@2", "-b", "complete")
+
+
+async def test_p6_a_server_whose_history_goes_on_is_resumed() -> None:
+    """R4."""
+    streams = [list(INITIAL), [line("MODIFIED", obj("a", 10)), FOREVER]]
+    follower = Follower(Server(streams=streams, revisions=[9]))
+    await follower.hears("+a@3", "+b@4", "complete", "+a@10")
+    assert follower.server.asked[-1]["resourceVersion"] == "9"

@@ -127,7 +127,7 @@ def test_the_status_is_bounded_and_keeps_every_brake() -> None:
     assert len(found["clusters"]) == 100
     assert found["clusters"][-1]["deletions"] == {"baseline": 3, "deleted": 2}
     assert all(len(entry.get("failures", ())) <= 5 for entry in found["clusters"])
-    assert len(str(found)) < 512 * 1024
+    assert len(str(found)) < 256 * 1024
     assert len(message(found, "Stalled")) <= 2048
 
 

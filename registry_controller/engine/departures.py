@@ -1,0 +1,77 @@
+"""Members that have left: their Cluster was proven deleted where they stand themselves (O6).
+
+Laws: a Cluster that is merely missing proves nothing · what a leaver leaves behind goes first and its Cluster last, so
+that a restart finds all that it needs to know in the cluster itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from registry_controller.api import meta
+from registry_controller.api.meta import ClusterUID
+from registry_controller.core.decision import Decision, Hold, Reason
+from registry_controller.core.view import View
+from registry_controller.engine.containers import is_container
+from registry_controller.engine.copies import Copies
+from registry_controller.engine.outcomes import owner_of
+from registry_controller.engine.peerlink import PeerLink
+from registry_controller.report.logs import get_logger
+
+log = get_logger(__name__)
+
+_PROVEN = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
+
+
+class Departures:
+    """Who has left, and up to which revision of its Cluster; `look_at` hears whose copies want a fresh look."""
+
+    def __init__(
+        self,
+        *,
+        copies: Copies,
+        link: Callable[[ClusterUID], PeerLink | None],
+        look_at: Callable[[ClusterUID], None],
+    ) -> None:
+        self.left: Mapping[ClusterUID, int] = {}
+        self._copies = copies
+        self._link = link
+        self._look_at = look_at
+
+    def has_no_cluster(self, member: ClusterUID) -> bool:
+        """Say whether a live member's complete list has no Cluster that stands for itself, under any name."""
+        link = self._link(member)
+        if link is None or not link.alive or (held := link.clusters.held) is None:
+            return False
+        return all(view.cluster_id != member for view in held.values())
+
+    def leaves_behind(self, member: ClusterUID) -> bool:
+        """Say whether copies of a member's objects are still to be removed here."""
+        return any(
+            record.marks.provenance is not None
+            and record.marks.provenance.policy == "Delete"
+            and record.marks.owner == member
+            and not record.deleting
+            and not record.marks.frozen
+            and not is_container(feed.target(key))
+            for feed in self._copies.all_feeds()
+            if (feed.kind.group, feed.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
+            for key, record in feed.records.items()
+        )
+
+    def hear(self, decision: Decision, view: View) -> None:
+        """Hear what was decided about a Cluster: its member has left, or is one again."""
+        if decision.reason in _PROVEN:
+            member = owner_of(decision)
+            known = view.current.marks.revision if view.current is not None else 0
+            gone = {member: max(known, self.left.get(member, 0))} if member is not None else {}
+            left = {**self.left, **gone}
+        elif isinstance(decision, Hold):
+            return
+        else:
+            member = view.current.natural if view.current is not None else owner_of(decision)
+            left = {known: revision for known, revision in self.left.items() if known != member}
+        was, self.left = self.left, left
+        if member is not None and (member in left) != (member in was):
+            log.info("member left" if member in left else "member is back", cluster_id=member)
+            self._look_at(member)

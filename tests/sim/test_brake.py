@@ -1,0 +1,178 @@
+"""The brake on deletions, in a group. W4."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from registry_controller.api.meta import ALLOW_DELETIONS
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.member import Member
+from tests.sim.transport import Fault
+
+WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+
+
+async def copied(group: SimGroup, count: int, **spec: Any) -> tuple[Member, Member]:
+    """Let b have copies of so many objects of a's."""
+    await group.join()
+    a, b = group.members
+    b.create(rule("many", CONFIG_MAP, WANTED, **spec))
+    for number in range(count):
+        a.create(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "yes"}))
+    await group.settle()
+    assert left(b) == count
+    return a, b
+
+
+def left(member: Member) -> int:
+    return sum(item["metadata"]["name"].startswith(("m-", "x-")) for item in member.list("ConfigMap"))
+
+
+async def lost(group: SimGroup, *, count: int) -> None:
+    """Let a lose objects while b does not listen: b hears of all of them at once."""
+    a = group["a"]
+    group.fail("a", Fault.REFUSED)
+    for number in range(count):
+        a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+    await asyncio.sleep(1.0)
+    a.server.compact()
+    group.fail("a", Fault.NONE)
+    await group.settle()
+
+
+def moment(member: Member) -> str:
+    (entry,) = member.get("ResourceSyncRule", "many")["status"]["clusters"]
+    return str(entry.get("deletions", {}).get("haltedAt", ""))
+
+
+def halted(member: Member) -> bool:
+    return member.condition("ResourceSyncRule", "many", "DeletionHalted").get("status") == "True"
+
+
+def test_a_set_that_is_too_large_is_halted_whole_until_its_moment_is_named() -> None:
+    """W4, A1: over a restart, too, which writes nothing."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 120)
+        await lost(group, count=61)
+        assert (left(a), left(b)) == (59, 120)
+        assert halted(b)
+        since = moment(b)
+        await b.restart()
+        assert not await group.writes_within(60.0)
+        assert (left(b), moment(b)) == (120, since)
+        await asyncio.sleep(600.0)
+        assert left(b) == 120
+        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many", "annotations": {ALLOW_DELETIONS: since}}})
+        await group.settle()
+        assert left(b) == 59
+        assert not halted(b)
+        assert not moment(b)
+
+    simulate(scenario, n=2)
+
+
+def test_half_goes_and_what_comes_after_it_is_kept() -> None:
+    """W4: one after the other, with a restart between."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 140)
+        for number in range(100):
+            a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+            await asyncio.sleep(0.5)
+            if number in (40, 55, 60, 69):
+                await b.restart()
+                await asyncio.sleep(20.0)
+        await group.settle()
+        assert left(b) == 70
+        assert halted(b)
+        for number in range(70, 100):
+            a.create(config_map(f"m-{number:03}", {"n": "2"}, labels={"sync": "yes"}))
+        await group.settle()
+        assert left(b) == 70
+        assert not halted(b)
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(("count", "gone"), [(50, 50), (120, 60)])
+def test_what_may_go_goes_at_once(count: int, gone: int) -> None:
+    """W4, O5."""
+
+    async def scenario(group: SimGroup) -> None:
+        _, b = await copied(group, count)
+        await lost(group, count=gone)
+        assert left(b) == count - gone
+        assert not halted(b)
+
+    simulate(scenario, n=2)
+
+
+def test_a_rule_that_asks_for_much_less_is_braked_and_one_that_is_deleted_is_not() -> None:
+    """W4, W3."""
+
+    async def scenario(group: SimGroup) -> None:
+        _, b = await copied(group, 120, deletionPolicy="Delete")
+        nothing = {"match": [{"labels": [{"matchLabels": {"sync": "no"}}]}]}
+        b.apply(rule("many", CONFIG_MAP, nothing, deletionPolicy="Delete"))
+        await group.settle()
+        assert left(b) == 120
+        assert halted(b)
+        b.apply(rule("many", CONFIG_MAP, WANTED, deletionPolicy="Delete"))
+        await group.settle()
+        assert not halted(b)
+        b.delete("ResourceSyncRule", "many")
+        await group.settle()
+        assert left(b) == 0
+
+    simulate(scenario, n=2)
+
+
+def test_a_name_that_a_rule_gives_anew_is_no_loss() -> None:
+    """W4, W3: the new copies are there before the old ones go."""
+
+    async def scenario(group: SimGroup) -> None:
+        _, b = await copied(group, 120)
+        rename = {"type": "replace", "path": "/metadata/name", "value": "x-{{ .Object.GetName }}"}
+        b.apply(rule("many", CONFIG_MAP, {**WANTED, "mutations": {"overrides": [rename]}}))
+        await group.settle()
+        assert left(b) == 120
+        assert all(
+            item["metadata"]["name"].startswith("x-") for item in b.list("ConfigMap") if item["metadata"].get("labels")
+        )
+        assert not halted(b)
+
+    simulate(scenario, n=2)
+
+
+def test_a_restored_backup_is_followed_but_its_deletions_are_braked() -> None:
+    """O3, W4: the rule says that history went back, over a restart, too, until somebody edits it."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 20)
+        backup = a.server.store.backup()
+        for number in range(20, 120):
+            a.create(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "yes"}))
+        a.apply(config_map("m-000", {"n": "2"}))
+        await group.settle()
+        assert left(b) == 120
+        group.fail("a", Fault.REFUSED)
+        a.server.store.restore(backup)
+        await asyncio.sleep(20.0)
+        group.fail("a", Fault.NONE)
+        await group.settle()
+        assert left(b) == 120
+        assert b.get("ConfigMap", "m-000", namespace="default")["data"] == {"n": "1"}
+        assert halted(b)
+        await b.restart()
+        assert not await group.writes_within(60.0)
+        restored = b.condition("ResourceSyncRule", "many", "HistoryRestored")
+        assert (restored.get("status"), restored.get("reason")) == ("True", "SourceWentBack")
+        b.apply(rule("many", CONFIG_MAP, {**WANTED, "mutations": {"labels": {"add": {"by": "many"}}}}))
+        await group.settle()
+        assert not b.condition("ResourceSyncRule", "many", "HistoryRestored")
+
+    simulate(scenario, n=2)

@@ -1,0 +1,117 @@
+"""Members that leave, and come again. O6."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
+from tests.sim.member import NAMESPACE, Member
+from tests.sim.transport import Fault
+
+COPIES = {"goes": "Delete", "stays": "Orphan"}
+
+
+def matching(label: str) -> dict[str, Any]:
+    return {"match": [{"labels": [{"matchLabels": {"keep": label}}]}]}
+
+
+async def shared(group: SimGroup) -> None:
+    """Let everybody have copies of two of b's objects, by rules with either policy."""
+    await group.join()
+    for name, policy in COPIES.items():
+        group["a"].create(rule(name, CONFIG_MAP, matching(name), deletionPolicy=policy))
+        group["b"].create(config_map(name, {"at": "b"}, labels={"keep": name}))
+    await group.settle()
+    for member in group.members:
+        assert held(member) == {"goes", "stays"}
+
+
+def held(member: Member) -> set[str]:
+    return {item["metadata"]["name"] for item in member.list("ConfigMap")}
+
+
+def knows(member: Member, name: str) -> tuple[bool, bool]:
+    """Say whether a member has a Cluster, and a Secret, of that name."""
+    secret = member.find("Secret", name, namespace=NAMESPACE)
+    return member.find("Cluster", name) is not None, secret is not None
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("trouble", ["none", "a restarts", "c is away"])
+def test_who_deletes_its_own_cluster_has_left_everywhere(trouble: str, seed: int) -> None:
+    """O6, O4: its Cluster and its credentials go, its copies as their rules say; nobody brings it back."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        if trouble == "c is away":
+            group.fail("c", Fault.REFUSED)
+            await asyncio.sleep(30.0)
+        group["b"].delete("Cluster", "b")
+        if trouble == "a restarts":
+            for _ in range(4):
+                await asyncio.sleep(0.3)
+                await group["a"].restart()
+        await asyncio.sleep(60.0)
+        group.fail("c", Fault.NONE)
+        await group.settle()
+        for name in "ac":
+            assert knows(group[name], "b") == (False, False), name
+            assert held(group[name]) == {"stays"}, name
+            assert knows(group[name], "a") == knows(group[name], "c") == (True, True)
+        assert held(group["b"]) == {"goes", "stays"}
+        for member in group.members:
+            await member.restart()
+        await group.settle()
+        for name in "ac":
+            assert knows(group[name], "b") == (False, False), name
+            assert held(group[name]) == {"stays"}, name
+
+    simulate(scenario, n=3, seed=seed)
+
+
+def test_who_left_may_come_again() -> None:
+    """O6, O7, O9: and its orphans are its copies again."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        b = group["b"]
+        b.delete("Cluster", "b")
+        await group.settle()
+        await b.restart()  # which makes its own Cluster anew
+        await group.settle()
+        hand_over(b, group["a"])
+        await group.settle()
+        for name in "ac":
+            assert knows(group[name], "b") == (True, True), name
+            assert held(group[name]) == {"goes", "stays"}, name
+        b.apply(config_map("stays", {"at": "b again"}))
+        await group.settle()
+        for name in "ac":
+            assert group[name].get("ConfigMap", "stays", namespace="default")["data"] == {"at": "b again"}
+
+    simulate(scenario, n=3)
+
+
+def test_a_cluster_that_is_merely_missing_has_not_left() -> None:
+    """O6, O5: deleted by hand at another member, or renamed where it stands."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, c = group.members
+        a.delete("Cluster", "b")
+        await group.settle()
+        for member in (a, c):
+            assert knows(member, "b") == (True, True)
+            assert held(member) == {"goes", "stays"}
+        body = b.get("Cluster", "b")
+        b.create({"kind": "Cluster", "metadata": {"name": "b2"}, "spec": body["spec"]})
+        b.delete("Cluster", "b")
+        await group.settle()
+        for member in (a, c):
+            assert held(member) == {"goes", "stays"}
+            assert (member.find("Cluster", "b"), member.find("Cluster", "b2") is None) == (None, False)
+
+    simulate(scenario, n=3)

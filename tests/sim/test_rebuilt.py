@@ -1,0 +1,78 @@
+"""A cluster that comes back under its old name, with another ID. P11."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.member import NAMESPACE, Member
+from tests.sim.transport import Fault
+
+
+def carry(giver: Member, taker: Member) -> None:
+    """Carry one member's Cluster and Secret to another, over what is there."""
+    for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
+        found = giver.get(kind, giver.name, namespace=namespace)
+        parts = {part: value for part, value in found.items() if part not in ("metadata", "status")}
+        taker.apply({**parts, "metadata": {"name": giver.name, "namespace": namespace}})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rebuilt_cluster_takes_its_name_back_with_one_swap(seed: int) -> None:
+    """P11, O4, O9: also at a member with which nobody swapped; what it owns now replaces what it had owned."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        a.create(rule("all", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}))
+        for name in ("both", "once"):
+            b.create(config_map(name, {"at": "old b"}, labels={"sync": "yes"}))
+        await group.settle()
+        old = b.id
+        await group.rebuild("b")
+        assert b.id != old
+        b.create(config_map("both", {"at": "new b"}, labels={"sync": "yes"}))
+        b.start()
+        await asyncio.sleep(60.0)
+        assert c.get("Cluster", "b")["spec"]["clusterID"] == old
+        carry(b, a)
+        carry(a, b)
+        await group.settle()
+        for member in (a, c):
+            assert member.get("Cluster", "b")["spec"]["clusterID"] == b.id, member.name
+            assert member.condition("Cluster", "b", "Ready").get("status") == "True", member.name
+            assert member.get("ConfigMap", "both", namespace="default")["data"] == {"at": "new b"}
+            assert member.get("ConfigMap", "once", namespace="default")["data"] == {"at": "old b"}
+        assert {item["metadata"]["name"] for item in b.list("Cluster")} == {"a", "b", "c"}
+        assert not await group.writes_within(60.0)
+
+    simulate(scenario, n=3, seed=seed)
+
+
+def test_another_id_under_a_name_is_not_believed_without_proof() -> None:
+    """P11, O4: while the old one is alive, or the credentials that are offered lead nowhere or elsewhere."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        own = b.id
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        a.apply(
+            {
+                "kind": "Cluster",
+                "metadata": {"name": "b"},
+                "spec": {"clusterID": "0badc0de-0000-4000-8000-000000000000"},
+            }
+        )
+        await asyncio.sleep(120.0)
+        assert c.get("Cluster", "b")["spec"]["clusterID"] == own
+        wire = group.wire("c", "b")
+        wire.set(Fault.NONE)
+        await asyncio.sleep(120.0)
+        assert c.get("Cluster", "b")["spec"]["clusterID"] == own
+        assert c.condition("Cluster", "b", "Ready").get("status") == "True"
+
+    simulate(scenario, n=3)
