@@ -20,7 +20,7 @@ from tests.sim.fields import Manifest, merged
 from tests.sim.kinds import BY_KIND, KINDS, VERSIONS
 from tests.sim.loop import BEGIN_S
 from tests.sim.request import Answer, Request, parse, select
-from tests.sim.store import Refusal, Snapshot, Store
+from tests.sim.store import Backup, Refusal, Store
 from tests.sim.watch import Watch
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,6 +38,13 @@ class Write(NamedTuple):
     key: ObjectKey
     status: int
     changed: bool
+
+
+class Snapshot(NamedTuple):
+    """All that an API server keeps, at one moment."""
+
+    backup: Backup
+    tokens: frozenset[str]
 
 
 class ApiServer:
@@ -62,7 +69,7 @@ class ApiServer:
         self._documents: dict[str, bytes] = {}
         self._pages: dict[str, tuple[int, list[Manifest]]] = {}
         if begins is not None:
-            self.store.load(begins)
+            self.store.restore(begins.backup)
             self.tokens.update(begins.tokens)
             return
         for namespace in ("kube-system", "default"):
@@ -82,7 +89,7 @@ class ApiServer:
 
     def snapshot(self) -> Snapshot:
         """Take all that is kept."""
-        return Snapshot(self.store.revision, self.store.objects(), frozenset(self.tokens))
+        return Snapshot(self.store.backup(), frozenset(self.tokens))
 
     def answer(self, method: str, path: str, body: bytes | None, *, who: str) -> Answer:
         """Answer anything but a watch."""

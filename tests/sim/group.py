@@ -16,10 +16,9 @@ from typing import Any, Self, TypeVar
 
 from registry_controller.api.errors import Unreachable
 from registry_controller.report.metrics import Metrics
-from tests.sim.apiserver import Write
+from tests.sim.apiserver import Snapshot, Write
 from tests.sim.loop import run
 from tests.sim.member import NAMESPACE, Member
-from tests.sim.store import Snapshot
 from tests.sim.transport import Fault, Wire
 
 T = TypeVar("T")

@@ -14,11 +14,11 @@ from registry_controller.app import Daemon
 from registry_controller.kube.connect import READING, WRITING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.report.metrics import Metrics
-from tests.sim.apiserver import ApiServer, Write
+from tests.sim.apiserver import ApiServer, Snapshot, Write
 from tests.sim.controllers import Controllers, ca_pem
 from tests.sim.fields import Manifest, copied, merged
 from tests.sim.kinds import BY_KIND, Kind
-from tests.sim.store import Change, Refusal, Snapshot
+from tests.sim.store import Change, Refusal
 from tests.sim.transport import Fault, Life, SimTransport, Wire
 
 NAMESPACE = "cluster-registry"

@@ -17,6 +17,7 @@ from registry_controller.engine import published, worker
 from registry_controller.kube import kubeconfig
 from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
+from tests.sim.apiserver import Snapshot
 from tests.sim.clock import virtual_clocks
 from tests.sim.deeds import carry_secret
 from tests.sim.ending import Wrong, check_end
@@ -25,7 +26,7 @@ from tests.sim.loop import BEGIN_S, VirtualLoop, run
 from tests.sim.observer import Observer
 from tests.sim.schedule import Schedule
 from tests.sim.stage import DEEDS, Stage, Step
-from tests.sim.store import Refusal, Snapshot
+from tests.sim.store import Refusal
 from tests.sim.tally import Tally
 from tests.sim.transport import Fault
 from tests.sim.vocabulary import CANARY, ELSEWHERE

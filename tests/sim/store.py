@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -50,14 +50,6 @@ class Change(NamedTuple):
     old: Manifest | None
     new: Manifest | None
     before: Manifest | None
-
-
-class Snapshot(NamedTuple):
-    """All that an API server keeps, at one moment."""
-
-    revision: int
-    objects: Mapping[Kind, Mapping[ObjectKey, Manifest]]
-    tokens: frozenset[str]
 
 
 class Backup(NamedTuple):

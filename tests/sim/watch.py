@@ -30,12 +30,8 @@ class Watch:
         initial = request.query.get("sendInitialEvents") == "true"
         self.timeout_s = float(request.query.get("timeoutSeconds") or 1800)
         since = request.query.get("resourceVersion", "")
-<<<<<<< HEAD
-        initial = request.query.get("sendInitialEvents") == "true"
         self._late: list[Change] | None = None
-=======
         self._since = int(since) if since and not initial else 0
->>>>>>> main
         if initial or since in ("", "0"):
             missed = store.history[-lag:] if lag else []
             for found in select(store, request, without=missed):
@@ -56,14 +52,10 @@ class Watch:
 
     def hear(self, change: Change) -> None:
         """Hear of a change anywhere in the cluster."""
-<<<<<<< HEAD
         if self._late is not None:
             self._late.append(change)
             return
-        if change.kind != self._kind:
-=======
         if change.kind != self._kind or change.revision <= self._since:
->>>>>>> main
             return
         was = change.old is not None and self._matches(change.old)
         if change.new is not None and self._matches(change.new):
@@ -79,11 +71,7 @@ class Watch:
 
     def bookmark(self, *, ends: bool = False, revision: int | None = None) -> None:
         """Say where history stands."""
-<<<<<<< HEAD
-        if not self._bookmarks or self._late is not None:
-=======
-        if not self._bookmarks or self._store.revision < self._since:
->>>>>>> main
+        if not self._bookmarks or self._late is not None or self._store.revision < self._since:
             return
         info: dict[str, Any] = {"resourceVersion": str(self._store.revision if revision is None else revision)}
         if ends:
