@@ -102,6 +102,7 @@ class Daemon:
             reader=writer,
             discovery=discovery,
             copies=self.copies,
+            is_rule=lambda name: name in self.registry.rules,
             changed=lambda: self.supervisor.poke(),  # noqa: PLW0108
         )
         self.supervisor = Supervisor(
