@@ -221,7 +221,7 @@ class Observer:
                 self._break("O5", where, "was deleted, and its owner had it, and a rule wanted it")
         elif kind in ("Cluster", "Secret"):
             owner = self._name(before["spec"]["clusterID"] if kind == "Cluster" else marks_of(before).owner)
-            if owner and not self._was_absent(entry, owner, kind, key_of(before)):
+            if owner and not self._was_absent(entry, owner, kind, key_of(before)) and not self._has_left(entry, owner):
                 self._break("O5", where, f"was deleted, and {owner} had it")
 
     def _may_go(self, entry: Entry, before: Manifest) -> bool:
@@ -232,7 +232,7 @@ class Observer:
         kind = source.get("kind", before["kind"])
         if not owner:
             return False
-        if self._was_absent(entry, owner, kind, key):
+        if self._was_absent(entry, owner, kind, key) or self._has_left(entry, owner):
             return True
         if any(_is_replaced(before, state) for state in self._lately(entry, owner, kind, key)):
             self._tally.clause("A2")
@@ -251,6 +251,12 @@ class Observer:
                         return True
             count += 1
         return False
+
+    def _has_left(self, entry: Entry, owner: str) -> bool:
+        """Say whether an owner lately had no Cluster of its own (O6)."""
+        left = self._was_absent(entry, owner, "Cluster", ObjectKey("", owner))
+        self._tally.clauses["O6"] += left
+        return left
 
     def _was_absent(self, entry: Entry, owner: str, kind: str, key: ObjectKey) -> bool:
         """Say whether an owner lately did not have an object of its own of that name."""
