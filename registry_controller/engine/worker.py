@@ -123,15 +123,16 @@ class Worker:
     async def _process(self, target: Target, wanted_at: float) -> None:
         view, offers = self._views.read(target, None)
         decision = decide(view)
+        inquiry = None
         try:
             if isinstance(decision, Hold) and decision.ask is not None:
                 inquiry = await self._ask(decision.ask)
                 view, offers = self._views.read(target, inquiry)
                 decision = decide(view)
-                if decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
-                    found_empty = not await holds_natives(self._writer, target)
-                    view, offers = self._views.read(target, inquiry, found_empty=found_empty)
-                    decision = decide(view)
+            if decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
+                found_empty = not await holds_natives(self._writer, target)
+                view, offers = self._views.read(target, inquiry, found_empty=found_empty)
+                decision = decide(view)
             if (target.group, target.kind) == (meta.GROUP, meta.CLUSTER.kind):
                 self._departures.hear(decision, view)
             decision = self._brake.weigh(target, decision, rule=view.rule)
