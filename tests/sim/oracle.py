@@ -337,7 +337,7 @@ class Oracle:
             return Fate.GOES
         made = list(self.made_of(source, owner=owner, local=cluster))
         if any(copy is None for _, copy in made):
-            return Fate.OPEN
+            return Fate.STAYS
         moved = any(found.name == rule.name for found, _ in made)
         return Fate.GOES if moved or deletes or rule.deletes else Fate.STAYS
 
