@@ -7,7 +7,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from tests.sim.shrink import shrink
 from tests.sim.stage import DEEDS
 from tests.sim.tally import CLAUSES, Tally
 
-_BATCH = 10
+_BATCH = 5
 _LARGE = 1000
 """From so many schedules on, what never occurred is a failure: by chance alone it should have."""
 _SHOWN = 3
@@ -57,19 +57,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     began_s = time.monotonic()
     report = Report()
-    for part in _parts(range(options.seed, options.seed + options.schedules), workers=options.workers):
+    parts = _parts(range(options.seed, options.seed + options.schedules), workers=options.workers)
+    for part in parts:
         report.add(part)
         for seed, words in part.broken.items():
             print(f"seed {seed}: {words}", flush=True)
         if sys.stderr.isatty():
             print(f"\r{report.count} of {options.schedules}", end="", file=sys.stderr, flush=True)
         if options.until_broken and report.broken:
-            break
+            parts.close()
     took_s = time.monotonic() - began_s
     _show_counts(report.tally)
     for seed in sorted(report.broken)[: options.show]:
         _show_broken(play(draw(seed)), shrink_s=options.shrink)
-    print(f"{report.count} schedules in {took_s:.0f} s, {report.count / took_s:.1f} a second, with {options.workers} workers")
+    rate = f"{report.count / took_s:.1f} a second, with {options.workers} workers"
+    print(f"{report.count} schedules in {took_s:.0f} s, {rate}")
     never = _never(report.tally)
     if never:
         print(f"never occurred: {', '.join(never)}")
@@ -77,16 +79,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if report.broken or (never and report.count >= _LARGE) else 0
 
 
-def _parts(seeds: range, *, workers: int) -> Iterator[Report]:
+def _parts(seeds: range, *, workers: int) -> Generator[Report, None, None]:
     """Play in as many processes as are asked for, and give what came of each batch."""
     batches = [seeds[start : start + _BATCH] for start in range(0, len(seeds), _BATCH)]
     if workers == 1 or len(batches) == 1:
         yield from map(play_some, batches)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        for done in as_completed([pool.submit(play_some, batch) for batch in batches]):
-            yield done.result()
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            for done in as_completed([pool.submit(play_some, batch) for batch in batches]):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _show_counts(tally: Tally) -> None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from registry_controller.api.meta import ObjectKey
 from tests.sim.fields import Manifest
 from tests.sim.kinds import BY_KIND
-from tests.sim.oracle import Claim, Fate, Marks, Oracle, Place, marks_of
+from tests.sim.making import Marks, Place, marks_of
+from tests.sim.oracle import Claim, Fate, Oracle
 from tests.sim.tally import Tally
 from tests.sim.vocabulary import WRITTEN
 
@@ -119,7 +120,7 @@ class _End(NamedTuple):
             if marks.provenance and marks.provenance["source"]["uid"] != uid:
                 said = f"is of another object than {claim.source['metadata']['name']} with uid {uid}"
                 continue
-            if any(other.rule is not claim.rule and other.source is claim.source for other in self.claims):
+            if (self.cluster, self.place, claim.owner) in self.oracle.contested:
                 self.tally.clause("W2")
             said = claim.copy.differs(found)
             if not said:

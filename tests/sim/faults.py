@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from tests.sim.deeds import _nothing, _other
+from tests.sim.drawing import another, nothing
+from tests.sim.making import marks_of
 from tests.sim.member import Member
-from tests.sim.oracle import marks_of
 from tests.sim.request import Answer
 from tests.sim.stage import Stage, deed
 from tests.sim.store import Change, Refusal
@@ -26,7 +27,7 @@ def _duration(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
 
 
 def _other_and_duration(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
-    return *_other(chance, who, names), chance.choice(_DURATIONS_S)
+    return *another(chance, who, names), chance.choice(_DURATIONS_S)
 
 
 def _any_and_number(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
@@ -36,14 +37,14 @@ def _any_and_number(chance: random.Random, who: str, names: Names) -> tuple[Any,
 # Processes.
 
 
-@deed(_nothing, fault=True, weight=6)
+@deed(nothing, fault=True, weight=6)
 def restarts(stage: Stage, member: Member) -> None:
     """Stop the daemon, as SIGTERM does, and start another one."""
     member.cancel()
     member.start_again()
 
 
-@deed(_nothing, fault=True, weight=8)
+@deed(nothing, fault=True, weight=8)
 def is_killed(stage: Stage, member: Member) -> None:
     """Kill the daemon, and start another one at once."""
     member.kill()
@@ -115,7 +116,7 @@ def _pairs(stage: Stage) -> list[tuple[str, str]]:
     return [(one, other) for one in names for other in names]
 
 
-@deed(_nothing, fault=True, weight=3)
+@deed(nothing, fault=True, weight=3)
 def has_its_streams_reset(stage: Stage, member: Member) -> None:
     """Reset every connection to a member."""
     stage.group.cut(member.name)
@@ -150,7 +151,7 @@ def reads_from_the_past_of(stage: Stage, member: Member, peer: str, lag: int, be
 # API servers.
 
 
-@deed(_nothing, fault=True, weight=3)
+@deed(nothing, fault=True, weight=3)
 def forgets_history(stage: Stage, member: Member) -> None:
     """Compact: watches that were cut have to begin anew."""
     stage.group.cut(member.name)
@@ -244,9 +245,5 @@ class Meddler:
         body = "data" if self._kind == "ConfigMap" else "spec"
         if found is None or not self._is_on or found["metadata"].get("deletionTimestamp"):
             return
-        try:
+        with contextlib.suppress(Refusal):
             self._member.replace({**found, body: {**(found.get(body) or {}), "value": "meddled"}})
-        except Refusal:
-            pass
-
-

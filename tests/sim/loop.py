@@ -37,7 +37,7 @@ class _Clock:
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    """A task whose place in a set is not its place in memory: what is cancelled together is, each time, in one order."""
+    """A task whose place in a set is not its place in memory: what is cancelled together is so in one order."""
 
     _number = 0
 

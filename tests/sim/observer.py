@@ -23,14 +23,17 @@ from tests.sim.ending import Wrong
 from tests.sim.fields import Manifest
 from tests.sim.group import SimGroup
 from tests.sim.history import Entry, History
+from tests.sim.making import Marks, Place, Rule, content_of, key_of, make_copy, marks_of
 from tests.sim.member import NAMESPACE, READER, Member
-from tests.sim.oracle import Fate, Marks, Oracle, Place, Rule, content_of, key_of, make_copy, marks_of
+from tests.sim.oracle import Fate, Oracle
+from tests.sim.request import Answer
 from tests.sim.store import Change
 from tests.sim.tally import Tally
 from tests.sim.vocabulary import CANARY, WRITTEN
 
 WINDOW_S = 60.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
+_PATIENT = ("configmaps", "widgets", "gadgets", "regions")
 _SECRET_TEXTS = (CANARY.encode(), base64.b64encode(CANARY.encode())[:9])
 _STATUSES, _STATUSES_S = 4, 1.45
 """So many writes of one status, at most one a second, take so long at least, on ways that take up to 1.5 s."""
@@ -46,6 +49,7 @@ class Observer:
         self._tally = tally
         self._newest: dict[tuple[str, Place, str, str], int] = {}
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
+        self._patient_until_s: dict[tuple[int, str], float] = {}
         for member in group.members:
             self._listen(member)
 
@@ -63,7 +67,9 @@ class Observer:
             self._tally.clauses["R5"] += len(member.server.journal)
             for write in member.server.journal:
                 if write.who != member.name:
-                    self._break("R5", f"{write.verb} {write.kind} {write.key} at {member.name} by {write.who}", "a write")
+                    self._break(
+                        "R5", f"{write.verb} {write.kind} {write.key} at {member.name} by {write.who}", "a write"
+                    )
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:
@@ -75,6 +81,26 @@ class Observer:
                 self._check(entry, member)
 
         member.server.store.listeners.insert(0, hear)
+        answer = member.server.answer
+
+        def answer_and_look(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
+            given = answer(method, path, body, who=who)
+            if method != "GET":
+                self._check_patience(member, _named(path, body), given)
+            return given
+
+        member.server.answer = answer_and_look  # type: ignore[method-assign]
+
+    def _check_patience(self, member: Member, what: str, answer: Answer) -> None:
+        """Look whether a server that asked for patience is left alone for so long, for that object (A4)."""
+        place, now_s = (id(member.daemon), what), asyncio.get_running_loop().time()
+        if not any(f"/{kind}/" in what for kind in _PATIENT):
+            return
+        if now_s < self._patient_until_s.get(place, 0.0):
+            self._break("A4", what, "is written before its server wants to be asked again")
+        if answer.status == 429:
+            self._tally.clause("A4")
+            self._patient_until_s[place] = now_s + orjson.loads(answer.body)["details"]["retryAfterSeconds"]
 
     def _break(self, clause: str, where: str, words: str) -> None:
         self.broken.append(Wrong(clause, where, words))
@@ -109,6 +135,7 @@ class Observer:
         self._tally.clause("O1")
         local, new = self._id(entry.cluster), entry.change.new
         if marks_of(before).owner not in ("", local):
+            self._tally.clauses["O9"] += not self._name(marks_of(before).owner)
             return
         if new is not None and new["kind"] in ("Cluster", "ResourceSyncRule") and _same_but_status(before, new):
             return
@@ -232,14 +259,13 @@ class Observer:
         kind = source.get("kind", before["kind"])
         if not owner:
             return False
-        if self._was_absent(entry, owner, kind, key) or self._has_left(entry, owner):
-            return True
         if any(_is_replaced(before, state) for state in self._lately(entry, owner, kind, key)):
             self._tally.clause("A2")
             return True
+        if self._was_absent(entry, owner, kind, key) or self._has_left(entry, owner):
+            return True
         place = Place(before["kind"], key_of(before))
-        count = 0
-        for undone in [None, *reversed(self.history.entries)]:
+        for count, undone in enumerate([None, *reversed(self.history.entries)]):
             if undone is not None and undone.at < entry.at - WINDOW_S:
                 return False
             if undone is None or undone.change.kind.kind in (kind, "ResourceSyncRule", "ClusterFeature", "Cluster"):
@@ -249,7 +275,6 @@ class Observer:
                     self._tally.clause("W3")
                     if oracle.fate(entry.cluster, before) is not Fate.STAYS:
                         return True
-            count += 1
         return False
 
     def _has_left(self, entry: Entry, owner: str) -> bool:
@@ -275,6 +300,13 @@ class Observer:
 
     def _name(self, cluster_id: str) -> str:
         return next((name for name in self.history.members if self._id(name) == cluster_id), "")
+
+
+def _named(path: str, body: bytes | None) -> str:
+    """Name what a write is about: its path, with the name of what is to be created."""
+    path = path.partition("?")[0]
+    name = ((orjson.loads(body) if body else {}).get("metadata") or {}).get("name", "")
+    return path if not name or path.endswith((f"/{name}", "/status")) else f"{path}/{name}"
 
 
 def _source_key(source: dict[str, Any]) -> ObjectKey:

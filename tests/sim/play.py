@@ -19,10 +19,10 @@ from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
 from tests.sim.apiserver import Snapshot
 from tests.sim.clock import virtual_clocks
-from tests.sim.deeds import carry_secret
 from tests.sim.ending import Wrong, check_end
 from tests.sim.group import SimGroup
 from tests.sim.loop import BEGIN_S, VirtualLoop, run
+from tests.sim.memberdeeds import carry_secret
 from tests.sim.observer import Observer
 from tests.sim.schedule import Schedule
 from tests.sim.stage import DEEDS, Stage, Step

@@ -10,11 +10,14 @@ from typing import Any, Final, NamedTuple
 
 from registry_controller.api.meta import CORE_RESOURCE, REGISTRY_SECRET_TYPE
 from tests.sim.group import SimGroup
+from tests.sim.making import key_of, marks_of
 from tests.sim.member import NAMESPACE, Member
 from tests.sim.observer import Observer
-from tests.sim.oracle import key_of, marks_of
 from tests.sim.tally import Tally
 from tests.sim.vocabulary import WRITTEN
+
+Spot = tuple[str, str, str]
+"""Kind, namespace and name."""
 
 
 class Step(NamedTuple):
@@ -55,9 +58,14 @@ class Stage:
                 handle.cancel()
             mend()
 
-    def copy_at(self, member: Member, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+    def find(self, member: Member, place: Spot) -> dict[str, Any] | None:
+        """Find whatever is at a place."""
+        kind, namespace, name = place
+        return member.find(kind, name, namespace=namespace)
+
+    def copy_at(self, member: Member, place: Spot) -> dict[str, Any] | None:
         """Find a copy; None where none is, or something native."""
-        found = member.find(kind, name, namespace=namespace)
+        found = self.find(member, place)
         is_copy = found is not None and marks_of(found).owner not in ("", member.id)
         return found if is_copy else None
 
@@ -72,7 +80,7 @@ class Stage:
         ]
         return found[which % len(found)] if found else None
 
-    def natives(self, member: Member, kinds: Sequence[str]) -> list[tuple[str, str, str]]:
+    def natives(self, member: Member, kinds: Sequence[str]) -> list[Spot]:
         """List the own objects of these kinds, but not what daemons need."""
         return [
             (kind, *key_of(item))
@@ -89,9 +97,9 @@ class Stage:
             if not marks_of(item).owner and CORE_RESOURCE not in (item["metadata"].get("labels") or {})
         ]
 
-    def native_at(self, member: Member, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+    def native_at(self, member: Member, place: Spot) -> dict[str, Any] | None:
         """Find a native object."""
-        found = member.find(kind, name, namespace=namespace)
+        found = self.find(member, place)
         return found if found is not None and marks_of(found).owner in ("", member.id) else None
 
 

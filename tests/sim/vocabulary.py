@@ -89,8 +89,13 @@ def _match(kind: str, selection: str) -> dict[str, Any]:
             return {"labels": [{"matchExpressions": [{"key": "sync", "operator": "In", "values": ["yes", "maybe"]}]}]}
 
 
-def make_rule(name: str, kind: str, shape: str, selection: str, policy: str, more: str) -> dict[str, Any]:
-    """Write a rule; `more` is what else it says: any of `gold`, `targets`, `makes`, `stays` and `suspended`."""
+Wish = tuple[str, str, str, str, str]
+"""What a rule says: kind, shape, selection, policy, and any of `gold`, `targets`, `makes`, `stays` and `suspended`."""
+
+
+def make_rule(name: str, wish: Wish) -> dict[str, Any]:
+    """Write a rule."""
+    kind, shape, selection, policy, more = wish
     mutations = dict(SHAPES[shape])
     if shape == "marking":
         mutations = {"labels": {"add": {"by": name}}}
@@ -113,8 +118,12 @@ def make_rule(name: str, kind: str, shape: str, selection: str, policy: str, mor
     return made
 
 
-def make_object(kind: str, namespace: str, name: str, value: str, more: str) -> dict[str, Any]:
-    """Write an object; `more` is what else it has: any of `sync`, `gold`, `suffix`, `disabled` and `fixed`."""
+def make_object(place: tuple[str, str, str], value: str, more: str) -> dict[str, Any]:
+    """Write an object at a place: kind, namespace and name.
+
+    `more` is what else it has: any of `sync`, `gold`, `suffix`, `disabled` and `fixed`.
+    """
+    kind, namespace, name = place
     info: dict[str, Any] = {"name": name} if kind in ("Region", "Namespace") else {"name": name, "namespace": namespace}
     info["labels"] = {"sync": "yes"} if "sync" in more else {"sync": "no"}
     if "suffix" in more:
