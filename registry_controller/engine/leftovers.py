@@ -49,6 +49,7 @@ class Leftovers:
         self._is_rule = is_rule
         self._changed = changed
         self._found: set[GVK] = set()
+        self._wanted: Mapping[GVK, frozenset[Selection]] = {}
 
     async def find(self) -> None:
         """Look through every kind that we may list here, once."""
@@ -64,17 +65,25 @@ class Leftovers:
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
         """Add to what rules write here what must be watched for the copies that are left."""
         kinds = dict(wanted)
+        self._note_dropped(wanted)
         feeds = {(feed.kind.group, feed.kind.kind): feed for feed in self._copies.all_feeds()}
         for kind in [*self._found, *(feed.kind for feed in feeds.values() if feed.kind not in self._found)]:
             same = next((held for held in kinds if (held.group, held.kind) == (kind.group, kind.kind)), kind)
             places = kinds.get(same, frozenset())
             feed = feeds.get((kind.group, kind.kind))
-            if feed is not None and _is_heard(feed) and not self._has_leftovers(feed, places):
+            is_left = feed is not None and self._has_leftovers(feed, places)
+            if feed is not None and not is_left and _is_heard(feed, EVERYTHING if EVERYTHING in places else COPIES):
                 self._found.discard(kind)
-            is_left = kind in self._found or (feed is not None and self._has_leftovers(feed, places))
-            if is_left and EVERYTHING not in places:
+            if (is_left or kind in self._found) and EVERYTHING not in places:
                 kinds[same] = places | {COPIES}
         return kinds
+
+    def _note_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
+        """Look once more at what rules write no longer: a copy may be on its way of which nobody knows yet."""
+        for kind, places in self._wanted.items():
+            if not places <= wanted.get(kind, frozenset()):
+                self._found.add(kind)
+        self._wanted = wanted
 
     def _has_leftovers(self, feed: LocalFeed, places: frozenset[Selection]) -> bool:
         """Say whether anything may have to go that is in none of the places that rules have watched."""
@@ -97,5 +106,6 @@ class Leftovers:
         return provenance is not None and (provenance.policy == "Delete" or self._is_rule(provenance.rule))
 
 
-def _is_heard(feed: LocalFeed) -> bool:
-    return any(stream.is_complete for place, stream in feed.streams.items() if place in (EVERYTHING, COPIES))
+def _is_heard(feed: LocalFeed, selection: Selection) -> bool:
+    stream = feed.streams.get(selection)
+    return stream is not None and stream.is_complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -182,5 +183,26 @@ def test_a_rule_that_is_narrowed_and_told_to_delete_takes_its_copies_away(restar
         group["a"].start_again()
         await group.settle()
         assert _copies(group) == {NATIVE}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("late_s", [0.1, 0.6, 1.1, 1.6])
+def test_a_copy_that_is_being_made_when_its_rule_makes_another_kind_goes_too(late_s: float) -> None:
+    """W3: nobody knew of it in the moment in which its kind was watched no longer."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group, "plain", "Orphan")
+        here, owner = group["a"], group["b"]
+        group.wire("a", "a").delay_s = (0.5, 0.5)
+        owner.create(
+            {"kind": "Widget", "metadata": {"name": "late", "namespace": "default", "labels": LABELS}, "spec": {}}
+        )
+        await asyncio.sleep(late_s)
+        held = here.get("ResourceSyncRule", "wishes")
+        held["spec"]["rules"][0]["mutations"]["groupVersionKind"] = {"kind": "Gadget"}
+        here.apply(held)
+        await group.settle()
+        assert _copies(group) == {("Gadget", "default", "x"), ("Gadget", "default", "late"), NATIVE}
 
     simulate(scenario, n=2)
