@@ -60,24 +60,30 @@ class History:
 
     def world(self) -> Now:
         """Look at the group as it is."""
-        return Now(self.members)
+        return Now(self)
 
     def world_before(self, count: int) -> Past:
         """Look at the group as it was before the last `count` changes."""
-        return Past(self.members, self.entries[len(self.entries) - count :])
+        return Past(self, self.entries[len(self.entries) - count :])
 
 
 class Now:
     """The group as it is."""
 
-    def __init__(self, members: Mapping[str, Member]) -> None:
-        self.names = list(members)
-        self._members = members
-        self._ids = {name: str(member.id) for name, member in members.items()}
+    def __init__(self, history: History) -> None:
+        self.names = list(history.members)
+        self._history = history
+        self._members = history.members
+        self._ids = {name: str(member.id) for name, member in history.members.items()}
 
     def id_of(self, cluster: str) -> str:
         """Tell a cluster's ID."""
         return self._ids[cluster]
+
+    def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
+        """Tell what an object was before it was deleted."""
+        states = reversed(self._history.states(cluster, kind, key))
+        return next((state.manifest for state in states if state.manifest is not None), None)
 
     def all(self, cluster: str, kind: str) -> Mapping[ObjectKey, Manifest]:
         """List the objects of a kind."""
@@ -87,8 +93,8 @@ class Now:
 class Past(Now):
     """The group as it was before some changes."""
 
-    def __init__(self, members: Mapping[str, Member], undone: Sequence[Entry]) -> None:
-        super().__init__(members)
+    def __init__(self, history: History, undone: Sequence[Entry]) -> None:
+        super().__init__(history)
         self._made: dict[tuple[str, str], dict[ObjectKey, Manifest]] = {}
         for entry in reversed(undone):
             place = entry.cluster, entry.change.kind.kind

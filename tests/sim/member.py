@@ -108,7 +108,7 @@ class SimEar:
 
 
 class Member:
-    """One cluster, and the daemon in it while that runs."""
+    """One cluster, and the daemon in it while that runs. `starts` counts the daemons that there were."""
 
     def __init__(
         self, group: Ways, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None
@@ -117,6 +117,7 @@ class Member:
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self._group = group
+        self.starts = 0
         self._task: asyncio.Task[None] | None = None
         self._life = Life()
         self.install(chance, uid=uid, begins=begins)
@@ -179,6 +180,7 @@ class Member:
 
     async def _run(self) -> None:
         wire = self._group.wire(self.name, self.name)
+        self.starts += 1
         self._life = life = Life()
         transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
         writer = Writer(transport, ca_pem=ca_pem())

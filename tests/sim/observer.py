@@ -49,7 +49,7 @@ class Observer:
         self._tally = tally
         self._newest: dict[tuple[str, Place, str, str], int] = {}
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
-        self._patient_until_s: dict[tuple[int, str], float] = {}
+        self._patient_until_s: dict[tuple[str, int, str], float] = {}
         for member in group.members:
             self._listen(member)
 
@@ -93,7 +93,7 @@ class Observer:
 
     def _check_patience(self, member: Member, what: str, answer: Answer) -> None:
         """Look whether a server that asked for patience is left alone for so long, for that object (A4)."""
-        place, now_s = (id(member.daemon), what), asyncio.get_running_loop().time()
+        place, now_s = (member.name, member.starts, what), asyncio.get_running_loop().time()
         if not any(f"/{kind}/" in what for kind in _PATIENT):
             return
         if now_s < self._patient_until_s.get(place, 0.0):
@@ -146,7 +146,7 @@ class Observer:
         change = entry.change
         if change.kind.kind not in WRITTEN or change.kind.kind == "ResourceSyncRule":
             self._tally.clause("S2")
-            place = (entry.cluster, id(member.daemon), change.kind.kind, change.key)
+            place = (entry.cluster, member.starts, change.kind.kind, change.key)
             said_at = self._said_at.setdefault(place, deque(maxlen=_STATUSES))
             said_at.append(entry.at)
             if len(said_at) == _STATUSES and said_at[-1] - said_at[0] < _STATUSES_S:

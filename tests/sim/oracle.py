@@ -29,6 +29,8 @@ class World(Protocol):
 
     def all(self, cluster: str, kind: str) -> Mapping[ObjectKey, Manifest]: ...
 
+    def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None: ...
+
 
 class Claim(NamedTuple):
     """A source that is to be at a place, with the rule by which it is."""
@@ -148,9 +150,24 @@ class Oracle:
         if named:
             key = ObjectKey(named["namespace"], named["name"])
         source = self.natives(owner, kind).get(key)
+        if source is None and not deletes and self._was_let_go(cluster, copy, owner, kind=kind, key=key):
+            return Fate.OPEN
         if not marks.provenance:
             return Fate.OPEN if source is not None else self._fate_without_rule(cluster, owner, kind)
         return self._fate_by_rule(cluster, marks, source, owner=owner, kind=kind, deletes=deletes)
+
+    def _was_let_go(self, cluster: str, copy: Manifest, owner: str, *, kind: str, key: ObjectKey) -> bool:
+        """Say whether no rule made this copy of the last that its source was.
+
+        Of what does not match any more nothing is heard, nor that it is deleted in the end: with Orphan the copy stays
+        until somebody looks again, as after a restart. Only then its source's absence is seen.
+        """
+        last = self.world.last(owner, kind, key)
+        made = self.made_of(last, owner=owner, local=cluster) if last is not None else ()
+        rule = next((rule for rule in self.rules(cluster) if rule.name == marks_of(copy).provenance.get("rule")), None)
+        if rule is not None and rule.deletes:
+            return False
+        return all(found is None or found.place != Place(copy["kind"], key_of(copy)) for _, found in made)
 
     def _fate_by_rule(
         self, cluster: str, marks: Marks, source: Manifest | None, *, owner: str, kind: str, deletes: bool
@@ -176,12 +193,20 @@ class Oracle:
         return Fate.GOES if moved or deletes or rule.deletes else Fate.STAYS
 
     def _fate_without_rule(self, cluster: str, owner: str, kind: str) -> Fate:
+        """Say what becomes of a copy that names no rule and whose source is gone."""
         acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.spec.get("suspend")]
-        heard = any(self.is_for(rule, cluster) and self.reads(rule, owner) for rule in acting)
-        return Fate.GOES if heard else Fate.OPEN
+        heard = [rule for rule in acting if self.is_for(rule, cluster) and self.reads(rule, owner)]
+        return Fate.GOES if any(_is_wide(rule) for rule in heard) else Fate.OPEN
 
     def holds_natives(self, cluster: str, namespace: str) -> bool:
         """Say whether anything that was born at a cluster lives in a namespace there."""
         kinds = [kind for kind in BY_KIND.values() if kind.namespaced and kind.kind != "Event"]
         found = (key for kind in kinds for key in self.natives(cluster, kind.kind))
         return any(key.namespace == namespace for key in found)
+
+
+def _is_wide(rule: Rule) -> bool:
+    """Say whether a rule writes the kind that it reads, in any namespace."""
+    entries = rule.spec["rules"]
+    turns = any("groupVersionKind" in (entry.get("mutations") or {}) for entry in entries)
+    return not turns and not any(match.get("namespaces") for entry in entries for match in entry.get("match") or ())

@@ -124,6 +124,20 @@ def _raced(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _late_cache(chance: random.Random, names: str) -> list[Step]:
+    """A daemon starts again and is told of the past."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    place = (kind, "default", chance.choice("xyz"))
+    values = [f"v{chance.randrange(10**6)}" for _ in range(3)]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
+        *(Step(1.0, "puts", owner, (place, value, "sync")) for value in values),
+        Step(2.0, "reads from the past of", here, (owner, chance.randrange(1, 4), 20.0)),
+        Step(0.0, "is killed", here),
+    ]
+
+
 def _fixed(chance: random.Random, names: str) -> list[Step]:
     """A field that cannot be changed becomes another one."""
     here, owner, _ = _three(chance, names)
@@ -139,5 +153,5 @@ def _fixed(chance: random.Random, names: str) -> list[Step]:
 
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
-    _adopted, _unclear, _fixed, _raced,
+    _adopted, _unclear, _fixed, _raced, _late_cache,
 )  # fmt: skip

@@ -53,8 +53,9 @@ def draw(seed: int) -> Schedule:
     count = chance.choices((3, 4), (4, 1))[0]
     joined = chance.random() < 0.85
     names = "abcdefghij"[:count]
-    people = [found for found in DEEDS.values() if not found.is_fault]
-    breaking = [found for found in DEEDS.values() if found.is_fault]
+    known = [found for _, found in sorted(DEEDS.items())]  # in whatever order they were imported
+    people = [found for found in known if not found.is_fault]
+    breaking = [found for found in known if found.is_fault]
     steps = [_step(chance, names, _choose(chance, people)) for _ in range(chance.randint(*STEPS))]
     for step in [_step(chance, names, _choose(chance, breaking)) for _ in range(chance.randint(*FAULTS))]:
         steps.insert(chance.randint(3, len(steps)), step)
