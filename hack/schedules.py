@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     began_s = time.monotonic()
     report = Report()
-    parts = _parts(range(options.seed, options.seed + options.schedules), workers=options.workers)
+    seeds, size = range(options.seed, options.seed + options.schedules), 1 if options.until_broken else _BATCH
+    parts = _parts(seeds, workers=options.workers, size=size)
     for part in parts:
         report.add(part)
         for seed, words in part.broken.items():
@@ -79,9 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if report.broken or (never and report.count >= _LARGE) else 0
 
 
-def _parts(seeds: range, *, workers: int) -> Generator[Report, None, None]:
+def _parts(seeds: range, *, workers: int, size: int) -> Generator[Report, None, None]:
     """Play in as many processes as are asked for, and give what came of each batch."""
-    batches = [seeds[start : start + _BATCH] for start in range(0, len(seeds), _BATCH)]
+    batches = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     if workers == 1 or len(batches) == 1:
         yield from map(play_some, batches)
         return

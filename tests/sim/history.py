@@ -85,6 +85,11 @@ class Now:
         states = reversed(self._history.states(cluster, kind, key))
         return next((state.manifest for state in states if state.manifest is not None), None)
 
+    def came_back(self, cluster: str, kind: str, key: ObjectKey) -> bool:
+        """Say whether an object was there, and then was not, and is there again."""
+        states = [state.manifest is not None for state in self._history.states(cluster, kind, key)]
+        return False in states[states.index(True) :] if True in states else False
+
     def all(self, cluster: str, kind: str) -> Mapping[ObjectKey, Manifest]:
         """List the objects of a kind."""
         return self._members[cluster].server.store.all(BY_KIND[kind])

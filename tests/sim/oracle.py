@@ -29,6 +29,8 @@ class World(Protocol):
 
     def all(self, cluster: str, kind: str) -> Mapping[ObjectKey, Manifest]: ...
 
+    def came_back(self, cluster: str, kind: str, key: ObjectKey) -> bool: ...
+
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None: ...
 
 
@@ -182,6 +184,8 @@ class Oracle:
             return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
         if rule.spec.get("suspend"):
             return Fate.STAYS
+        if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not (deletes or rule.deletes):
+            return Fate.OPEN  # while there was none it was an orphan, of which nobody may have thought since
         if not self.is_for(rule, cluster) or not self.reads(rule, owner):
             return Fate.GOES if deletes or rule.deletes else Fate.STAYS
         if source is None:

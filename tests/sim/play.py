@@ -95,6 +95,8 @@ async def _play(schedule: Schedule, group: SimGroup, observer: Observer, outcome
     await asyncio.sleep(5.0)
     for step in schedule.steps:
         await asyncio.sleep(step.pause_s)
+        if observer.broken:
+            return  # what comes after it is of no use
         _take(stage, step)
     await _mend(stage)
     await _rest(stage, outcome)
