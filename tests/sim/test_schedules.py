@@ -11,7 +11,7 @@ from hack.planting import Bug, bugs, plant
 from tests.sim.schedule import draw
 
 ROOT = Path(__file__).parent.parent.parent
-COUNT = 20
+COUNT = 12
 
 
 def test_no_schedule_breaks_a_law() -> None:
