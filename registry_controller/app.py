@@ -13,31 +13,23 @@ from typing import Any
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.core.pruned import pruned_fields
-from registry_controller.engine.attention import Attention
-from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.brake import Brake
+from registry_controller.engine.carrier import Carrier
 from registry_controller.engine.clustermetadata import LocalMetadata
-from registry_controller.engine.copies import Copies, LocalFeed
-from registry_controller.engine.departures import Departures
+from registry_controller.engine.clusterstanding import ClusterStanding
+from registry_controller.engine.copies import LocalFeed
+from registry_controller.engine.engine import Engine
 from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
-from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
 from registry_controller.engine.ledger import Ledger
-from registry_controller.engine.leftovers import Leftovers
-from registry_controller.engine.members import Members, cluster_target
-from registry_controller.engine.ownkinds import OwnKinds
-from registry_controller.engine.registry import Registry
-from registry_controller.engine.rulestates import RuleStates
-from registry_controller.engine.sources import Feed, Sources
+from registry_controller.engine.rulestanding import RuleStanding
+from registry_controller.engine.sources import Feed
 from registry_controller.engine.standing import StandingReport
-from registry_controller.engine.supervisor import Supervisor
-from registry_controller.engine.views import Views
-from registry_controller.engine.worker import Connection, Worker
+from registry_controller.engine.worker import Worker
 from registry_controller.engine.workqueue import WorkQueue
 from registry_controller.engine.writing import Hand
 from registry_controller.handlers import Ear
 from registry_controller.kube.connect import Reader, Writer, connect_peer
-from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.report import logs
 from registry_controller.report.events import EventRecorder, Reference
@@ -45,12 +37,13 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.report.status import StatusWriter
 from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
+from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)
 
 
 class Daemon:
-    """Everything that one daemon consists of."""
+    """Everything that one daemon consists of: the engine, hands, and a voice."""
 
     def __init__(
         self,
@@ -62,65 +55,16 @@ class Daemon:
         connect_peer: Callable[[Credentials], Reader] = connect_peer,
     ) -> None:
         self._settings = settings
-        self._writer = writer
         self._local = local
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._local_metadata = LocalMetadata(reader=writer, changed=self._clusters_changed)
-        discovery = Discovery(writer)
-        bodies = Bodies()
+        self._local_metadata = LocalMetadata(reader=writer, changed=self.clusters_changed)
         self.queue = WorkQueue()
-        self.members = Members(on_change=self.queue.add)
+        self.target_changed = self.queue.add
+        self.engine = Engine(settings, home=writer, local=local, connect_peer=connect_peer, listener=self)
+        self.registry, self.supervisor = self.engine.registry, self.engine.supervisor
         self.ledger = Ledger(on_change=self._rule_changed)
-        self.sources = Sources(
-            bodies=bodies,
-            on_change=self.queue.add,
-            on_complete=lambda feed: self.attention.feed_complete(feed),  # noqa: PLW0108 -- it is made below
-            on_standing=self._standing_of,
-        )
-        self.copies = Copies(
-            bodies=bodies,
-            on_change=self.queue.add,
-            on_complete=lambda feed: self.attention.local_feed_complete(feed),  # noqa: PLW0108 -- it is made below
-            on_standing=self._standing_of,
-        )
-        self.attention = Attention(sources=self.sources, copies=self.copies, add=self.queue.add)
-        self.registry = Registry(on_change=self._own_kind_changed)
-        self.own_kinds = OwnKinds(reader=writer, registry=self.registry)
-        credentials = CredentialStore(on_change=self._credentials_changed)
-        self.namespaces = Namespaces(on_change=self.attention.namespace_changed)
-        self.home_link = HomeLink(
-            writer=writer,
-            discovery=discovery,
-            copies=self.copies,
-            credentials=credentials,
-            namespaces=self.namespaces,
-            namespace=settings.namespace,
-            tokens_changed=lambda: self.home.poke(),  # noqa: PLW0108 -- it is made below
-        )
-        self.leftovers = Leftovers(
-            reader=writer,
-            discovery=discovery,
-            copies=self.copies,
-            is_rule=lambda name: name in self.registry.rules,
-            changed=lambda: self.supervisor.poke(),  # noqa: PLW0108
-        )
-        self.supervisor = Supervisor(
-            local=local,
-            network_name=settings.network_name,
-            namespace=settings.namespace,
-            registry=self.registry,
-            sources=self.sources,
-            members=self.members,
-            credentials=credentials,
-            home=self.home_link,
-            leftovers=self.leftovers,
-            connect_peer=connect_peer,
-            changed=self._clusters_changed,
-            standing_changed=self.attention.members_changed,
-            rebuilt=lambda name: self.queue.add(cluster_target(name)),
-        )
-        self.home = Home(writer=writer, settings=settings, cluster_id=local, log=log, on_change=self._clusters_changed)
+        self.home = Home(writer=writer, settings=settings, cluster_id=local, log=log, on_change=self.clusters_changed)
         self.events = EventRecorder(
             writer,
             namespace=settings.namespace,
@@ -128,90 +72,90 @@ class Daemon:
             on_result=lambda result: metrics.kube_events_total.labels(result=result).inc(),
         )
         transitions = Transitions(events=self.events, metrics=metrics)
-        status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=transitions.say)
-        self.status_writer = status_writer
+        self.status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=transitions.say)
         self.brake = Brake(
             percent=settings.deletion_limit_percent,
             queue=self.queue,
-            copies=self.copies,
+            copies=self.engine.copies,
             registry=self.registry,
             changed=self._rule_changed,
             now=lambda: datetime.now(UTC),
         )
-        self.report = StandingReport(
-            registry=self.registry,
-            supervisor=self.supervisor,
-            sources=self.sources,
-            copies=self.copies,
-            ledger=self.ledger,
-            brake=self.brake,
-            home=self.home,
-            writer=status_writer,
-            is_idle=lambda: self.queue.idle,
-            local_metadata=self._local_metadata,
-        )
-        departures = Departures(
-            copies=self.copies, link=self.supervisor.links.get, look_at=self.attention.member_changed
-        )
-        views = Views(
-            local=local,
-            sources=self.sources,
-            copies=self.copies,
-            members=self.members,
-            standing=self.supervisor.standing,
-            namespace_state=self.namespaces.state,
-            creates_namespaces=self._creates_namespaces,
-            rule_states=RuleStates(
-                registry=self.registry,
-                sources=self.sources,
-                local=local,
-                link=self.supervisor.links.get,
-            ),
-            departures=departures,
-            successors=self.supervisor.rebuilds.successors,
-        )
+        self.report = self._standing()
         self.worker = Worker(
             queue=self.queue,
+            judge=self.engine.judge,
             brake=self.brake,
-            departures=departures,
-            views=views,
-            copies=self.copies,
-            bodies=bodies,
+            carrier=self._carrier(writer),
             ledger=self.ledger,
-            hand=Hand(
-                writer=writer,
-                discovery=discovery,
-                bodies=bodies,
-                digest_key=secrets.token_bytes(32),
-                on_stored=self._stored,
-            ),
-            writer=writer,
             metrics=metrics,
-            connection=self._connection,
-            may_relay=self.supervisor.may_relay,
-            recreated=self._say_recreated,
         )
+        self.webhook = None
+        if settings.cluster_validator_webhook_enabled:
+            self.webhook = Webhook(
+                settings,
+                writer=writer,
+                discovery=self.engine.discovery,
+                clusters=lambda: [held.manifest for held in self.registry.clusters.values()],
+                holder=socket.gethostname(),
+                clock=lambda: datetime.now(UTC),
+            )
         self.gauges = Gauges(
-            metrics=metrics, queue=self.queue, supervisor=self.supervisor, sources=self.sources, ledger=self.ledger
+            metrics=metrics,
+            queue=self.queue,
+            supervisor=self.supervisor,
+            sources=self.engine.sources,
+            ledger=self.ledger,
+        )
+
+    def _standing(self) -> StandingReport:
+        def is_idle() -> bool:
+            return self.queue.idle
+
+        engine, status = self.engine, self.status_writer
+        clusters = ClusterStanding(engine=engine, home=self.home, local_metadata=self._local_metadata, writer=status)
+        rules = RuleStanding(engine=engine, ledger=self.ledger, brake=self.brake, writer=status, is_idle=is_idle)
+        return StandingReport(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
+
+    def _carrier(self, writer: Writer) -> Carrier:
+        engine = self.engine
+        hand = Hand(
+            reader=writer,
+            pen=writer,
+            discovery=engine.discovery,
+            bodies=engine.bodies,
+            digest_key=secrets.token_bytes(32),
+            on_stored=self._stored,
+        )
+        return Carrier(
+            copies=engine.copies,
+            bodies=engine.bodies,
+            hand=hand,
+            metrics=self._metrics,
+            connection=engine.connection,
+            may_relay=engine.supervisor.may_relay,
+            recreated=self._say_recreated,
         )
 
     async def run(self, ear: Ear, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""
         async with asyncio.TaskGroup() as scope:
-            scope.create_task(self.home_link.run(), name="home link")
+            self.engine.listen_at_home(scope)
             scope.create_task(self.status_writer.run(), name="status")
             scope.create_task(self.events.run(), name="events")
             scope.create_task(self.home.run(), name="home")
             scope.create_task(self._local_metadata.run(), name="own metadata")
             for number in range(self._settings.workers):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
-            await self.own_kinds.read()
+            await self.engine.own_kinds.read()
+            if self.webhook is not None:
+                await self.webhook.register()  # before there is traffic: in a rolling update nothing goes unasked
+                scope.create_task(self.webhook.run(), name="webhook")
             ready["home"] = None
             ear.start()
-            scope.create_task(self.supervisor.run(), name="supervisor")
+            self.engine.listen_to_peers(scope)
             scope.create_task(self.report.run(), name="standing")
-            scope.create_task(self.own_kinds.run(), name="own kinds")
-            scope.create_task(self.leftovers.find(), name="leftovers")
+            scope.create_task(self.engine.own_kinds.run(), name="own kinds")
             log.info("started", cluster_id=self._local)
 
     # From the ear's thread.
@@ -225,15 +169,14 @@ class Daemon:
         """Take word from the ear's thread that events may be missing."""
         self._metrics.ear_restarts_total.inc()
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.own_kinds.poke)
+            self._loop.call_soon_threadsafe(self.engine.own_kinds.poke)
 
-    # What changed, and who is to know.
+    # What the engine tells.
 
-    def _own_kind_changed(self, plural: str, name: str) -> None:
+    def own_kind_changed(self, plural: str, name: str) -> None:
+        """Say anew what this bears on, and look after what is our own."""
         if plural == meta.CLUSTERS.resource:
-            held = self.registry.clusters.get(name)
-            self.members.set_here(name, held.cluster if held else None)
-            if held is None:
+            if name not in self.registry.clusters:
                 self.status_writer.forget(meta.CLUSTERS, name)
             self.report.clusters_changed()
         elif plural == meta.RULES.resource:
@@ -243,7 +186,24 @@ class Daemon:
             self.brake.rule_changed(name)
         if name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT or self._is_ours(plural, name):
             self.home.poke()
-        self.supervisor.poke()
+
+    def credentials_changed(self, key: ObjectKey) -> None:
+        """Look after the Secret that is our own."""
+        if any(cluster.secret == key for cluster in self.registry.local_clusters(self._local)):
+            self.home.poke()
+
+    def tokens_changed(self) -> None:
+        """Look after the token that is published."""
+        self.home.poke()
+
+    def clusters_changed(self) -> None:
+        """Say anew how the members stand."""
+        self.report.clusters_changed()
+
+    def feed_changed(self, feed: Feed | LocalFeed) -> None:
+        """Say anew how the rules stand."""
+        for active in self.supervisor.active.values():
+            self.report.rule_changed(active.rule.name)
 
     def _is_ours(self, plural: str, name: str) -> bool:
         if plural != meta.CLUSTERS.resource:
@@ -251,32 +211,10 @@ class Daemon:
         held = self.registry.clusters.get(name)
         return held is None or (held.cluster is not None and held.cluster.cluster_id == self._local)
 
-    def _credentials_changed(self, key: ObjectKey) -> None:
-        self.supervisor.poke()
-        if any(cluster.secret == key for cluster in self.registry.local_clusters(self._local)):
-            self.home.poke()
-
-    def _clusters_changed(self) -> None:
-        self.report.clusters_changed()
-
     def _rule_changed(self, name: str) -> None:
         self.report.rule_changed(name)
 
-    def _standing_of(self, feed: Feed | LocalFeed) -> None:
-        for active in self.supervisor.active.values():
-            self.report.rule_changed(active.rule.name)
-
-    # What workers ask.
-
-    def _connection(self, peer: ClusterUID) -> Connection | None:
-        link = self.supervisor.links.get(peer)
-        if link is None or link.reader is None or link.discovery is None:
-            return None
-        return Connection(link.reader, link.discovery)
-
-    def _creates_namespaces(self, rule: str) -> bool:
-        active = self.supervisor.active.get(rule)
-        return active is not None and active.rule.create_namespaces
+    # What the carrier tells.
 
     def _say_recreated(self, target: Target, rule: str, why: str) -> None:
         held = self.registry.rules.get(rule)

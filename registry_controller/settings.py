@@ -164,16 +164,21 @@ OPTIONS: Final = (
     ),
     Option(
         "CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "false", _flag, "true|false",
-        "Serve the webhook that refuses a second Cluster object for this cluster. Not supported yet.",
+        "Serve the webhook that refuses a second Cluster object for this cluster.",
     ),
     Option(
         "CLUSTER_VALIDATOR_WEBHOOK_NAME", "cluster-validator-webhook", _object_name, "name",
-        "Name of the webhook's configuration.",
+        "Name of the webhook's ValidatingWebhookConfiguration, which the chart makes.",
+    ),
+    Option(
+        "CLUSTER_VALIDATOR_WEBHOOK_HOST", "", _text, "host",
+        "Address of the machine at which the webhook is served. Empty: every one.",
     ),
     Option("CLUSTER_VALIDATOR_WEBHOOK_PORT", "9443", _whole(0, 65535), "port", "Port of the webhook."),
     Option(
         "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "/tmp/webhooks/clusterValidator/certificates",  # noqa: S108
-        _text, "path", "Directory of the webhook's certificate.",
+        _text, "path",
+        "Directory in which the daemon keeps the webhook's key and certificate, which it makes itself, over restarts.",
     ),
     Option(
         "DELETION_LIMIT_PERCENT", "50", _whole(0, 100), "number",
@@ -210,6 +215,7 @@ class Settings:
     log_verbosity: int
     cluster_validator_webhook_enabled: bool
     cluster_validator_webhook_name: str
+    cluster_validator_webhook_host: str
     cluster_validator_webhook_port: int
     cluster_validator_webhook_certificate_directory: str
     deletion_limit_percent: int = 50
@@ -218,10 +224,7 @@ class Settings:
 
     def remarks(self) -> tuple[str, ...]:
         """List what is to be said once at the start: options that do nothing."""
-        found = [f"{name} has no effect and is ignored" for name in self.ignored]
-        if self.cluster_validator_webhook_enabled:
-            found.append("CLUSTER_VALIDATOR_WEBHOOK_ENABLED: the webhook is not supported yet, every Cluster passes")
-        return tuple(found)
+        return tuple(f"{name} has no effect and is ignored" for name in self.ignored)
 
     def dump(self) -> dict[str, str | int | bool]:
         """Spell every option under its environment name, as it would be given. There is no secret among them."""

@@ -26,6 +26,7 @@ probes       startup, liveness and readiness
 pod          one replica: its container, its restarts, its probes
 rollout      the Deployment's status
 kubelet      the stand-in kubelet of one Deployment
+services     how the API server reaches pods by their Service
 """
 
 from .build import ensure_binaries

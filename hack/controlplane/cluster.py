@@ -23,6 +23,7 @@ from .pki import create_pki
 from .ports import Port
 from .process import Process, Ready
 from .readiness import controller_manager_missing, etcd_missing
+from .services import Services, write_egress_configuration
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 _ATTEMPTS = 5
@@ -157,6 +158,9 @@ class Cluster:
         addresses = flags.Addresses(*(port.number for port in self._ports))
         self.port = addresses.apiserver
         self.api = Api(self.port, pki=self.pki)
+        self.services = Services(self.api, name=f"registry-controller-services-{self.port}")
+        egress = self.directory / "egress.json"
+        write_egress_configuration(egress, name=self.services.name)
         manager_kubeconfig = self.directory / "controller-manager.kubeconfig"
         manager = Entry(self.name, self.server, self.pki.server_ca, user=self.pki.controller_manager)
         write_kubeconfig(self.kubeconfig, [self.entry])
@@ -167,6 +171,7 @@ class Cluster:
             pki=self.pki,
             policy=self.directory / "audit-policy.yaml",
             audit_log=self.audit_log,
+            egress=egress,
             feature_gates=self._feature_gates,
         )
         controllers = flags.controller_manager_flags(addresses, pki=self.pki, kubeconfig=manager_kubeconfig)

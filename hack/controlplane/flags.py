@@ -51,7 +51,7 @@ def etcd_flags(addresses: Addresses, *, data: Path, fsync: bool) -> list[str]:
 
 
 def apiserver_flags(
-    addresses: Addresses, *, pki: Pki, policy: Path, audit_log: Path, feature_gates: Sequence[str]
+    addresses: Addresses, *, pki: Pki, policy: Path, audit_log: Path, egress: Path, feature_gates: Sequence[str]
 ) -> list[str]:
     """The audit log is written before the next request of the connection, and is never rotated."""
     flags = [
@@ -61,6 +61,7 @@ def apiserver_flags(
         "--advertise-address=127.0.0.1",
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=10.0.0.0/24",
+        f"--egress-selector-config-file={egress}",  # webhooks are behind ClusterIPs, to which nothing leads here
         f"--tls-cert-file={pki.server.certificate}",
         f"--tls-private-key-file={pki.server.key}",
         f"--client-ca-file={pki.client_ca}",

@@ -18,14 +18,13 @@ from pathlib import Path
 from .cluster import Cluster
 from .errors import ApiError, CommandError, ControlPlaneError, ProcessError
 from .parallel import run_all
-from .pod import Pod, Surroundings, failure
+from .pod import LISTENING, Pod, Surroundings, failure
 from .podspec import Deployment, read_deployment
 from .ports import Port
 from .rollout import compute_status, deployment_path, is_reported, report_status
 
 _POLL_S = 1.0
 _TICK_S = 0.1
-_OVERRIDDEN = ("health", "metrics")  # HEALTH_ADDR, METRICS_ADDR: all clusters share one loopback
 
 
 class Kubelet:
@@ -125,6 +124,14 @@ class Kubelet:
             raise
         self._thread = threading.Thread(target=self._loop, name=f"kubelet-{self.cluster.name}", daemon=True)
         self._thread.start()
+        self.cluster.services.join(self.endpoints)
+
+    def endpoints(self, namespace: str, selector: Mapping[str, str], port: int | str) -> list[int]:
+        """List the real ports of the ready pods that a Service selects."""
+        if namespace != self.namespace:
+            return []
+        ready = [pod for pod in self._pods if pod.is_ready and selector.items() <= pod.template.labels.items()]
+        return [pod.real_port(port) for pod in ready]
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Wait until the Deployment as it is now runs, is ready and is reported as such."""
@@ -208,7 +215,7 @@ class Kubelet:
     def _add_pod(self, deployment: Deployment) -> None:
         slot = len(self._pods)
         if slot == len(self._ports):
-            self._ports.append({name: Port() for name in _OVERRIDDEN})
+            self._ports.append({name: Port() for name in LISTENING})
         self.log_directory.mkdir(parents=True, exist_ok=True)
         pod = Pod(deployment, ports=self._ports[slot], log=self._log(slot), surroundings=self._around)
         try:
@@ -224,6 +231,7 @@ class Kubelet:
             self._pods = [pod for pod in self._pods if pod not in pods]
 
     def _end(self, stop: Callable[[Pod], None]) -> None:
+        self.cluster.services.leave(self.endpoints)
         self._stopping.set()
         with self._lock:
             self._stop_pods(self._pods, stop)

@@ -22,7 +22,7 @@ from .cluster import Cluster
 from .errors import ControlPlaneError, ProcessError
 from .podspec import Deployment, PodFacts, Probe, expand, resolve_env
 from .ports import Port
-from .probes import Probing, ask_http, probe_port
+from .probes import Probing, ask_http, real_port
 from .process import Process
 from .sandbox import Sandbox, exec_argv, sandbox_argv
 from .volumes import TOKEN_PATH, read_data, token_files, volume_files, write_volume
@@ -30,6 +30,11 @@ from .volumes import TOKEN_PATH, read_data, token_files, volume_files, write_vol
 _TICK_S = 0.1
 _TOKEN_DURATION_S = 3600
 _TOKEN_RENEWAL_S = 0.8 * _TOKEN_DURATION_S  # a kubelet renews at 80 % of the lifetime
+LISTENING = {  # by port: the variables that move it, because all clusters share one loopback
+    "health": {"HEALTH_ADDR": "127.0.0.1:{}"},
+    "metrics": {"METRICS_ADDR": "127.0.0.1:{}"},
+    "http-cl-val-wh": {"CLUSTER_VALIDATOR_WEBHOOK_HOST": "127.0.0.1", "CLUSTER_VALIDATOR_WEBHOOK_PORT": "{}"},
+}
 _CHECKOUT = Path(__file__).resolve().parents[2]  # where an editable installation points to
 
 
@@ -47,7 +52,7 @@ class Surroundings:
 
 
 class Pod:
-    """A pod of the deployment, with the real ports behind the names `health` and `metrics`."""
+    """A pod of the deployment, with the real ports behind the names in `LISTENING`."""
 
     def __init__(
         self, deployment: Deployment, *, ports: Mapping[str, Port], log: Path, surroundings: Surroundings
@@ -113,6 +118,10 @@ class Pod:
         self._process.thaw()
         self._frozen.clear()
 
+    def real_port(self, port: int | str) -> int:
+        """Find where a port of the container, by name or number, really is."""
+        return real_port(port, self.template.container, overrides=self._ports)
+
     def rotate_token(self) -> None:
         """Put a new token in the place of the old one."""
         cluster, account = self._around.cluster, self.template.service_account
@@ -169,7 +178,7 @@ class Pod:
         return self._probing.run(self._ask, now=time.monotonic())
 
     def _ask(self, probe: Probe) -> str | None:
-        return ask_http(probe, port=probe_port(probe, self.template.container, overrides=self._ports))
+        return ask_http(probe, port=self.real_port(probe.port))
 
     def _start_container(self) -> None:
         """Resolve everything anew, as a kubelet does at each start, and run it."""
@@ -212,7 +221,11 @@ class Pod:
             "KUBERNETES_SERVICE_PORT": str(cluster.port),
             "KUBERNETES_SERVICE_PORT_HTTPS": str(cluster.port),
             **resolve_env(self.template, facts=self.facts, lookup=lookup),
-            **{f"{name.upper()}_ADDR": f"127.0.0.1:{number}" for name, number in self._ports.items()},
+            **{
+                variable: value.format(number)
+                for name, number in self._ports.items()
+                for variable, value in LISTENING[name].items()
+            },
             **self._around.env,
         }
 

@@ -36,13 +36,13 @@ def ask_http(probe: Probe, *, port: int) -> str | None:
     return None if 200 <= response.status < 400 else f"{response.status}: {body.decode(errors='replace')}"
 
 
-def probe_port(probe: Probe, container: Container, *, overrides: Mapping[str, int]) -> int:
+def real_port(port: int | str, container: Container, *, overrides: Mapping[str, int]) -> int:
     """Find the real port: a named one, or the number that the name stands for, may be overridden."""
     names = {number: name for name, number in container.ports.items()}
-    name = probe.port if isinstance(probe.port, str) else names.get(probe.port, "")
+    name = port if isinstance(port, str) else names.get(port, "")
     if name in overrides:
         return overrides[name]
-    return container.ports[name] if isinstance(probe.port, str) else probe.port
+    return container.ports[name] if isinstance(port, str) else port
 
 
 @dataclass(slots=True)

@@ -22,7 +22,8 @@ class Provenance:
     `rule_owner` is the cluster where the rule was written, `created` the source's creationTimestamp, `revision` its
     resourceVersion at the owner when the present content was written (0: not known). `inherited` says that
     `resource-sync-disabled` came with the source, `adopted` that the Go original had made the copy: it keeps its
-    owner for as long as that one offers it, whoever is older.
+    owner for as long as that one offers it, whoever is older. `overrides` is a digest of the rule's overrides that
+    were applied: only by it can the fields that they once gave be told from those that the server filled in.
     """
 
     owner: ClusterUID
@@ -37,6 +38,7 @@ class Provenance:
     copy: Target
     inherited: bool = False
     adopted: bool = False
+    overrides: str = ""
 
     def same_origin(self, other: Provenance) -> bool:
         """Say whether only the revision differs: alone, that is no reason to write."""
@@ -65,6 +67,7 @@ def encode(provenance: Provenance) -> str:
             "copy": provenance.copy._asdict(),
             **({"inherited": True} if provenance.inherited else {}),
             **({"adopted": True} if provenance.adopted else {}),
+            **({"overrides": provenance.overrides} if provenance.overrides else {}),
         },
         option=orjson.OPT_SORT_KEYS,
     ).decode()
@@ -90,6 +93,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             copy=Target(**{part: _text(found["copy"], part) for part in Target._fields}),
             inherited=found.get("inherited") is True,
             adopted=found.get("adopted") is True,
+            overrides=found["overrides"] if isinstance(found.get("overrides"), str) else "",
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -10,7 +10,9 @@ from typing import Final
 import click
 
 from registry_controller import __version__
+from registry_controller.cli.explain import explain
 from registry_controller.cli.lint import lint
+from registry_controller.cli.plan import plan
 from registry_controller.cli.run import run
 
 PROGRAM: Final = "registry-controller"
@@ -38,6 +40,8 @@ def program() -> None:
 
 program.add_command(run)
 program.add_command(lint)
+program.add_command(plan)
+program.add_command(explain)
 
 
 def main() -> None:

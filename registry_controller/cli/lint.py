@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -49,27 +49,38 @@ def lint(files: tuple[Path, ...]) -> None:
 
 
 def _lint_file(file: Path) -> Iterator[Remark]:
+    for _, remarks in examine_file(file):
+        yield from remarks
+
+
+def examine_file(file: Path) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
+    """List the objects of our own kinds in a file, `-` is standard input, each with what is wrong with it.
+
+    What cannot be read at all is an empty object with a remark.
+    """
     name = "<stdin>" if str(file) == "-" else str(file)
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
             if node is not None:
-                yield from _lint_document(name, node)
+                yield from _examine_document(name, node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        yield Remark(name, *place, Finding("yaml", error.problem or "cannot be read"))
+        yield {}, [Remark(name, *place, Finding("yaml", error.problem or "cannot be read"))]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        yield Remark(name, 1, 1, Finding("file", f"cannot be read ({type(error).__name__})"))
+        yield {}, [Remark(name, 1, 1, Finding("file", f"cannot be read ({type(error).__name__})"))]
 
 
-def _lint_document(file: str, node: yaml.Node) -> Iterator[Remark]:
+def _examine_document(file: str, node: yaml.Node) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
     for item, manifest in _objects(node, _construct(node)):
-        if meta.group_version(str(manifest.get("apiVersion", "")))[0] != meta.GROUP:
-            continue
-        for finding in _findings(manifest):
-            mark = _place(item, finding.path).start_mark
-            yield Remark(file, mark.line + 1, mark.column + 1, finding)
+        if meta.group_version(str(manifest.get("apiVersion", "")))[0] == meta.GROUP:
+            yield manifest, [_remark(file, item, finding) for finding in _findings(manifest)]
+
+
+def _remark(file: str, item: yaml.Node, finding: Finding) -> Remark:
+    mark = _place(item, finding.path).start_mark
+    return Remark(file, mark.line + 1, mark.column + 1, finding)
 
 
 def _construct(node: yaml.Node) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 import yaml
 
 from registry_controller import __version__, settings
-from registry_controller.api.errors import InvalidOption
+from registry_controller.cli.options import daemon_options, home_options, load_settings
 
 _IGNORED_FLAGS: Final = tuple(
     "--" + prefix.lower().replace("_", "-") for prefix in settings.IGNORED_PREFIXES
@@ -40,42 +39,26 @@ class _Run(click.Command):
         return super().parse_args(ctx, kept)
 
 
-def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add a flag for each row of the table; booleans may stand without a value, as in the original."""
+def _ignored_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the original's flags that have no effect."""
     for ignored in reversed(settings.IGNORED):
         function = click.option(ignored.flag, ignored.field, is_flag=False, flag_value="true", hidden=True)(function)
-    for option in reversed(settings.OPTIONS):
-        shown = f"[env {option.environment}; default {option.default!r}]" if option.default else (
-            f"[env {option.environment}]"
-        )  # fmt: skip
-        more: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if option.form == "true|false" else {}
-        decorate = click.option(
-            option.flag, option.field, metavar=option.form.upper(), help=f"{option.help} {shown}", **more
-        )
-        function = decorate(function)
     return function
 
 
 @click.command(cls=_Run)
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="Kubeconfig of this cluster. Without it: KUBECONFIG, else the Pod's own.",
-)
-@click.option("--context", "context_name", help="Context in the kubeconfig. Without it: its current one.")
+@home_options
 @click.option("--dump-config", is_flag=True, help="Print the options as they are understood, and exit.")
 @click.version_option(__version__, prog_name="registry-controller")
-@_options
+@daemon_options()
+@_ignored_options
 @click.pass_context
 def run(
     ctx: click.Context, /, kubeconfig: Path | None, context_name: str | None, dump_config: bool, **flags: str | None
 ) -> None:
     """Run the daemon in this cluster."""
     extra = {name.removeprefix("--").replace("-", "_"): "" for name in ctx.meta.get(__name__, ())}
-    try:
-        loaded = settings.load(os.environ, {**flags, **extra})
-    except InvalidOption as error:
-        raise click.UsageError(str(error), ctx) from None
+    loaded = load_settings(ctx, {**flags, **extra})
     if dump_config:
         click.echo(yaml.safe_dump(loaded.dump(), sort_keys=False), nl=False)
         return

@@ -17,7 +17,8 @@ from registry_controller.core.gjson import ContentPath, Each, Key, Length, Query
 
 __all__ = ["ContentPath", "compile_path", "content_matches", "lookup", "value_matches"]
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+_HEX_NUMBER: Final = re.compile(r"[+-]?0x([\da-f]+\.?[\da-f]*|\.[\da-f]+)p[+-]?\d{1,4}", re.ASCII | re.IGNORECASE)
 _INTEGER: Final = re.compile(r"-?0*(\d{1,18})", re.ASCII)
 _ESCAPED: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -95,8 +96,15 @@ def _holds(query: Query, item: object) -> bool:
             return query.glob.matches(found) == (query.operator == "%")
         return _ORDER[query.operator](found, query.operand)
     if isinstance(found, (int, float)) and query.operator in _ORDER:
-        return _ORDER[query.operator](found, float(query.operand) if _NUMBER.fullmatch(query.operand) else 0.0)
+        return _ORDER[query.operator](found, _read_operand(query.operand))
     return False
+
+
+def _read_operand(text: str) -> float:
+    """Read a number as Go's ParseFloat does; what is none is 0."""
+    if _HEX_NUMBER.fullmatch(text):
+        return float.fromhex(text)
+    return float(text) if _NUMBER.fullmatch(text) else 0.0
 
 
 def _compare_flag(found: bool, query: Query) -> bool:

@@ -189,7 +189,7 @@ def _read_comparison(text: str, start: int, end: int) -> tuple[str, str]:
     operand = text[start + len(operator) : end].strip(_BLANK)
     if operand.startswith("~"):
         raise Refused(text.index("~", start), "`~` is not implemented")
-    if operand.startswith('"'):
+    if operand.startswith('"') and operand != '""':  # which gjson takes for two quotation marks, not for an empty text
         try:
             operand = json.loads(operand, strict=False)
         except ValueError:

@@ -5,9 +5,15 @@ Law: provenance is a function of the owner's state and of the rule alone, the sa
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
+import orjson
+
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
+from registry_controller.api.syncrule import RuleEntry
 from registry_controller.core.own import Marks, Voice
 from registry_controller.core.view import Claim
 
@@ -21,10 +27,12 @@ def provenance_of(
     target: Target,
     inherited: bool,
     adopted: bool = False,
+    entries: Sequence[RuleEntry] = (),
 ) -> Provenance:
     """Say where a copy made from a claim comes from; `marks` are those of the object that was read.
 
-    `inherited` says that the copy has `resource-sync-disabled` from its source or its rule, so that it freezes nothing.
+    `entries` are those of the rule that match. `inherited` says that the copy has `resource-sync-disabled` from its
+    source or its rule, so that it freezes nothing.
 
     What an intermediary holds passes on the provenance that it has from the owner, or says that nothing is known.
     """
@@ -46,7 +54,18 @@ def provenance_of(
         copy=target,
         inherited=inherited,
         adopted=adopted,
+        overrides=_digest_overrides(entries),
     )
+
+
+def _digest_overrides(entries: Sequence[RuleEntry]) -> str:
+    """Digest what overrides say; empty where there is none. A template is the rule's, and holds no object's data."""
+    overrides = [
+        (override.type, override.pointer, override.value, override.parse_value)
+        for entry in entries
+        for override in entry.mutations.overrides
+    ]
+    return hashlib.blake2b(orjson.dumps(overrides), digest_size=6).hexdigest() if overrides else ""
 
 
 def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:

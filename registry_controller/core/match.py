@@ -56,7 +56,7 @@ def matching_entries(rule: SyncRule, facts: Facts, body: Callable[[], Manifest])
 def needs_body(rule: SyncRule) -> bool:
     """Say whether the rule asks for content that is not known without the body."""
     return any(
-        not _is_secret_type(content, rule.kind)
+        not is_secret_type(content, rule.kind)
         for entry in rule.entries
         for match in entry.matches
         for content in match.content
@@ -65,13 +65,13 @@ def needs_body(rule: SyncRule) -> bool:
 
 def _entry_matches(entry: RuleEntry, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
     if not entry.matches:
-        return not _is_clusters_own(kind, facts)
+        return not is_clusters_own(kind, facts)
     return any(_matches(match, kind, facts, body) for match in entry.matches)
 
 
 def _matches(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
     if match.is_empty:
-        return not _is_clusters_own(kind, facts)
+        return not is_clusters_own(kind, facts)
     namespace, name = facts.key
     return (
         match.name in ("", name)
@@ -79,21 +79,23 @@ def _matches(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]
         and (not match.namespaces or not namespace or namespace in match.namespaces)
         and (not match.labels or any(selector.matches(facts.labels) for selector in match.labels))
         and (not match.annotations or any(selector.matches(facts.annotations) for selector in match.annotations))
-        and all(_content_matches(content, kind, facts, body) for content in match.content)
+        and all(content_holds(content, kind, facts, body) for content in match.content)
     )
 
 
-def _content_matches(content: ContentMatch, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
-    if _is_secret_type(content, kind):
+def content_holds(content: ContentMatch, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
+    """Say whether an object has what a match asks of its content; InvalidObject when that cannot be evaluated."""
+    if is_secret_type(content, kind):
         return bool(facts.kind_type) and value_matches(content.value, facts.kind_type)
     return content_matches(content, body())
 
 
-def _is_secret_type(content: ContentMatch, kind: GVK) -> bool:
+def is_secret_type(content: ContentMatch, kind: GVK) -> bool:
+    """Say whether it is a Secret's type that is asked for, which is known without the body."""
     return content.key == "type" and kind.group == "" and kind.kind == "Secret"
 
 
-def _is_clusters_own(kind: GVK, facts: Facts) -> bool:
+def is_clusters_own(kind: GVK, facts: Facts) -> bool:
     """Say whether every cluster has its own of this, so that "everything of the kind" leaves it out (W7)."""
     if facts.key.namespace.startswith("kube-"):
         return True

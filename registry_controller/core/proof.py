@@ -26,7 +26,7 @@ def judge_absence(view: View, owner: ClusterUID) -> Decision | None:
     if answer is None or answer.answer is Answer.NOT_ASKED:
         return Hold(Reason.NEEDS_PROOF, owner, ask=source)
     if answer.answer is Answer.FOUND:
-        return Skip(Reason.NO_LONGER_MATCHES, owner)
+        return Hold(Reason.OWNER_NOT_HEARD, owner) if answer.wanted else Skip(Reason.NO_LONGER_MATCHES, owner)
     return None
 
 

@@ -71,7 +71,7 @@ class Brake:
         if not isinstance(decision, Delete):
             self._withdraw(target)
             return decision
-        if not self._percent or decision.reason is Reason.RULE_GONE:
+        if not self._percent or not is_braked(decision):
             return decision
         origin = (rule, decision.owner)
         place = self._place(origin)
@@ -123,19 +123,13 @@ class Brake:
         return place
 
     def _stored(self, origin: Origin) -> Window | None:
-        rule = self._registry.rules.get(origin[0])
-        clusters = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
-        for entry in clusters if isinstance(clusters, list) else ():
-            if entry.get("clusterID") == origin[1]:
-                return window_of(entry.get("deletions"))
-        return None
+        return stored_window(self._registry, origin)
 
     def _is_allowed(self, place: _Place, rule: str) -> bool:
         return place.window is not None and place.window.halted_at == self._allowed(rule)
 
     def _allowed(self, rule: str) -> str:
-        held = self._registry.rules.get(rule)
-        return meta.annotations_of(held.manifest).get(meta.ALLOW_DELETIONS, "") if held is not None else ""
+        return allowed_moment(self._registry, rule)
 
     def _withdraw(self, target: Target) -> None:
         origin = self._waits_at.pop(target, None)
@@ -210,3 +204,24 @@ class Brake:
         )  # fmt: skip
         for target in sorted(place.waiting):
             self._queue.add(target)
+
+
+def is_braked(deletion: Delete) -> bool:
+    """Say whether a deletion counts; deleting a rule is an order."""
+    return deletion.reason is not Reason.RULE_GONE
+
+
+def stored_window(registry: Registry, origin: Origin) -> Window | None:
+    """Find what a rule's status holds of its copies from one owner."""
+    rule = registry.rules.get(origin[0])
+    clusters = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
+    for entry in clusters if isinstance(clusters, list) else ():
+        if entry.get("clusterID") == origin[1]:
+            return window_of(entry.get("deletions"))
+    return None
+
+
+def allowed_moment(registry: Registry, rule: str) -> str:
+    """Tell which halt a rule's annotation lifts; empty for none."""
+    held = registry.rules.get(rule)
+    return meta.annotations_of(held.manifest).get(meta.ALLOW_DELETIONS, "") if held is not None else ""

@@ -17,7 +17,7 @@ from registry_controller.core.view import NamespaceState
 from registry_controller.engine.copies import Copies, LocalFeed
 from registry_controller.engine.definitions import DEFINITION, Definitions
 from registry_controller.engine.reflector import Reflector, Sink
-from registry_controller.kube.connect import Writer
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.watch import Heard, decode_manifest
@@ -107,13 +107,13 @@ class Namespaces:
     """The namespaces here. Until they were heard, every one counts as there: the write will tell."""
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
+        self.is_complete = False
         self._held: dict[str, bool] = {}
-        self._complete = False
         self._on_change = on_change
 
     def state(self, name: str) -> NamespaceState:
         """Tell a namespace's state."""
-        if not self._complete:
+        if not self.is_complete:
             return NamespaceState.ACTIVE
         deleting = self._held.get(name)
         if deleting is None:
@@ -133,7 +133,7 @@ class Namespaces:
 
     def complete(self) -> None:
         """Hear that all were heard."""
-        self._complete = True
+        self.is_complete = True
 
     def stalled(self, error: RegistryError) -> None:
         """Hear nothing for a while: what was heard stays."""
@@ -145,25 +145,28 @@ class Namespaces:
         """Hear that what follows may be older: it is what counts."""
 
 
-class _Bell:
+class Bell:
     """A sink that only rings: something of its selection changed."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
 
     def upsert(self, heard: Heard) -> None:
+        """Ring: something is new, or other than it was."""
         self._ring()
 
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+        """Ring: something is gone."""
         self._ring()
 
     def complete(self) -> None:
-        pass
+        """Keep still: whatever there is has rung."""
 
     def stalled(self, error: RegistryError) -> None:
-        pass
+        """Keep still: who is rung for looks by himself, too."""
 
     def current(self) -> None:
+        """Ring: something may have changed meanwhile."""
         self._ring()
 
     def went_back(self) -> None:
@@ -176,7 +179,7 @@ class HomeLink:
     def __init__(
         self,
         *,
-        writer: Writer,
+        reader: Reader,
         discovery: Discovery,
         copies: Copies,
         credentials: CredentialStore,
@@ -185,13 +188,13 @@ class HomeLink:
         tokens_changed: Callable[[], None],
     ) -> None:
         self.discovery = discovery
-        self._writer = writer
+        self._reader = reader
         self._copies = copies
         self._credentials = credentials
         self._base: dict[Place, Sink] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
             (DEFINITION, EVERYTHING): Definitions(on_change=self._kinds_changed),
-            (meta.SECRET, Selection(namespace=namespace, fields=_TOKENS)): _Bell(tokens_changed),
+            (meta.SECRET, Selection(namespace=namespace, fields=_TOKENS)): Bell(tokens_changed),
         }
         self._running: dict[tuple[str, Place], tuple[Reflector, asyncio.Task[NoReturn]]] = {}
         self._scope: asyncio.TaskGroup | None = None
@@ -235,7 +238,7 @@ class HomeLink:
         if self._scope is None or (purpose, (kind, selection)) in self._running:
             return
         reflector = Reflector(
-            reader=self._writer,
+            reader=self._reader,
             discovery=self.discovery,
             kind=kind,
             selection=selection,

@@ -30,6 +30,8 @@ COPIES: Final = Selection(labels=meta.OWNER)
 class Leftovers:
     """The kinds that have such copies. `changed` is called when there are more.
 
+    `is_complete` says that every kind was looked through.
+
     `is_rule` says whether there is a rule of that name here: what it made may have to go under any policy, because it
     makes something else of its source now, or is told to delete from now on, or its source goes.
     """
@@ -50,6 +52,7 @@ class Leftovers:
         self._changed = changed
         self._found: set[GVK] = set()
         self._wanted: Mapping[GVK, frozenset[Selection]] = {}
+        self.is_complete = False
 
     async def find(self) -> None:
         """Look through every kind that we may list here, once."""
@@ -61,6 +64,7 @@ class Leftovers:
                     self._changed()
             except RegistryError as error:
                 log.debug("cannot look for copies that nobody wants", kind=str(kind), error=str(error))
+        self.is_complete = True
 
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
         """Add to what rules write here what must be watched for the copies that are left."""

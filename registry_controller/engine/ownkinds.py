@@ -34,6 +34,11 @@ class OwnKinds:
         for gvr, kind in OWN_KINDS:
             await until_answered(functools.partial(self._read_kind, gvr, kind), what=f"list {gvr.resource}")
 
+    async def read_once(self) -> None:
+        """Read all three; RegistryError when that cannot be done now."""
+        for gvr, kind in OWN_KINDS:
+            await self._read_kind(gvr, kind)
+
     async def run(self) -> NoReturn:
         """Read again whenever poked."""
         while True:

@@ -97,6 +97,17 @@ class Feed:
         if not self._closed and old is not None and heard.revision >= old.revision:
             self._take(heard, old, old.streams)
 
+    def wants(self, target: Target, heard: Heard) -> bool:
+        """Say whether a rule makes that target of an object; what cannot be evaluated may be wanted."""
+        for active in self.rules:
+            try:
+                hit = active.hit(heard, _lazily(heard), owner=self.peer)
+            except InvalidObject:
+                return True
+            if hit is not None and hit.target(heard.key) == target:
+                return True
+        return False
+
     def _take(self, heard: Heard, old: SourceRecord | None, streams: int) -> None:
         body = _lazily(heard)
         if self._tap is not None:

@@ -123,6 +123,15 @@ class Supervisor:
                 await self._poked.wait()
                 await asyncio.sleep(0)  # what comes together is planned together
 
+    def name_of(self, cluster_id: ClusterUID) -> str:
+        """Find the name under which a cluster is read, or known; empty where it is not."""
+        link = self.links.get(cluster_id)
+        if link is not None:
+            return link.name
+        return min(
+            (name for name, choice in self.choices.items() if choice.cluster.cluster_id == cluster_id), default=""
+        )
+
     def may_relay(self, claim: Claim, manifest: Manifest) -> bool:
         """Say whether a record that an intermediary holds may change what is here (O4).
 

@@ -17,6 +17,7 @@ from registry_controller.engine.departures import Departures
 from registry_controller.engine.members import Members
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Feed, SourceRecord, Sources
+from registry_controller.kube.watch import Heard
 
 
 class Offer(NamedTuple):
@@ -107,6 +108,11 @@ class Views:
             tombstone=max((self._deleted_at(claim.owner, target) for claim in claims), default=0),
         )
         return view, offers
+
+    def wants(self, target: Target, source: SourceRef, heard: Heard) -> bool:
+        """Say whether a rule makes the target of what was read by name; what cannot be evaluated may be wanted."""
+        feed = self._sources.feed(source.owner, source.kind)
+        return feed is not None and feed.wants(target, heard)
 
     def _deleted_at(self, owner: ClusterUID, target: Target) -> int:
         return max(self._sources.deleted_at(owner, target), self._departures.left.get(owner, 0))

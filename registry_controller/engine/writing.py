@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Conflict, NotFound
+from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.drift import Drift, compare, content_digest, merge
 from registry_controller.core.own import Marks, read_marks
 from registry_controller.engine.bodies import Bodies, Slot
 from registry_controller.engine.copies import HERE, CopyRecord, LocalFeed
-from registry_controller.kube.connect import Writer
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import Heard, decode_heard
 
@@ -38,23 +38,42 @@ class Wanted:
     status: Manifest | None = None
 
 
+class Pen(Protocol):
+    """What a hand writes with. The answer is what is stored; None says that nothing was."""
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
+        """Create an object."""
+
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+    ) -> bytes | None:
+        """Replace an object, or ask what would be stored."""
+
+    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
+        """Delete the object that was judged."""
+
+
 class Hand:
     """The only place that writes objects of others' making, and only here."""
 
     def __init__(
         self,
         *,
-        writer: Writer,
+        reader: Reader,
+        pen: Pen,
         discovery: Discovery,
         bodies: Bodies,
         digest_key: bytes,
         on_stored: Callable[[Target, Manifest, Manifest], None],
+        believes_provenance: bool = True,
     ) -> None:
-        self._writer = writer
+        self._reader = reader
+        self._pen = pen
         self._discovery = discovery
         self._bodies = bodies
         self._digest_key = digest_key
         self._on_stored = on_stored
+        self._believes_provenance = believes_provenance
 
     def digest(self, manifest: Manifest) -> bytes:
         """Digest what counts of an object."""
@@ -63,8 +82,18 @@ class Hand:
     async def create(self, wanted: Wanted, feed: LocalFeed) -> None:
         """Make a copy that is not here."""
         gvr = await self._discovery.resolve(wanted.kind)
-        raw = await self._writer.create(gvr, wanted.target.namespace, orjson.dumps(wanted.manifest))
+        raw = await self._pen.create(gvr, wanted.target.namespace, orjson.dumps(wanted.manifest))
         self._remember(raw, wanted, feed)
+
+    async def create_namespace(self, name: str) -> None:
+        """Make a namespace for a copy; one that is there by now is good."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await self._pen.create(meta.NAMESPACES, "", orjson.dumps(body))
+        except AlreadyExists:
+            return
+        except Forbidden as error:
+            raise Forbidden(f"cannot create namespace {name}: {error}", status=403) from None
 
     async def bring(
         self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, adopt: bool
@@ -90,7 +119,7 @@ class Hand:
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
                 self._accept(current, wanted, record)
                 return False, managers
-        raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body))
+        raw = await self._pen.replace(gvr, wanted.target.key, orjson.dumps(body))
         self._remember(raw, wanted, feed)
         return True, managers
 
@@ -107,8 +136,9 @@ class Hand:
             record.status_digest = self.status_digest(wanted)
             return False
         body = {**current, "status": wanted.status}
-        raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body), subresource="status")
-        feed.heard_again(decode_heard(raw), status_digest=self.status_digest(wanted))
+        raw = await self._pen.replace(gvr, wanted.target.key, orjson.dumps(body), subresource="status")
+        if raw is not None:
+            feed.heard_again(decode_heard(raw), status_digest=self.status_digest(wanted))
         return True
 
     def status_digest(self, wanted: Wanted) -> bytes | None:
@@ -121,7 +151,7 @@ class Hand:
         """Delete the copy that was judged, and no other."""
         gvr = await self._discovery.resolve(kind)
         try:
-            await self._writer.delete(gvr, target.key, uid=uid, resource_version=str(revision))
+            await self._pen.delete(gvr, target.key, uid=uid, resource_version=str(revision))
         except NotFound:
             return
 
@@ -129,7 +159,7 @@ class Hand:
         heard = self._bodies.peek(Slot(HERE, wanted.kind, wanted.target.key))
         if heard is None or heard.revision != record.revision:
             try:
-                heard = decode_heard(await self._writer.get(gvr, wanted.target.key))
+                heard = decode_heard(await self._reader.get(gvr, wanted.target.key))
             except NotFound:
                 return None
         judged = heard.uid == record.uid and heard.revision == record.revision
@@ -138,12 +168,13 @@ class Hand:
     async def _is_stored_so(self, gvr: GVR, wanted: Wanted, record: CopyRecord, body: Manifest) -> bool:
         """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
         provenance = record.marks.provenance
-        if provenance is not None and provenance.revision == wanted.marks.revision:
+        is_of_now = provenance is not None and provenance.revision == wanted.marks.revision
+        is_same_wish = record.desired in (None, wanted.digest)  # else a rule was edited, and took something away
+        if is_of_now and is_same_wish and self._believes_provenance:
             return True
-        raw = await self._writer.replace(gvr, wanted.target.key, orjson.dumps(body), dry_run=True)
-        stored = orjson.loads(raw)
+        raw = await self._pen.replace(gvr, wanted.target.key, orjson.dumps(body), dry_run=True)
         current = await self._current(gvr, wanted, record)
-        return current is not None and self.digest(stored) == self.digest(current)
+        return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 
     def _accept(self, current: Manifest, wanted: Wanted, record: CopyRecord) -> None:
         record.desired = wanted.digest
@@ -153,7 +184,9 @@ class Hand:
         if record.verified == record.revision:
             self._bodies.drop(Slot(HERE, wanted.kind, wanted.target.key))
 
-    def _remember(self, raw: bytes, wanted: Wanted, feed: LocalFeed) -> None:
+    def _remember(self, raw: bytes | None, wanted: Wanted, feed: LocalFeed) -> None:
+        if raw is None:
+            return
         heard = decode_heard(raw)
         stored: Manifest = orjson.loads(raw)
         baseline = self.digest(stored)

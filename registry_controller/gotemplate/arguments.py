@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from registry_controller.gotemplate.formats import text_of
 from registry_controller.gotemplate.limits import Budget, TemplateError
-from registry_controller.gotemplate.values import Ideal, Int, Object, is_missing, text_of, type_of
+from registry_controller.gotemplate.values import Dict, Ideal, Int, Nothing, Object, Whole, is_missing, type_of
 
 
 def text(value: Any) -> str:
@@ -25,6 +26,13 @@ def whole(value: Any) -> int:
     return int(value)
 
 
+def real(value: Any) -> float:
+    """Ask for Go's float64: any number that is a constant, or a float."""
+    if not isinstance(value, Whole | float):
+        raise TemplateError(f"wrong type of argument; expected float64; got {type_of(value)}")
+    return float(value)
+
+
 def items(value: Any) -> list[Any]:
     """Ask for a list."""
     if not isinstance(value, list):
@@ -33,12 +41,27 @@ def items(value: Any) -> list[Any]:
 
 
 def table(value: Any) -> Mapping[str, Any]:
-    """Ask for a dict."""
+    """Ask for a dict; a key that is missing stands for an empty one."""
+    if isinstance(value, Nothing):
+        return {}
     if isinstance(value, Object):
         raise TemplateError("a whole object is no dict; take .Object.Object")
     if not isinstance(value, Mapping):
         raise TemplateError(f"wrong type of argument; expected a dict; got {type_of(value)}")
     return value
+
+
+def own_table(value: Any) -> Dict:
+    """Ask for a dict that the template may change: one that it made."""
+    if isinstance(value, Dict):
+        return value
+    table(value)
+    raise TemplateError("only what the template made can be changed; take a deepCopy")
+
+
+def kept(value: Any) -> Any:
+    """Make a value fit to be an element: nil is nil there, wherever it came from."""
+    return None if is_missing(value) else value
 
 
 def shown(budget: Budget, value: Any) -> str:
@@ -50,8 +73,12 @@ def texts(budget: Budget, value: Any) -> list[str]:
     """Make texts of a list's elements without nils, or of one value, as sprig's strslice does."""
     if is_missing(value):
         return []
-    found = value if isinstance(value, list) else [value]
-    return [shown(budget, item) for item in found if not is_missing(item)]
+    made = []
+    for item in value if isinstance(value, list) else [value]:
+        if not is_missing(item):
+            made.append(shown(budget, item))
+            budget.make(len(made[-1]))
+    return made
 
 
 def count(given: tuple[Any, ...], least: int, most: int | None = None) -> None:

@@ -9,7 +9,18 @@ from urllib.parse import quote_plus
 from registry_controller.gotemplate.arguments import count, text
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.printf import printf, sprint, sprintln
-from registry_controller.gotemplate.values import NOTHING, Int, Nothing, equal, is_missing, is_true, less, type_of
+from registry_controller.gotemplate.values import (
+    NOTHING,
+    Byte,
+    Int,
+    Nothing,
+    TextMap,
+    equal,
+    is_missing,
+    is_true,
+    less,
+    type_of,
+)
 
 _HTML: Final = str.maketrans({'"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "\0": "\ufffd"})
 _JS: Final = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"}
@@ -69,14 +80,14 @@ def _index(_: Budget, *given: Any) -> Any:
         if is_missing(value):
             raise TemplateError("index of nil")
         if isinstance(value, Mapping):
-            value = value.get(text(key), NOTHING)
+            value = value.get(text(key), "" if isinstance(value, TextMap) else NOTHING)
         elif isinstance(value, list | str):
             sequence: Any = value.encode() if isinstance(value, str) else value
             if not isinstance(key, int) or isinstance(key, bool):
                 raise TemplateError(f"cannot index with type {type_of(key)}")
             if not 0 <= key < len(sequence):
                 raise TemplateError(f"index out of range: {int(key)}")
-            value = sequence[key]
+            value = Byte(sequence[key]) if isinstance(sequence, bytes) else sequence[key]
         else:
             raise TemplateError(f"cannot index an item of type {type_of(value)}")
     return Nothing("the key") if isinstance(value, Nothing) else value
@@ -88,7 +99,7 @@ def _printf(budget: Budget, *given: Any) -> str:
 
 
 def _joined(budget: Budget, given: tuple[Any, ...]) -> str:
-    if len(given) == 1 and is_missing(given[0]):
+    if any(map(is_missing, given)):
         raise TemplateError("nothing to write")
     return given[0] if len(given) == 1 and isinstance(given[0], str) else sprint(budget, *given)
 
@@ -119,12 +130,17 @@ def _urlquery(budget: Budget, *given: Any) -> str:
     return quote_plus(written, safe="-_.~")
 
 
+def _call(_: Budget, *_given: Any) -> Any:
+    raise TemplateError("nothing that a template is given can be called")
+
+
 def _decided(_: Budget, *_given: Any) -> Any:
     raise AssertionError("and, or: are evaluated where they stand")
 
 
 BUILTINS: Final[Mapping[str, Callable[..., Any]]] = {
-    "and": _decided, "or": _decided, "not": _not, "len": _len, "index": _index, "print": sprint, "println": sprintln,
+    "and": _decided, "call": _call, "or": _decided, "not": _not, "len": _len, "index": _index,
+    "print": sprint, "println": sprintln,
     "printf": _printf, "html": _html, "js": _js, "urlquery": _urlquery, "eq": _eq, "ne": _ne, "lt": _lt,
     "le": _le, "gt": _gt, "ge": _ge,
 }  # fmt: skip

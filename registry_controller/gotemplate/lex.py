@@ -22,14 +22,14 @@ _TOKEN: Final = re.compile(
     |(?P<string>"(?:[^"\\\n]|\\.)*")
     |(?P<raw>`[^`]*`)
     |(?P<char>'(?:[^'\\\n]|\\.)+')
-    |(?P<number>[+-]?(?:\.[0-9]|[0-9])[0-9A-Za-z_.]*(?:(?<=[eE])[+-][0-9_]+|(?<=[pP])[+-][0-9_]+)?)
+    |(?P<number>[+-]?(?:\.[0-9]|[0-9])[0-9A-Za-z_.]*(?:(?<=[eEpP])[+-][0-9_]*)?i?(?:[+-][0-9.][0-9A-Za-z_.]*(?:(?<=[eEpP])[+-][0-9_]*)?i)?)
     |(?P<field>\.\w+)|(?P<dot>\.)
     |(?P<variable>\$\w*)
     |(?P<word>\w+)""",
     re.VERBOSE,
 )
 _GLUED: Final = frozenset(("field", "variable", "word", "number", "char"))
-_AFTER: Final = re.compile(r"[ \t\r\n.,|:()=]|-?\}\}|\Z")
+_AFTER: Final = re.compile(r"[ \t\r\n.,|:()]|\}\}|\Z")
 
 
 class Token(NamedTuple):
@@ -58,8 +58,6 @@ def tokens(source: str) -> Iterator[Token]:
         if start < 0:
             return
         comment = inner + (1 if trims else 0)
-        while trims and source[comment : comment + 1] in tuple(_TRIMMED):
-            comment += 1
         if source.startswith("/*", comment):
             end = _COMMENT_END.search(source, comment + 2)
             if end is None or source.find("*/", comment + 2) != end.start():

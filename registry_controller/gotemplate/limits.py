@@ -21,6 +21,7 @@ class Limits:
 
 
 DEFAULT: Final = Limits()
+_ELEMENT: Final = 16
 
 
 class Budget:
@@ -28,14 +29,18 @@ class Budget:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._steps = limits.steps
+        self.steps_left = limits.steps
         self._made = 4 * limits.output
 
     def step(self, count: int = 1) -> None:
         """Take steps; TemplateError when there are no more."""
-        self._steps -= count
-        if self._steps < 0:
+        self.steps_left -= count
+        if self.steps_left < 0:
             raise TemplateError(f"takes more than {self.limits.steps} steps")
+
+    def hold(self, count: int) -> None:
+        """Ask to make a list or dict of so many elements, each of which takes as much memory as many characters."""
+        self.make(_ELEMENT * count)
 
     def make(self, size: int) -> None:
         """Ask to make a text or list of so many elements, before it is made."""

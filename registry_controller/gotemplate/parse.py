@@ -1,50 +1,15 @@
-"""Read tokens into a tree. Functions and variables must be known, as Go wants them to be when it reads."""
+"""Read a template into a tree. Functions and variables must be known, as Go wants them to be when it reads."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from typing import Any, Final, NoReturn
 
-from registry_controller.gotemplate.lex import Token, place, tokens
+from registry_controller.gotemplate.constants import read_text
+from registry_controller.gotemplate.cursor import Cursor
+from registry_controller.gotemplate.lex import Token
 from registry_controller.gotemplate.limits import Limits, TemplateError
-from registry_controller.gotemplate.nodes import (
-    Action,
-    Branch,
-    Call,
-    Chain,
-    Constant,
-    Dot,
-    Function,
-    Jump,
-    Node,
-    Operand,
-    Pipeline,
-    Text,
-    Tree,
-    Variable,
-)
-from registry_controller.gotemplate.values import Ideal, Int
-
-_ESCAPES: Final = {
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-    "\\": "\\",
-    "'": "'",
-    '"': '"',
-}
-_ESCAPE: Final = re.compile(
-    r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.?))"
-)
-_INTEGER: Final = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+|0[oO]?(_?[0-7])+|0|[1-9](_?[0-9])*)")
-_FLOAT: Final = re.compile(r"[+-]?([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)([eE][+-]?[0-9](_?[0-9])*)?")
-_NOT_STAGES: Final = (Constant, Dot)
-_END: Final = Token("eof", "", 0)
+from registry_controller.gotemplate.nodes import Action, Branch, Call, Jump, Node, Text, Tree
+from registry_controller.gotemplate.pipelines import Pipelines
 
 
 def parse(source: str, *, functions: Collection[str], limits: Limits) -> Tree:
@@ -54,98 +19,63 @@ def parse(source: str, *, functions: Collection[str], limits: Limits) -> Tree:
     return _Parser(source, functions, limits).tree()
 
 
+def _holds_something(nodes: tuple[Node, ...]) -> bool:
+    return any(not isinstance(node, Text) or node.text.strip() for node in nodes)
+
+
 class _Parser:
     def __init__(self, source: str, functions: Collection[str], limits: Limits) -> None:
         self._tree = Tree(source)
-        self._tokens = list(tokens(source))
-        self._at = 0
-        self._functions = functions
-        self._limits = limits
-        self._depth = 0
+        self._cursor = Cursor(source, limits)
+        self._pipelines = Pipelines(self._cursor, functions)
         self._loops = 0
-        self._variables = ["$"]
 
     def tree(self) -> Tree:
         body: list[Node] = []
-        while self._peek().kind != "eof":
-            if self._is_keyword("define"):
+        while self._cursor.peek().kind != "eof":
+            if self._cursor.is_keyword("define"):
                 self._define()
             else:
                 nodes, stop = self._nodes(top=True)
                 body += nodes
                 if stop:
-                    self._fail(self._peek(), f"an unexpected {stop}")
-        self._tree.body = tuple(body)
+                    self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
+        self._define_as("", tuple(body))
+        self._tree.body = self._tree.defined[""]
         return self._tree
-
-    # Tokens.
-
-    def _peek(self, ahead: int = 0) -> Token:
-        index = self._at + ahead
-        return self._tokens[index] if index < len(self._tokens) else _END
-
-    def _next(self) -> Token:
-        token = self._peek()
-        self._at += 1
-        return token
-
-    def _skip_space(self) -> None:
-        while self._peek().kind == "space":
-            self._at += 1
-
-    def _expect(self, kind: str, what: str) -> Token:
-        self._skip_space()
-        token = self._next()
-        if token.kind != kind:
-            self._fail(token, f"{what} is expected")
-        return token
-
-    def _is_keyword(self, word: str) -> bool:
-        ahead = 1 if self._peek().kind == "begin" else 0
-        while ahead and self._peek(ahead).kind == "space":
-            ahead += 1
-        return bool(ahead) and self._peek(ahead).kind == word
-
-    def _fail(self, token: Token, words: str) -> NoReturn:
-        at = token.at if token.kind != "eof" else len(self._tree.source)
-        raise TemplateError(f"template {place(self._tree.source, at)}: {words}")
-
-    # Lists of nodes.
 
     def _nodes(self, *, top: bool = False) -> tuple[list[Node], str]:
         """Read until `end` or `else` (its word is returned and not taken) or, at the top, until `define`."""
         nodes: list[Node] = []
-        self._depth += 1
-        if self._depth > self._limits.depth:
-            self._fail(self._peek(), f"is nested more than {self._limits.depth} deep")
+        self._cursor.descend()
         try:
-            while (token := self._peek()).kind != "eof":
+            while (token := self._cursor.peek()).kind != "eof":
                 if token.kind == "text":
-                    nodes.append(Text(self._next().text))
+                    nodes.append(Text(self._cursor.next().text))
                     continue
                 for word in ("end", "else"):
-                    if self._is_keyword(word) and not (word == "end" and self._peek(1).text == "}}"):
+                    if self._cursor.is_keyword(word) and not (word == "end" and self._cursor.peek(1).text == "}}"):
                         return nodes, word
-                if self._is_keyword("define"):
+                if self._cursor.is_keyword("define"):
                     if not top:
-                        self._fail(token, "an unexpected define")
+                        self._cursor.fail(token, "an unexpected define")
                     return nodes, ""
                 nodes.append(self._action())
             if not top:
-                self._fail(self._peek(), "an action without its end")
+                self._cursor.fail(self._cursor.peek(), "an action without its end")
             return nodes, ""
         finally:
-            self._depth -= 1
+            self._cursor.ascend()
 
     def _enter(self, word: str) -> None:
-        self._expect("begin", "an action")
-        self._expect(word, word)
+        self._cursor.expect("begin", "an action")
+        self._cursor.expect(word, word)
 
     def _close(self) -> None:
-        self._skip_space()
-        token = self._next()
+        self._cursor.skip_space()
+        token = self._cursor.next()
         if (token.kind, token.text) != ("end", "}}"):
-            self._fail(token, f"an unexpected {token.text!r}")
+            self._cursor.fail(token, f"an unexpected {token.text!r}")
 
     def _define(self) -> None:
         self._enter("define")
@@ -154,239 +84,91 @@ class _Parser:
         self._body_of(name)
 
     def _name(self) -> str:
-        self._skip_space()
-        token = self._next()
+        self._cursor.skip_space()
+        token = self._cursor.next()
         if token.kind not in ("string", "raw"):
-            self._fail(token, "a name in quotes is expected")
+            self._cursor.fail(token, "a name in quotes is expected")
         return self._text(token)
 
     def _body_of(self, name: str) -> None:
-        saved, self._variables, loops, self._loops = self._variables, ["$"], self._loops, 0
+        saved, self._pipelines.variables, loops, self._loops = self._pipelines.variables, ["$"], self._loops, 0
         nodes, stop = self._nodes()
         if stop != "end":
-            self._fail(self._peek(), f"an unexpected {stop}")
+            self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
         self._enter("end")
         self._close()
-        self._variables, self._loops = saved, loops
-        if nodes or name not in self._tree.defined:
-            self._tree.defined[name] = tuple(nodes)
+        self._pipelines.variables, self._loops = saved, loops
+        self._define_as(name, tuple(nodes))
+
+    def _define_as(self, name: str, nodes: tuple[Node, ...]) -> None:
+        """Keep a template; of two with one name, one may hold something."""
+        held = self._tree.defined.get(name, ())
+        if not _holds_something(held):
+            self._tree.defined[name] = nodes
+        elif _holds_something(nodes):
+            self._cursor.fail(self._cursor.peek(-1), f"a second template {name!r}")
 
     def _action(self) -> Node:
-        begin = self._expect("begin", "an action")
-        self._skip_space()
-        token = self._peek()
+        begin = self._cursor.expect("begin", "an action")
+        self._cursor.skip_space()
+        token = self._cursor.peek()
         if token.kind in ("if", "with", "range"):
-            self._next()
+            self._cursor.next()
             return self._branch(token.kind)
         if token.kind in ("break", "continue"):
-            self._next()
+            self._cursor.next()
             if not self._loops:
-                self._fail(token, f"a {token.kind} outside of range")
+                self._cursor.fail(token, f"a {token.kind} outside of range")
             self._close()
             return Jump(token.kind)
         if token.kind in ("template", "block"):
-            self._next()
+            self._cursor.next()
             return self._call(token)
         if token.kind in ("end", "else", "define") and token.text != "}}":
-            self._fail(token, f"an unexpected {token.text}")
-        return Action(self._pipeline(begin.at, closes="end"))
+            self._cursor.fail(token, f"an unexpected {token.text}")
+        return Action(self._pipelines.read(begin.at, closes="end"))
 
     def _call(self, token: Token) -> Node:
         name = self._name()
-        self._skip_space()
+        self._cursor.skip_space()
         pipeline = None
-        if self._peek().text == "}}" and self._peek().kind == "end":
-            self._next()
+        if self._cursor.peek().text == "}}" and self._cursor.peek().kind == "end":
+            self._cursor.next()
             if token.kind == "block":
-                self._fail(token, "a block without a value")
+                self._cursor.fail(token, "a block without a value")
         else:
-            pipeline = self._pipeline(token.at, closes="end")
+            pipeline = self._pipelines.read(token.at, closes="end")
         if token.kind == "block":
             self._body_of(name)
         return Call(name, pipeline, token.at)
 
     def _branch(self, kind: str) -> Node:
-        known = len(self._variables)
-        pipeline = self._pipeline(self._peek().at, closes="end", is_range=kind == "range")
+        known = len(self._pipelines.variables)
+        pipeline = self._pipelines.read(self._cursor.peek().at, closes="end", is_range=kind == "range")
         self._loops += kind == "range"
         body, stop = self._nodes()
         self._loops -= kind == "range"
         otherwise: list[Node] = []
         if stop == "else":
             self._enter("else")
-            self._skip_space()
-            token = self._peek()
+            self._cursor.skip_space()
+            token = self._cursor.peek()
             if token.kind in ("if", "with") and token.kind == kind:
-                self._next()
+                self._cursor.next()
                 otherwise = [self._branch(kind)]
-                del self._variables[known:]
+                del self._pipelines.variables[known:]
                 return Branch(kind, pipeline, tuple(body), tuple(otherwise))
             self._close()
             otherwise, stop = self._nodes()
             if stop != "end":
-                self._fail(self._peek(), f"an unexpected {stop}")
+                self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
         self._enter("end")
         self._close()
-        del self._variables[known:]
+        del self._pipelines.variables[known:]
         return Branch(kind, pipeline, tuple(body), tuple(otherwise))
 
-    # Pipelines.
-
-    def _pipeline(self, at: int, *, closes: str, is_range: bool = False) -> Pipeline:
-        self._depth += 1
-        if self._depth > self._limits.depth:
-            self._fail(self._peek(), f"is nested more than {self._limits.depth} deep")
-        variables, declares = self._declarations(is_range=is_range)
-        commands: list[tuple[Operand, ...]] = []
-        while True:
-            self._skip_space()
-            token = self._peek()
-            if token.kind == closes and (closes != "end" or token.text == "}}"):
-                self._next()
-                break
-            commands.append(self._command(closes))
-        if not commands:
-            self._fail(self._peek(-1), "a value is missing")
-        for command in commands[1:]:
-            if isinstance(command[0], _NOT_STAGES):
-                self._fail(self._peek(-1), "only a function or method can take a piped value")
-        if declares:
-            self._variables += variables
-        self._depth -= 1
-        return Pipeline(tuple(commands), tuple(variables), declares, at)
-
-    def _declarations(self, *, is_range: bool) -> tuple[list[str], bool]:
-        self._skip_space()
-        names: list[str] = []
-        start = self._at
-        while self._peek().kind == "variable":
-            name = self._next().text
-            self._skip_space()
-            kind = self._peek().kind
-            if kind in ("declare", "assign"):
-                self._next()
-                names.append(name)
-                if kind == "assign":
-                    for used in names:
-                        self._known(used)
-                return names, kind == "declare"
-            if kind == "comma" and is_range and not names:
-                self._next()
-                self._skip_space()
-                names.append(name)
-                continue
-            break
-        if names:
-            self._fail(self._peek(), "too many or unfinished declarations")
-        self._at = start
-        return [], False
-
-    def _known(self, name: str) -> None:
-        if name not in self._variables:
-            self._fail(self._peek(-1), f"an undefined variable {name}")
-
-    def _command(self, closes: str) -> tuple[Operand, ...]:
-        operands: list[Operand] = []
-        self._skip_space()
-        while (operand := self._operand()) is not None:
-            operands.append(operand)
-            if self._peek().kind != "space":
-                break
-            self._skip_space()
-        token = self._peek()
-        if not operands or token.kind not in ("pipe", closes):
-            self._fail(token, f"an unexpected {token.text!r}")
-        if token.kind == "pipe":
-            self._next()
-            self._skip_space()
-            if self._peek().kind == closes:
-                self._fail(token, "a value is missing after |")
-        return tuple(operands)
-
-    def _operand(self) -> Operand | None:
-        term = self._term()
-        if term is None:
-            return None
-        fields: list[str] = []
-        first = self._peek()
-        while self._peek().kind == "field":
-            fields.append(self._next().text[1:])
-        if not fields:
-            return term
-        if isinstance(term, Constant | Dot):
-            self._fail(first, "a field of a constant or of the dot")
-        if isinstance(term, Chain):
-            return Chain(term.base, (*term.fields, *fields), term.at)
-        return Chain(term, tuple(fields), term.at)
-
-    def _term(self) -> Operand | None:  # noqa: C901 -- one table
-        token = self._peek()
-        match token.kind:
-            case "word" if token.text in ("true", "false"):
-                found: Operand = Constant(token.text == "true", token.at)
-            case "word":
-                if token.text not in self._functions:
-                    self._fail(token, f"an unknown function {token.text!r}")
-                found = Function(token.text, token.at)
-            case "nil":
-                found = Constant(None, token.at)
-            case "dot":
-                found = Dot(token.at)
-            case "field":
-                found = Chain(Dot(token.at), (token.text[1:],), token.at)
-            case "variable":
-                self._next()
-                self._known(token.text)
-                return Variable(token.text, token.at)
-            case "number":
-                found = Constant(self._number(token), token.at)
-            case "char":
-                text = self._text(token)
-                if len(text) != 1:
-                    self._fail(token, "a character constant of several characters")
-                found = Constant(Int(ord(text)), token.at)
-            case "string" | "raw":
-                found = Constant(self._text(token), token.at)
-            case "open":
-                self._next()
-                return self._pipeline(token.at, closes="close")
-            case _:
-                return None
-        self._next()
-        return found
-
     def _text(self, token: Token) -> str:
-        if token.kind == "raw":
-            return token.text[1:-1]
-        quote = token.text[0]
-
-        def unescape(match: re.Match[str]) -> str:
-            simple, two, four, eight, octal, other = match.groups()
-            if other is not None or (simple in ("'", '"') and simple != quote):
-                self._fail(token, "an unknown escape in quotes")
-            if simple is not None:
-                return _ESCAPES[simple]
-            code = int(octal, 8) if octal else int(two or four or eight, 16)
-            limit = 0x80 if two or octal else 0x110000
-            if code >= limit or 0xD800 <= code < 0xE000:
-                self._fail(token, "an escape that is no character")
-            return chr(code)
-
-        return _ESCAPE.sub(unescape, token.text[1:-1])
-
-    def _number(self, token: Token) -> Any:
-        text = token.text
-        if _INTEGER.fullmatch(text):
-            sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.lstrip("+"))
-            digits = digits.replace("_", "").lower()
-            octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-            number = sign * int(digits, 8 if octal else 0)
-            if not -(2**63) <= number < 2**63:
-                self._fail(token, "a number beyond 64 bits")
-            return Int(number)
-        if _FLOAT.fullmatch(text):
-            found = float(text.replace("_", ""))
-            if found in (float("inf"), float("-inf")):
-                self._fail(token, "a number beyond 64 bits")
-            return Ideal(found)
-        return self._fail(token, "no number")
+        try:
+            return read_text(token.text)
+        except TemplateError as error:
+            self._cursor.fail(token, str(error))

@@ -1,24 +1,31 @@
 """Values as Go has them: what is true, how they print, how they compare, and what fields they have.
 
-A plain `int` is an int64, as numbers in objects are; `Int` is Go's int, as constants are. Text is counted in characters
-but for `len`, `slice` and widths of `trunc`, which count bytes as Go does. NOTHING is Go's invalid value.
+A plain `int` is an int64, as numbers in objects are; `Int` is Go's int, as constants are. A plain list is Go's
+`[]interface {}`, a plain mapping its `map[string]interface {}`. NOTHING is Go's invalid value.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.limits import Budget, TemplateError
+from registry_controller.gotemplate.limits import TemplateError
 
 
 class Int(int):
     """Go's `int`."""
 
 
+class Whole(Int):
+    """A whole constant without a type yet: where a float is asked for, `1` is one."""
+
+
+class Byte(int):
+    """Go's `uint8`: what indexing a text gives."""
+
+
 class Ideal(float):
-    """A constant without a type yet: where an int is asked for, `1e3` is one."""
+    """A constant with a point or exponent, without a type yet: where an int is asked for, `1e3` is one."""
 
 
 class Nothing:
@@ -31,8 +38,28 @@ class Nothing:
 NOTHING: Final = Nothing()
 
 
-class Texts(list[Any]):
-    """Go's `[]string`."""
+class Slice(list[Any]):
+    """A list with another element type than `interface {}`, or one that is nil, which prints as an empty one does."""
+
+    def __init__(self, items: Iterable[Any] = (), *, element: str = "interface {}", is_nil: bool = False) -> None:
+        super().__init__(items)
+        self.element = element
+        self.is_nil = is_nil
+
+
+def strings(items: Iterable[Any]) -> Slice:
+    """Make a `[]string`."""
+    return Slice(items, element="string")
+
+
+class Dict(dict[str, Any]):
+    """A dict that the template made: the only kind that it may change."""
+
+
+class TextMap(dict[str, str]):
+    """Go's `map[string]string`: a missing key is the empty text for `index`."""
+
+    is_nil = False
 
 
 class Object:
@@ -54,13 +81,20 @@ class Object:
             return True, self.manifest.get(self._TYPE[name]) or ""
         if name in self.METHODS:
             key, default = self.METHODS[name]
-            return True, (self.manifest.get("metadata") or {}).get(key) or default
+            found = (self.manifest.get("metadata") or {}).get(key)
+            if isinstance(default, dict):
+                labels = TextMap(found or {})
+                labels.is_nil = found is None
+                return True, labels
+            return True, found or default
         return False, None
 
     def field(self, name: str) -> Any:
         """Find a field; metadata's and the type's are promoted, as in Go's structs."""
         if name == "Object":
             return self.manifest
+        if name == "ObjectMeta":
+            return self.manifest.get("metadata") or {}
         found = key_of(self.manifest, name)
         if found is not None:
             return self.manifest[found]
@@ -94,14 +128,16 @@ def is_true(value: object) -> bool:
 
 
 _TYPES: Final = (
-    (Nothing, "<nil>"), (type(None), "<nil>"), (bool, "bool"), (Int, "int"), (int, "int64"), (float, "float64"),
-    (str, "string"), (Object, "object"), (Mapping, "map[string]interface {}"), (Texts, "[]string"),
-    (list, "[]interface {}"),
+    (Nothing, "<nil>"), (type(None), "<nil>"), (bool, "bool"), (Int, "int"), (Byte, "uint8"), (int, "int64"),
+    (float, "float64"), (str, "string"), (Object, "object"), (TextMap, "map[string]string"),
+    (Mapping, "map[string]interface {}"), (list, "[]interface {}"),
 )  # fmt: skip
 
 
 def type_of(value: object) -> str:
     """Name a value's type as Go spells it."""
+    if isinstance(value, Slice):
+        return f"[]{value.element}"
     for kind, name in _TYPES:
         if isinstance(value, kind):
             return name
@@ -116,62 +152,8 @@ def kind_of(value: object) -> str:
     return {"<nil>": "invalid", "object": "ptr"}.get(name, name)
 
 
-def float_text(number: float, *, small: int = -4, big: int = 6) -> str:
-    """Spell a float: the shortest that reads back, with an exponent below `small` and from `big` on."""
-    if math.isnan(number):
-        return "NaN"
-    if math.isinf(number):
-        return "+Inf" if number > 0 else "-Inf"
-    text = repr(number)
-    mantissa, _, power = text.partition("e")
-    sign = "-" if mantissa.startswith("-") else ""
-    mantissa = mantissa.lstrip("-")
-    whole, _, fraction = mantissa.partition(".")
-    raw = (whole + fraction).lstrip("0")
-    shift = int(power or 0) + len(whole)
-    leading = len(whole + fraction) - len((whole + fraction).lstrip("0"))
-    exponent = shift - leading - 1
-    raw = raw.rstrip("0") or "0"
-    if raw == "0":
-        return f"{sign}0"
-    if exponent < small or exponent >= big:
-        rest = f".{raw[1:]}" if len(raw) > 1 else ""
-        return f"{sign}{raw[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
-    if exponent < 0:
-        return f"{sign}0.{'0' * (-exponent - 1)}{raw}"
-    if len(raw) <= exponent + 1:
-        return f"{sign}{raw}{'0' * (exponent + 1 - len(raw))}"
-    return f"{sign}{raw[: exponent + 1]}.{raw[exponent + 1 :]}"
-
-
-def text_of(value: object, budget: Budget, *, nil: str = "<nil>") -> str:
-    """Spell a value as %v does."""
-    budget.step()
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(int(value))
-    if isinstance(value, float):
-        return float_text(value)
-    if is_missing(value):
-        return nil
-    if isinstance(value, Object):
-        raise TemplateError("a whole object cannot be written; take its fields, or toJson of .Object.Object")
-    if isinstance(value, Mapping):
-        parts = [f"{key}:{text_of(value[key], budget)}" for key in sorted(value)]
-        text = f"map[{' '.join(parts)}]"
-    elif isinstance(value, list):
-        text = f"[{' '.join(text_of(item, budget) for item in value)}]"
-    else:
-        raise TemplateError(f"a value of type {type_of(value)} cannot be written")
-    budget.make(len(text))
-    return text
-
-
-def basic(value: object) -> str:
-    """Name what a value compares as; empty for what does not."""
+def _basic(value: object) -> str:
+    """Name what a value compares as; empty for what has no order."""
     if isinstance(value, bool):
         return "bool"
     for kind, name in ((int, "int"), (float, "float"), (str, "string")):
@@ -180,26 +162,37 @@ def basic(value: object) -> str:
     return ""
 
 
+def _is_nil(value: object) -> bool:
+    return is_missing(value) or bool(getattr(value, "is_nil", False))
+
+
 def equal(one: object, other: object) -> bool:
     """Compare as `eq` does; TemplateError for what cannot be compared."""
-    if basic(one) != basic(other):
+    kind, other_kind = _basic(one), _basic(other)
+    if kind != other_kind:
         if is_missing(one) or is_missing(other):
             return False
         raise TemplateError("eq: incompatible types for comparison")
-    if basic(one):
+    if kind:
         return one == other
-    if is_missing(one) or is_missing(other):
-        return is_missing(one) and is_missing(other)
-    raise TemplateError(f"eq: values of type {type_of(one)} cannot be compared")
+    if not (is_missing(one) or is_missing(other)) and kind_of(one) != kind_of(other):
+        raise TemplateError("eq: types that cannot be compared")
+    if _is_nil(one) or _is_nil(other):
+        return _is_nil(one) and _is_nil(other)
+    if not isinstance(other, Object):
+        raise TemplateError(f"eq: values of type {type_of(other)} cannot be compared")
+    return one is other
 
 
 def less(one: object, other: object) -> bool:
     """Compare as `lt` does; TemplateError for what has no order."""
-    kind = basic(one)
-    if kind in ("", "bool"):
+    kind, other_kind = _basic(one), _basic(other)
+    if not kind or not other_kind:
         raise TemplateError("lt: a type that cannot be ordered")
-    if kind != basic(other):
+    if kind != other_kind:
         raise TemplateError("lt: incompatible types for comparison")
+    if kind == "bool":
+        raise TemplateError("lt: a type that cannot be ordered")
     if isinstance(one, str) and isinstance(other, str):
         return one.encode() < other.encode()
     return one < other  # type: ignore[operator,no-any-return]

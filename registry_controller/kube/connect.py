@@ -20,11 +20,13 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.home import connect_home_transport
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.tls import load_client_certificate
-from registry_controller.kube.transport import Transport
+from registry_controller.kube.tls import load_certificate
+from registry_controller.kube.transport import DRY_RUN, Transport
 
 READING: Final = frozenset({"GET"})
 WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+REHEARSING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
+"""Reading, and asking what a write would store."""
 
 _PAGE_S: Final = 60.0
 _OPEN_S: Final = 30.0
@@ -183,7 +185,7 @@ def connect_peer(credentials: Credentials) -> Reader:
     try:
         transport = Transport(configuration, identity=_PeerIdentity(credentials), methods=READING)
         if credentials.client_certificate_pem:
-            load_client_certificate(
+            load_certificate(
                 transport.ssl_context,
                 certificate_pem=credentials.client_certificate_pem,
                 key_pem=credentials.client_key_pem,
@@ -193,9 +195,11 @@ def connect_peer(credentials: Credentials) -> Reader:
     return Reader(transport)
 
 
-async def connect_home(*, kubeconfig: Any = None, context: str | None = None) -> Writer:
+async def connect_home(
+    *, kubeconfig: Any = None, context: str | None = None, methods: frozenset[str] = WRITING
+) -> Writer:
     """Connect to our own cluster: the given kubeconfig or context, else KUBECONFIG, else the pod's account."""
-    transport, ca_pem = await connect_home_transport(kubeconfig=kubeconfig, context=context, methods=WRITING)
+    transport, ca_pem = await connect_home_transport(kubeconfig=kubeconfig, context=context, methods=methods)
     return Writer(transport, ca_pem=ca_pem)
 
 
@@ -221,7 +225,7 @@ def _collection_path(gvr: GVR, selection: Selection, *, query: Mapping[str, str]
 
 
 def _options(dry_run: bool) -> str:
-    return f"{_MANAGER}&dryRun=All" if dry_run else _MANAGER
+    return f"{_MANAGER}&{DRY_RUN}" if dry_run else _MANAGER
 
 
 def _what(verb: str, gvr: GVR, key: ObjectKey) -> str:

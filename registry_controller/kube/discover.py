@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -24,6 +26,13 @@ class _Resource(msgspec.Struct):
     version: str = ""
     namespaced: bool = False
     verbs: list[str] = []
+    singular: str = msgspec.field(name="singularName", default="")
+    short: list[str] = msgspec.field(name="shortNames", default_factory=list)
+
+    @property
+    def words(self) -> set[str]:
+        """What people call it."""
+        return {self.name, self.singular, self.kind.lower(), *self.short}
 
 
 class _ResourceList(msgspec.Struct):
@@ -79,24 +88,40 @@ class Discovery:
 
     async def writable(self) -> list[GVK]:
         """List the kinds that can be written, in their groups' preferred versions; what is down is left out."""
+        return [
+            kind
+            async for group, version, found in self._preferred_versions()
+            for kind in sorted(
+                GVK(group, version, resource.kind)
+                for resource in found
+                if "/" not in resource.name and set(resource.verbs) >= _WRITABLE
+            )
+        ]
+
+    async def find(self, word: str) -> tuple[GVK, GVR]:
+        """Find a kind as people call it, as kubectl does: kind, plural, singular or short name, then `.group`.
+
+        NotServed when there is none. The first group in the server's order wins, the core group before all.
+        """
+        name, _, wanted_group = word.lower().partition(".")
+        async for group, version, found in self._preferred_versions():
+            if wanted_group in ("", group, f"{version}.{group}"):
+                for kind, gvr in _index(found, group=group, version=version).items():
+                    if any(name in resource.words and resource.name == gvr.resource for resource in found):
+                        return kind, gvr
+        raise NotServed(f"{self._reader.server}: serves no kind {word} for list and watch")
+
+    async def _preferred_versions(self) -> AsyncIterator[tuple[str, str, list[_Resource]]]:
+        """Read every group in its preferred version; what is down is left out."""
         answer = await self._reader.get_path("/apis")
         try:
             groups = _GROUPS.decode(answer).groups or []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ProtocolError(f"{self._reader.server}: /apis is not what an API server says") from None
-        kinds: list[GVK] = []
         for spelled in ("v1", *(group.preferred.group_version for group in groups)):
             group, _, version = spelled.rpartition("/")
-            try:
-                found = await self._read_version(GVK(group, version, ""))
-            except RegistryError:
-                continue
-            kinds += sorted(
-                GVK(group, version, resource.kind)
-                for resource in found
-                if "/" not in resource.name and set(resource.verbs) >= _WRITABLE
-            )
-        return kinds
+            with contextlib.suppress(RegistryError):
+                yield group, version, await self._read_version(GVK(group, version, ""))
 
     async def server_version(self) -> str:
         """Ask for the server's version, as `v1.36.1`."""

@@ -19,7 +19,7 @@ def relax(context: ssl.SSLContext) -> None:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
-def load_client_certificate(context: ssl.SSLContext, *, certificate_pem: str, key_pem: str) -> None:
+def load_certificate(context: ssl.SSLContext, *, certificate_pem: str, key_pem: str) -> None:
     """Load a certificate and its key; OpenSSL takes them from a path only."""
     with _unnamed_file(f"{key_pem}\n{certificate_pem}".encode()) as path:
         context.load_cert_chain(path)
@@ -29,7 +29,7 @@ def load_client_certificate(context: ssl.SSLContext, *, certificate_pem: str, ke
 def _unnamed_file(content: bytes) -> Iterator[str]:
     """Give content a path: memory where the system can (no /tmp is needed), else a file for a moment."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("client-certificate")
+        descriptor = os.memfd_create("certificate")
         try:
             os.write(descriptor, content)
             yield f"/proc/self/fd/{descriptor}"

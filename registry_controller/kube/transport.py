@@ -23,6 +23,9 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube import tls
 from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
 
+DRY_RUN: Final = "dryRun=All"
+"""The parameter with which a server says what it would store, and stores nothing."""
+
 _BODY_BYTES: Final = 64 * 1024 * 1024  # a page of 500 objects of 100 KB
 _ERROR_BYTES: Final = 256 * 1024
 _CONNECT_S: Final = 10.0
@@ -159,7 +162,7 @@ class Transport(RESTClientObject):
     async def _ask(
         self, method: str, path: str, *, body: bytes | None, content_type: str, silence_s: float | None
     ) -> aiohttp.ClientResponse:
-        if method not in self._methods:
+        if not is_allowed(method, path, self._methods):
             raise AssertionError(f"{method} is never sent to {self.server}")
         if self._closed:
             raise Unreachable(f"{self.server}: the connection was closed here")
@@ -198,6 +201,13 @@ class Transport(RESTClientObject):
             read_bufsize=256 * 1024,
             max_field_size=64 * 1024,  # API servers put warnings into headers
         )
+
+
+def is_allowed(method: str, path: str, methods: frozenset[str]) -> bool:
+    """Say whether a connection was built for a request; `PUT dryRun=All` among its methods is for dry runs only."""
+    if method in methods:
+        return True
+    return f"{method} {DRY_RUN}" in methods and DRY_RUN in path.partition("?")[2].split("&")
 
 
 async def _read(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:

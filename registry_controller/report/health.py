@@ -11,7 +11,7 @@ from typing import Self
 
 from aiohttp import web
 
-from registry_controller.api.errors import InvalidOption
+from registry_controller.report.listening import listen
 from registry_controller.settings import Address
 
 Checks = Mapping[str, Callable[[], str | None]]
@@ -48,9 +48,9 @@ class HealthServer:
         metrics.add_routes([web.get("/metrics", self._answer_metrics)])
         async with AsyncExitStack() as stack:
             if self._health is not None:
-                self.health_address = await _listen(stack, health, at=self._health, option="HEALTH_ADDR")
+                self.health_address = await listen(stack, health, at=self._health, option="HEALTH_ADDR")
             if self._metrics is not None:
-                self.metrics_address = await _listen(stack, metrics, at=self._metrics, option="METRICS_ADDR")
+                self.metrics_address = await listen(stack, metrics, at=self._metrics, option="METRICS_ADDR")
             yield self
 
     async def _answer_live(self, _: web.Request) -> web.Response:
@@ -75,18 +75,3 @@ def _judge(checks: Checks) -> web.Response:
         if wrong is not None:
             failing.append(f"{name}: {wrong}")
     return web.Response(status=503 if failing else 200, text="\n".join(failing or ["ok"]) + "\n")
-
-
-async def _listen(stack: AsyncExitStack, application: web.Application, *, at: Address, option: str) -> Address:
-    """Serve on one address until the stack is closed, and return what is bound."""
-    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(runner, at.host or None, at.port)
-    try:
-        await site.start()
-    except OSError as error:
-        flag = "--" + option.lower().replace("_", "-")
-        raise InvalidOption(f"{option} ({flag}): cannot listen on {at}: {error.strerror or error}") from error
-    bound = runner.addresses[0]
-    return Address(at.host, int(bound[1]))

@@ -173,9 +173,12 @@ class StatusWriter:
             limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(memory.failures - 1, 10), _BACKOFF_MOST_S)
             asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
             return max(asked_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
+        said = memory.sent
         memory.failures = 0
         memory.sent, memory.before, memory.stored = wish.status, base, answer.get("status") or {}
         memory.written_s = asyncio.get_running_loop().time()
+        if wish.status.get("conditions") and not memory.stored.get("conditions"):
+            base = said if said is not None else wish.status  # pruned: only we know what was said, in this life
         if self._on_transition is not None:
             for condition in transitions(base, wish.status):
                 self._on_transition(gvr, name, wish.uid, condition)

@@ -265,6 +265,26 @@ def test_a_deleted_deployment_ends_its_containers(
         _ = kubelet.pid
 
 
+def test_a_service_leads_to_its_ready_pods_in_turn(
+    kubelet: Kubelet, cluster: Cluster, eventually: Callable[..., None]
+) -> None:
+    ports = [{"name": "a", "port": 443, "targetPort": "health"}, {"name": "b", "port": 80, "targetPort": 8090}]
+    service = _object("v1", "Service", "app", kubelet.namespace, spec={"selector": {"app": "app"}, "ports": ports})
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(service))
+    path = f"/api/v1/namespaces/{kubelet.namespace}/services/app"
+    address = cluster.api.get(path)["spec"]["clusterIP"]
+    port = int(kubelet.health_url.rpartition(":")[2])
+    assert (cluster.services.route(address, 443), cluster.services.route(address, 80)) == (port, port)
+    assert cluster.services.route(address, 8090) is None
+    cluster.kubectl("scale", "deployment/app", "--replicas=2", "-n", kubelet.namespace)
+    kubelet.wait_ready()
+    assert len({cluster.services.route(address, 443) for _ in range(4)}) == 2
+    cluster.kubectl("scale", "deployment/app", "--replicas=1", "-n", kubelet.namespace)
+    kubelet.wait_ready()
+    kubelet.execute("touch", "/tmp/unready")
+    eventually(lambda: cluster.services.route(address, 443) is None)
+
+
 def test_stop_is_gentle_and_reported_and_start_begins_again(kubelet: Kubelet, cluster: Cluster) -> None:
     pid = kubelet.pid
     kubelet.stop()

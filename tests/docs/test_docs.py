@@ -17,12 +17,13 @@ from registry_controller import settings
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.feature import read_feature
 from registry_controller.api.syncrule import read_rule
+from registry_controller.planner.plan import Action
 from registry_controller.report.metrics import METRICS, PREFIX
 from tests.docs.documents import ALL_TEXT, DOCUMENTS, ROOT, Block, blocks, table
 
 BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
 SHELL = [block for block in BLOCKS if block.language in ("sh", "bash", "shell", "console")]
-YAML = [block for block in BLOCKS if block.language == "yaml"]
+YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag != "example"]  # those: unit, e2e
 RULES, OPERATIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "operations.md"
 CRD = ROOT / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
 READERS = {"rule": read_rule, "feature": read_feature, "cluster": read_cluster}
@@ -90,6 +91,10 @@ def test_the_table_of_states_is_that_of_the_definition() -> None:
     status = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     rows = table(OPERATIONS, header="state of a Cluster")
     assert {row[0].strip("`") for row in rows} == {state for state in status["state"]["enum"] if state}
+
+
+def test_the_table_of_a_plans_actions_is_that_of_the_code() -> None:
+    assert [row[0].strip("`") for row in table(OPERATIONS, header="action")] == [action.value for action in Action]
 
 
 def test_the_rules_reference_has_every_field_of_spec_in_its_order() -> None:

@@ -206,6 +206,27 @@ def secret(name: str, data: dict[str, str], *, namespace: str = "default", **inf
     }
 
 
+def crd(kind: str, *, scope: str = "Namespaced", versions: tuple[str, ...] = ("v1",)) -> dict[str, Any]:
+    """Write the definition of a kind of test.example.com that takes any fields and has a status."""
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.test.example.com"},
+        "spec": {
+            "group": "test.example.com",
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "versions": [
+                {"name": name, "served": True, "storage": name == versions[-1], "schema": schema,
+                 "subresources": {"status": {}}}
+                for name in versions
+            ],
+        },
+    }  # fmt: skip
+
+
 _READS = frozenset({"get", "list", "watch"})
 _KUBERNETES = ("system:kube-", "system:apiserver", "system:serviceaccount:kube-")
 _PUBLIC = frozenset({"ca.crt", "namespace"})

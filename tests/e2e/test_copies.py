@@ -17,6 +17,7 @@ from tests.e2e.group import (
     SECRET,
     Member,
     config_map,
+    crd,
     eventually,
     grant,
     joined_group,
@@ -29,26 +30,6 @@ WIDGET = {"group": "test.example.com", "version": "v1", "kind": "Widget"}
 READER_AGGREGATED = "cluster-registry.k8s.cisco.com/reader-aggregated"
 SYNC_DISABLED = "cluster-registry.k8s.cisco.com/resource-sync-disabled"
 CANARY = "canary-51c0ffee"
-
-
-def _crd(kind: str, *, scope: str = "Namespaced", versions: tuple[str, ...] = ("v1",)) -> dict[str, Any]:
-    plural = f"{kind.lower()}s"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.test.example.com"},
-        "spec": {
-            "group": "test.example.com",
-            "scope": scope,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "versions": [
-                {"name": name, "served": True, "storage": name == versions[-1], "schema": schema,
-                 "subresources": {"status": {}}}
-                for name in versions
-            ],
-        },
-    }  # fmt: skip
 
 
 def _widget(name: str, *, kind: str = "Widget", version: str = "v1", **spec: Any) -> dict[str, Any]:
@@ -76,7 +57,7 @@ def test_a_kind_that_nobody_serves_or_allows_is_said_and_heals(members: list[Mem
     assert f"peer {second.name}:" in words
     assert "not serve" in words
     for member in members:
-        member.apply(_crd("Widget", versions=("v1alpha1", "v1")), _crd("Planet", scope="Cluster"), _crd("Gadget"))
+        member.apply(crd("Widget", versions=("v1alpha1", "v1")), crd("Planet", scope="Cluster"), crd("Gadget"))
     eventually(
         lambda: re.search(
             rf"peer {second.name}: cannot (list|watch) widgets.test.example.com[^;]*;[^;]*{READER_AGGREGATED}",

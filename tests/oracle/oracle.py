@@ -65,6 +65,7 @@ class Oracle:
             [str(build_oracle())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         self._turn = threading.Lock()
+        self.asked = 0
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +97,7 @@ class Oracle:
             return [self._ask(case, stdin, stdout) for case in cases]
 
     def _ask(self, case: Mapping[str, Any], stdin: IO[bytes], stdout: IO[bytes]) -> Answer:
+        self.asked += 1
         try:
             stdin.write(json.dumps(case).encode() + b"\n")
             stdin.flush()

@@ -17,7 +17,17 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.core.decide import decide
 from registry_controller.core.decision import Apply, Delete, Hold, Reason, Skip
 from registry_controller.core.own import Marks, Voice
-from registry_controller.core.view import Answer, Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
+from registry_controller.core.view import (
+    Answer,
+    Claim,
+    Current,
+    Inquiry,
+    NamespaceState,
+    RuleState,
+    SourceRef,
+    Tracking,
+    View,
+)
 
 LOCAL = ClusterUID("local")
 IDS = [ClusterUID(text) for text in ("a", "b", "c", "local", "stranger")]
@@ -300,6 +310,11 @@ OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
                   inquiry=Inquiry(SOURCE_A, Answer.FOUND, 4)),
             Skip, Reason.NO_LONGER_MATCHES, id="a source that only stopped matching keeps its copy",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A, rule_state=RuleState.READS,
+                  deletes_unwanted=True, inquiry=Inquiry(SOURCE_A, Answer.FOUND, 4, wanted=True)),
+            Hold, Reason.OWNER_NOT_HEARD, id="a source that matches again is waited for",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A, alive=frozenset()),

@@ -17,6 +17,7 @@ from registry_controller.api.syncrule import ContentMatch, SyncRule, read_rule
 from registry_controller.core.content import compile_path, content_matches, lookup
 from registry_controller.core.glob import compile_glob
 from registry_controller.core.match import matching_entries
+from registry_controller.core.miss import miss_of
 from registry_controller.core.selections import selections, union
 
 
@@ -49,22 +50,26 @@ SELECTORS = st.fixed_dictionaries(
         "matchExpressions": st.lists(expressions(), max_size=2),
     },
 )
+ANNOTATIONS = st.fixed_dictionaries({}, optional={"matchAnnotations": st.dictionaries(KEYS, VALUES, max_size=2)})
+CONTENTS = st.sampled_from(["type", "data.a"])
 MATCHES = st.fixed_dictionaries(
     {},
     optional={
         "objectKey": st.fixed_dictionaries({}, optional={"name": NAMES, "namespace": SPACES}),
         "namespaces": st.lists(SPACES, max_size=3),
         "labels": st.lists(SELECTORS, max_size=2),
-        "content": st.lists(st.fixed_dictionaries({"key": st.just("type"), "value": TYPES}), max_size=2),
+        "annotations": st.lists(ANNOTATIONS, max_size=2),
+        "content": st.lists(st.fixed_dictionaries({"key": CONTENTS, "value": TYPES}), max_size=2),
     },
 )
 OBJECTS = st.builds(
     Object,
     st.builds(ObjectKey, st.one_of(st.just(""), SPACES), NAMES),
     st.dictionaries(KEYS, VALUES, max_size=3),
-    st.just({}),
+    st.dictionaries(KEYS, VALUES, max_size=2),
     TYPES,
 )
+BODIES = st.fixed_dictionaries({}, optional={"data": st.dictionaries(st.just("a"), TYPES)})
 
 
 def rule_of(entries: list[list[dict[str, Any]]]) -> SyncRule:
@@ -116,9 +121,16 @@ def holds(part: str, labels: Mapping[str, str]) -> bool:
 @given(RULES, OBJECTS)
 def test_selections_are_supersets_of_what_matches(rule: SyncRule, found: Object) -> None:
     namespaced = bool(found.key.namespace)
-    if matching_entries(rule, found, dict):
+    if matching_entries(rule, found, lambda: {"type": found.kind_type, "data": {"a": found.kind_type}}):
         chosen = selections(rule, namespaced=namespaced)
         assert any(selects(selection, found, namespaced=namespaced) for selection in chosen)
+
+
+@given(RULES, OBJECTS, BODIES)
+def test_there_is_a_miss_exactly_when_nothing_matches(rule: SyncRule, found: Object, body: dict[str, Any]) -> None:
+    miss = miss_of(rule, found, lambda: body)
+    assert (miss is None) == bool(matching_entries(rule, found, lambda: body))
+    assert miss is None or miss.path.startswith("spec.rules")
 
 
 @given(st.lists(RULES, max_size=3), OBJECTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -57,6 +58,21 @@ class History:
             yield state.manifest
             if state.at <= at:
                 return
+
+    def made_at(self, cluster: str, kind: str, key: ObjectKey) -> float:
+        """Tell when the object that was there last was made."""
+        made_s = 0.0
+        for before, state in itertools.pairwise(self.states(cluster, kind, key)):
+            if before.manifest is None and state.manifest is not None:
+                made_s = state.at
+        return made_s
+
+    def revised_at(self, cluster: str, kind: str, key: ObjectKey, *, revision: str) -> float:
+        """Tell when an object became what it was at a resourceVersion; the beginning, where it never was."""
+        for state in self.states(cluster, kind, key):
+            if state.manifest is not None and state.manifest["metadata"]["resourceVersion"] == revision:
+                return state.at
+        return 0.0
 
     def world(self) -> Now:
         """Look at the group as it is."""

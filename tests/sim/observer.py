@@ -261,14 +261,17 @@ class Observer:
         kind = source.get("kind", before["kind"])
         if not owner:
             return False
-        if any(_is_replaced(before, state) for state in self._lately(entry, owner, kind, key)):
+        revision = source.get("resourceVersion", "")
+        revised_s = self.history.revised_at(owner, kind, key, revision=revision)
+        if any(_is_replaced(before, state) for state in self._lately(entry, owner, kind, key, since_s=revised_s)):
             self._tally.clause("A2")
             return True
-        if self._was_absent(entry, owner, kind, key) or self._has_left(entry, owner):
+        if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):
             return True
         place = Place(before["kind"], key_of(before))
+        made_s = self.history.made_at(entry.cluster, *place)
         for count, undone in enumerate([None, *reversed(self.history.entries)]):
-            if undone is not None and undone.at < entry.at - WINDOW_S:
+            if undone is not None and undone.at < max(made_s, entry.at - WINDOW_S):
                 return False
             if undone is None or undone.change.kind.kind in (kind, "ResourceSyncRule", "ClusterFeature", "Cluster"):
                 oracle = Oracle(self.history.world_before(count))
@@ -285,17 +288,20 @@ class Observer:
         self._tally.clauses["O6"] += left
         return left
 
-    def _was_absent(self, entry: Entry, owner: str, kind: str, key: ObjectKey) -> bool:
+    def _was_absent(self, entry: Entry, owner: str, kind: str, key: ObjectKey, *, since_s: float = 0.0) -> bool:
         """Say whether an owner lately did not have an object of its own of that name."""
-        for found in self._lately(entry, owner, kind, key):
+        for found in self._lately(entry, owner, kind, key, since_s=since_s):
             if found is None or found["metadata"].get("deletionTimestamp"):
                 return True
             if marks_of(found).owner not in ("", self._id(owner)):
                 return True
         return False
 
-    def _lately(self, entry: Entry, owner: str, kind: str, key: ObjectKey) -> Iterator[Manifest | None]:
-        return self.history.states_since(owner, kind, key, at=entry.at - WINDOW_S)
+    def _lately(
+        self, entry: Entry, owner: str, kind: str, key: ObjectKey, *, since_s: float = 0.0
+    ) -> Iterator[Manifest | None]:
+        """List what an object was of late, and not before what the copy was made from."""
+        return self.history.states_since(owner, kind, key, at=max(since_s, entry.at - WINDOW_S))
 
     def _id(self, cluster: str) -> str:
         return str(self.history.members[cluster].id)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from registry_controller.core.decision import Hold
 from registry_controller.core.view import View
-from registry_controller.engine import published, worker
+from registry_controller.engine import judge, published
 from registry_controller.kube import kubeconfig
 from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
@@ -198,7 +198,7 @@ def _collecting_later() -> Iterator[None]:
 @contextlib.contextmanager
 def _counting(tally: Tally) -> Iterator[None]:
     """Count decisions that are only a question, too."""
-    decide = worker.decide
+    decide = judge.decide
 
     def counted(view: View) -> object:
         decision = decide(view)
@@ -206,11 +206,11 @@ def _counting(tally: Tally) -> Iterator[None]:
             tally.reasons[decision.reason.value] += 1
         return decision
 
-    worker.decide = counted  # type: ignore[assignment]
+    judge.decide = counted  # type: ignore[assignment]
     try:
         yield
     finally:
-        worker.decide = decide
+        judge.decide = decide
 
 
 @contextlib.contextmanager

@@ -206,3 +206,25 @@ def test_a_copy_that_is_being_made_when_its_rule_makes_another_kind_goes_too(lat
         assert _copies(group) == {("Gadget", "default", "x"), ("Gadget", "default", "late"), NATIVE}
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_namespace_goes_with_its_rule_when_it_is_empty(is_empty: bool) -> None:
+    """O1, W3: nobody need be asked about a rule that is gone, and still it is looked into."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        owner.create({"kind": "Namespace", "metadata": {"name": "lent", "labels": {"sync": "yes"}}})
+        entry = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+        made = rule("namespaces", {"version": "v1", "kind": "Namespace"}, entry, deletionPolicy="Delete")
+        made["metadata"]["annotations"] = STAYS
+        here.create(made)
+        await group.settle()
+        if not is_empty:
+            here.create({"kind": "Widget", "metadata": {"name": "ours", "namespace": "lent"}, "spec": {}})
+        here.delete("ResourceSyncRule", "namespaces")
+        await group.settle()
+        assert (here.find("Namespace", "lent") is None) == is_empty
+
+    simulate(scenario, n=2)

@@ -16,6 +16,7 @@ import aiohttp
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
+from registry_controller.kube.transport import is_allowed
 from tests.sim.apiserver import ApiServer
 from tests.sim.request import Answer
 from tests.sim.watch import Watch
@@ -137,7 +138,7 @@ class SimTransport:
         """Ask once and read the whole answer."""
         try:
             async with self._deadline(timeout_s):
-                status, content = await self._ask(method, lambda server: self._call(server, method, path, body))
+                status, content = await self._ask(method, path, lambda server: self._call(server, method, path, body))
                 await self._wire.travel()
                 if self._wire.lost and method != "GET":
                     self._wire.lost -= 1
@@ -157,7 +158,7 @@ class SimTransport:
         try:
             async with self._deadline(open_s):
                 wire = self._wire
-                found = await self._ask("GET", lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
+                found = await self._ask("GET", path, lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
             if isinstance(found, Answer):
                 raise error_of_answer(found.status, found.body, what=what)
             watch = self._wire.cross(found)
@@ -180,8 +181,8 @@ class SimTransport:
     def _call(self, server: ApiServer, method: str, path: str, body: bytes | None) -> Answer:
         return server.answer(method, path, body, who=self._wire.who)
 
-    async def _ask(self, method: str, ask: Callable[[ApiServer], Answer | Watch]) -> Answer | Watch:
-        if method not in self._methods:
+    async def _ask(self, method: str, path: str, ask: Callable[[ApiServer], Answer | Watch]) -> Answer | Watch:
+        if not is_allowed(method, path, self._methods):
             raise AssertionError(f"{method} is never sent to {self.server}")
         if self._closed or self._life.is_over:
             raise Unreachable(f"{self.server}: the connection was closed here")

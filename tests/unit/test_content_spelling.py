@@ -6,7 +6,7 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.content import compile_path, content_matches
+from registry_controller.core.content import compile_path, content_matches, lookup
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,21 @@ def test_a_key_with_an_escaped_dot_and_an_escaped_sign_is_found() -> None:
 def test_only_what_gjson_trims_is_trimmed_from_an_operand() -> None:
     document = {"a": [{"b": "x"}, {"b": "\u2028"}]}
     assert content_matches(ContentMatch("a.#(b == \u2028).b", "\u2028", "p"), document)
+
+
+@pytest.mark.parametrize(
+    ("key", "held", "is_found"),
+    [
+        ('a.#(b=="")', "", False),
+        ('a.#(b=="")', '""', True),
+        ("a.#(b==)", "", True),
+        ('a.#(b!="")', "", True),
+        ("a.#(b==Infinity)", 0, False),
+        ("a.#(b<inf)", 3, True),
+        ("a.#(b==0x1p2)", 4, True),
+        ("a.#(b==nonsense)", 0, True),
+    ],
+)
+def test_what_a_query_compares_with_is_read_as_gjson_reads_it(key: str, held: Any, is_found: bool) -> None:
+    """An empty text in quotes is two quotation marks, and numbers are those of Go's ParseFloat."""
+    assert lookup({"a": [{"b": held}]}, compile_path(key, path="p"))[0] is is_found

@@ -113,11 +113,6 @@ def test_what_has_no_effect_is_accepted_and_said(environ: dict[str, str], flags:
     assert loaded.remarks() == (f"{named} has no effect and is ignored",)
 
 
-def test_the_webhook_is_accepted_with_a_remark() -> None:
-    (remark,) = load({"CLUSTER_VALIDATOR_WEBHOOK_ENABLED": "true"}, {}).remarks()
-    assert "CLUSTER_VALIDATOR_WEBHOOK_ENABLED" in remark
-
-
 def test_a_dump_loads_again_as_the_same_settings() -> None:
     given = {"METRICS_ADDR": "[::1]:80", "HEALTH_ADDR": "", "WORKERS": "7", "MANAGE_LOCAL_CLUSTER_SECRET": "false"}
     loaded = load(given, {})

@@ -218,3 +218,14 @@ async def test_what_is_forgotten_is_not_written(world: World) -> None:
     world.writer.forget(CLUSTERS, "b")
     await asyncio.sleep(0.05)
     assert world.server.writes == []
+
+
+async def test_where_conditions_are_pruned_a_restart_tells_nothing_and_a_change_is_told(world: World) -> None:
+    """S2: an older CRD keeps no conditions, so what was said before is not known at a start."""
+    world.server.pruned = {"conditions"}
+    world.want({"state": "Ready", **ready()})
+    await eventually(lambda: "b" in world.server.stored)
+    await asyncio.sleep(0.05)
+    assert not world.transitions
+    world.want({"state": "Failed", **ready("False")})
+    await eventually(lambda: world.transitions == [("b", "Ready", "False")])

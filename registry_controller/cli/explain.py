@@ -1,0 +1,63 @@
+"""`registry-controller explain`: why an object is copied here, or is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from registry_controller.api.meta import ObjectKey
+from registry_controller.cli.options import asking_options, load_settings
+
+if TYPE_CHECKING:
+    from registry_controller.planner.rehearsal import Rehearsal
+    from registry_controller.planner.telling import Document
+
+
+@click.command()
+@click.argument("kind")
+@click.argument("name", metavar="[NAMESPACE/]NAME")
+@asking_options
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    /,
+    *,
+    kind: str,
+    name: str,
+    kubeconfig: Path | None,
+    context_name: str | None,
+    wait_s: float,
+    form: str,
+    **flags: str | None,
+) -> None:
+    """Say whose an object is, which rules match it, what is decided about it in this cluster, and what is waited for.
+
+    KIND as kubectl takes it: secret, secrets, rsr, deployments.apps. The object may be a source or a copy. Rules that
+    do not match say which clause fails first. Exits with 1 when there is no such object, here or at a peer.
+    """
+    settings = load_settings(ctx, flags)
+    namespace, slash, last = name.rpartition("/")
+    if not last or "/" in namespace or (slash and not namespace):
+        raise click.UsageError(f"{name}: is no NAMESPACE/NAME, nor the NAME of an object without a namespace", ctx)
+    from registry_controller.cli.asking import Question, end  # noqa: PLC0415  a wrong command is refused at once
+    from registry_controller.planner import explain as room  # noqa: PLC0415
+    from registry_controller.planner.telling import (  # noqa: PLC0415
+        Names,
+        explanation_document,
+        explanation_text,
+    )
+
+    async def answer(rehearsal: Rehearsal) -> tuple[str | Document, bool]:
+        found_kind, gvr = await rehearsal.engine.discovery.find(kind)
+        if gvr.namespaced != bool(namespace):
+            words = "live in namespaces: give NAMESPACE/NAME" if gvr.namespaced else "have no namespace: give NAME"
+            raise click.UsageError(f"{name}: {gvr.resource} {words}", ctx)
+        found = await room.explain(rehearsal, found_kind, gvr, ObjectKey(namespace, last))
+        names = Names(rehearsal.engine)
+        return (explanation_document if form == "json" else explanation_text)(found, names), found.is_found
+
+    told, is_found = Question(settings, kubeconfig, context_name, wait_s, datetime.now(UTC)).ask(answer)
+    end(told, is_well=is_found)

@@ -1,0 +1,80 @@
+"""`registry-controller plan`: what applying a rule would do here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from registry_controller.api import meta
+from registry_controller.api.meta import Manifest
+from registry_controller.cli.lint import examine_file
+from registry_controller.cli.options import asking_options, load_settings
+
+if TYPE_CHECKING:
+    from registry_controller.planner.rehearsal import Rehearsal
+    from registry_controller.planner.telling import Document
+
+
+@click.command()
+@click.option(
+    "-f", "--filename", "file", required=True, type=click.Path(path_type=Path, allow_dash=True),
+    help="YAML with one or more ResourceSyncRules; - is standard input.",
+)  # fmt: skip
+@asking_options
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    /,
+    *,
+    file: Path,
+    kubeconfig: Path | None,
+    context_name: str | None,
+    wait_s: float,
+    form: str,
+    **flags: str | None,
+) -> None:
+    """Say what applying a rule would do in this cluster, and write nothing.
+
+    One line for each object: create, update, delete, skip, conflict, wait or fail, from which cluster, and why. A rule
+    with the name of one that is there is an edit: what leaves it is in the plan, too.
+
+    Exits with 1 when the rule would not be accepted, when something would fail, or when a cluster could not be heard
+    and the plan may not be whole.
+    """
+    settings, now = load_settings(ctx, flags), datetime.now(UTC)
+    rules = _read_rules(file)
+    from registry_controller.cli.asking import Question, end  # noqa: PLC0415  a wrong rule is refused at once
+    from registry_controller.planner.plan import Action, make_plan  # noqa: PLC0415
+    from registry_controller.planner.telling import Names, plan_document, plan_text  # noqa: PLC0415
+
+    async def answer(rehearsal: Rehearsal) -> tuple[str | Document, bool]:
+        made = await make_plan(rehearsal, [meta.metadata_of(rule)["name"] for rule in rules], now=now)
+        names = Names(rehearsal.engine)
+        is_well = not made.troubles and not any(row.action is Action.FAIL for row in made.rows)
+        return (plan_document if form == "json" else plan_text)(made, names), is_well
+
+    told, is_well = Question(settings, kubeconfig, context_name, wait_s, now).ask(answer, manifests=rules)
+    end(told, is_well=is_well)
+
+
+def _read_rules(file: Path) -> Sequence[Manifest]:
+    """Read the rules in a file; what `lint` finds wrong is said as it says it, and ends this with 1."""
+    rules, errors = [], 0
+    for manifest, remarks in examine_file(file):
+        for remark in remarks:
+            click.echo(str(remark), err=True)
+            errors += remark.finding.is_error
+        if manifest.get("kind") == meta.RULE.kind:
+            rules.append(manifest)
+    names = [str(meta.metadata_of(rule).get("name") or "") for rule in rules]
+    if not errors and not rules:
+        raise click.ClickException(f"{file}: holds no {meta.RULE.kind}")
+    if not errors and ("" in names or len(set(names)) < len(names)):
+        raise click.ClickException(f"{file}: every rule needs a metadata.name of its own")
+    if errors:
+        raise click.exceptions.Exit(1)
+    return rules

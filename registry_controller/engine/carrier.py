@@ -1,0 +1,244 @@
+"""Carry out a Decision: fetch the source, render the copy, and let the hand bring it.
+
+Laws: what is in step costs no body and no write · what was judged is what is written, and nothing that changed since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVar
+
+from registry_controller.api import meta
+from registry_controller.api.errors import ApiError, Conflict, Contested, Invalid
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
+from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
+from registry_controller.core.mark import provenance_of, with_provenance
+from registry_controller.core.mutate import desired
+from registry_controller.core.own import Marks
+from registry_controller.core.view import Claim, NamespaceState, View
+from registry_controller.engine.bodies import Bodies, Slot, decode_body
+from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.fights import Fights
+from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection, Judgement
+from registry_controller.engine.views import Offer
+from registry_controller.engine.writing import Hand, Wanted, copy_slot
+from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.report.metrics import Metrics
+
+_T = TypeVar("_T")
+
+_IRREPLACEABLE: Final = frozenset(
+    (
+        ("", "Namespace"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("", "PersistentVolume"),
+        ("", "PersistentVolumeClaim"),
+    )
+)
+"""What takes other objects along when it is deleted."""
+
+
+class Carried(NamedTuple):
+    """What became of a decision: an Apply that needed no write is a Skip.
+
+    `losers` are the younger rules that want the same source otherwise (W2).
+    """
+
+    decision: Decision
+    losers: tuple[str, ...] = ()
+
+
+class Carrier:
+    """Carries out decisions, several at a time, each target once at a time."""
+
+    def __init__(
+        self,
+        *,
+        copies: Copies,
+        bodies: Bodies,
+        hand: Hand,
+        metrics: Metrics,
+        connection: Callable[[ClusterUID], Connection | None],
+        may_relay: Callable[[Claim, Manifest], bool],
+        recreated: Callable[[Target, str, str], None],
+    ) -> None:
+        self._copies = copies
+        self._bodies = bodies
+        self._hand = hand
+        self._metrics = metrics
+        self._connection = connection
+        self._may_relay = may_relay
+        self._recreated = recreated
+        self._fights = Fights()
+
+    async def carry_out(self, judgement: Judgement) -> Carried:
+        """Do what was decided; RegistryError when it cannot be done now."""
+        view, offers, decision = judgement
+        match decision:
+            case Apply():
+                return await self._apply(view, decision, offers[view.claims.index(decision.claim)])
+            case Delete():
+                await self._delete(view, decision)
+                return Carried(decision)
+            case Hold() | Skip():
+                return Carried(decision, self._losers_of(view.target))
+
+    async def _apply(self, view: View, decision: Apply, offer: Offer) -> Carried:
+        made_from = (decision.claim, offer.hit)
+        owner = decision.claim.owner
+        if self._is_made_from(view.target, made_from):
+            return Carried(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
+        heard = await self._source(offer)
+        if (heard.uid, heard.revision) != (offer.record.uid, offer.record.revision):
+            offer.feed.reread(heard)  # which puts the target into the queue again, unless this is older than it knows
+            is_older = heard.revision < offer.record.revision
+            return Carried(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
+        manifest = decode_body(heard.raw, what=str(offer.key))
+        wanted = self._render(view, decision.claim, offer, manifest)
+        relays = decision.reason is Reason.RELAYED and view.current is not None
+        if relays and not self._may_relay(decision.claim, manifest):
+            return Carried(Skip(Reason.ADDRESS_CHANGED, owner))
+        feed = self._copies.feed(view.target.group, view.target.kind)
+        if feed is None:
+            return Carried(Hold(Reason.LOCAL_NOT_HEARD, owner))
+        has_written = await self._bring(view, wanted, feed, reason=decision.reason)
+        record = feed.records.get(view.target.key)
+        if record is not None and record.status_digest != self._hand.status_digest(wanted):
+            bringing = self._hand.bring_status(wanted, record, feed)
+            has_written = await self._timed("update status", view.target, bringing) or has_written
+        losers = _losers(offer, wanted, manifest, owner=owner)
+        if record is not None:
+            record.made_from = made_from
+            record.losers = losers
+        self._consumed(offer, heard)
+        return Carried(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
+
+    async def _bring(self, view: View, wanted: Wanted, feed: LocalFeed, *, reason: Reason) -> bool:
+        """Create or replace the copy that was judged; say whether that took a write."""
+        record = feed.records.get(view.target.key)
+        judged = view.current.revision if view.current is not None else None
+        if (record.revision if record is not None else None) != judged:
+            raise Conflict(f"{view.target} changed while its source was read; looking again")
+        if record is None:
+            if view.namespace is NamespaceState.MISSING:
+                await self._hand.create_namespace(view.target.namespace)
+            await self._timed("create", view.target, self._hand.create(wanted, feed))
+            return True
+        if reason is Reason.REBUILT:
+            return await self._recreate(wanted, record, feed, why="the cluster was rebuilt and has another ID now")
+        if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
+            return False
+        is_repair = record.desired == wanted.digest
+        now = asyncio.get_running_loop().time()
+        if is_repair and (pause_s := self._fights.pause_s(view.target, now=now)):
+            raise Contested(self._fights.words(view.target), retry_after_s=pause_s)
+        try:
+            bringing = self._hand.bring(wanted, record, feed, adopt=reason is Reason.ADOPT)
+            has_written, managers = await self._timed("update", view.target, bringing)
+        except Invalid as error:
+            if not error.immutable or (view.target.group, view.target.kind) in _IRREPLACEABLE:
+                raise
+            return await self._recreate(wanted, record, feed, why="a field of it cannot be changed")
+        if has_written and is_repair:
+            self._fights.repaired(view.target, managers, now=now)
+        return has_written
+
+    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, why: str) -> bool:
+        """Make a copy anew (A2, P11)."""
+        target = wanted.target
+        deletion = self._hand.delete(target, feed.kind, uid=record.uid, revision=record.revision)
+        await self._timed("delete", target, deletion)
+        await self._timed("create", target, self._hand.create(wanted, feed))
+        self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
+        return True
+
+    def _is_made_from(self, target: Target, made_from: object) -> bool:
+        """Say, without any body, whether the copy here was made from this very state by this very rule."""
+        feed = self._copies.feed(target.group, target.kind)
+        record = feed.records.get(target.key) if feed is not None else None
+        if feed is None or record is None or record.made_from != made_from:
+            return False
+        return self._is_as_written(record, feed.kind, target)
+
+    def _is_as_written(self, record: CopyRecord, kind: GVK, target: Target) -> bool:
+        """Say whether a copy is, in all that counts, what the server stored for us."""
+        if record.verified == record.revision:
+            return True
+        heard = self._bodies.peek(copy_slot(kind, target.key))
+        if heard is None or not self._hand.still_as_written(record, heard):
+            return False
+        record.verified = record.revision
+        self._bodies.drop(copy_slot(kind, target.key))
+        return True
+
+    def _render(self, view: View, claim: Claim, offer: Offer, manifest: Manifest) -> Wanted:
+        target, held = view.target, view.current.marks if view.current is not None else None
+        copy = desired(manifest, offer.feed.kind, offer.hit.entries, owner=claim.owner, context=offer.hit.context)
+        assert copy.target == target, (copy.target, target)
+        provenance = provenance_of(
+            claim,
+            rule_owner=offer.hit.rule_owner,
+            policy=offer.hit.policy,
+            marks=offer.record.marks,
+            target=target,
+            inherited=meta.SYNC_DISABLED in meta.annotations_of(copy.manifest),
+            adopted=not view.membership and held is not None and held.by_go and held.owner == claim.owner,
+            entries=offer.hit.entries,
+        )
+        marked = with_provenance(copy.manifest, provenance)
+        marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
+        return Wanted(target, copy.gvk, marked, self._hand.digest(marked), marks, copy.status)
+
+    async def _source(self, offer: Offer) -> Heard:
+        """Take the source's body from its slot, or read it again at the peer."""
+        slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)
+        heard = self._bodies.peek(slot)
+        if heard is not None:
+            return heard
+        connection = self._connection(offer.feed.peer)
+        if connection is None:
+            raise ApiError("the peer is not connected; waiting for it")
+        gvr = await connection.discovery.resolve(offer.feed.kind)
+        return decode_heard(await connection.reader.get(gvr, offer.key, timeout_s=ASK_TIMEOUT_S))
+
+    def _consumed(self, offer: Offer, heard: Heard) -> None:
+        slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)
+        record = offer.feed.records.get(offer.key)
+        if record is not None and record.revision <= heard.revision:
+            self._bodies.drop(slot)
+
+    async def _delete(self, view: View, decision: Delete) -> None:
+        feed = self._copies.feed(view.target.group, view.target.kind)
+        if feed is None:
+            return
+        deletion = self._hand.delete(view.target, feed.kind, uid=decision.uid, revision=decision.revision)
+        await self._timed("delete", view.target, deletion)
+
+    async def _timed(self, verb: str, target: Target, call: Awaitable[_T]) -> _T:
+        loop = asyncio.get_running_loop()
+        started, result = loop.time(), "error"
+        try:
+            answer = await call
+            result = "ok"
+        finally:
+            self._metrics.wrote(verb=verb, kind=target.kind, result=result, seconds=loop.time() - started)
+        return answer
+
+    def _losers_of(self, target: Target) -> tuple[str, ...]:
+        feed = self._copies.feed(target.group, target.kind)
+        record = feed.records.get(target.key) if feed is not None else None
+        return record.losers if record is not None else ()
+
+
+def _losers(offer: Offer, wanted: Wanted, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
+    """Name the other rules that make something else of the same source at the same place (W2)."""
+    found = []
+    for hit in offer.record.hits:
+        if hit.rule == offer.hit.rule or hit.entries == offer.hit.entries or hit.target(offer.key) != wanted.target:
+            continue
+        other = desired(manifest, offer.feed.kind, hit.entries, owner=owner, context=hit.context)
+        ours = desired(manifest, offer.feed.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
+        if (other.manifest, other.status) != (ours.manifest, ours.status):
+            found.append(hit.rule)
+    return tuple(found)

@@ -1,0 +1,109 @@
+"""How members stand: the status of every Cluster here, made anew from the caches.
+
+Law: a status says only what the caches hold at one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from registry_controller.api import meta
+from registry_controller.api.cluster import State
+from registry_controller.api.errors import Forbidden, NotServed
+from registry_controller.api.meta import ClusterUID
+from registry_controller.api.selection import EVERYTHING
+from registry_controller.core.clusterstatus import ClusterFacts, PeerView, cluster_status
+from registry_controller.engine.clustermetadata import LocalMetadata
+from registry_controller.engine.engine import Engine
+from registry_controller.engine.home import Home
+from registry_controller.engine.peerlink import PeerLink
+from registry_controller.engine.supervisor import Choice
+from registry_controller.report.status import StatusWriter
+
+
+class ClusterStanding:
+    """Statuses of Clusters."""
+
+    def __init__(self, *, engine: Engine, home: Home, local_metadata: LocalMetadata, writer: StatusWriter) -> None:
+        self._registry = engine.registry
+        self._supervisor = engine.supervisor
+        self._sources = engine.sources
+        self._home = home
+        self._local_metadata = local_metadata
+        self._writer = writer
+
+    def say(self) -> None:
+        """Say how every member stands."""
+        here = self._known_here()
+        for name, held in self._registry.clusters.items():
+            info = meta.metadata_of(held.manifest)
+            current = held.manifest.get("status")
+            choice = self._supervisor.choices.get(name)
+            if held.cluster is None:
+                facts = ClusterFacts(is_local=False, failure=held.problem)
+            elif choice is None or choice.waiting:
+                continue
+            else:
+                facts = self._facts(choice, here)
+            status = cluster_status(facts, current=current)
+            # No observedGeneration on Clusters: people carry them to members whose CRD does not know the field, and
+            # kubectl refuses to create what it would drop.
+            self._writer.want(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
+
+    def _facts(self, choice: Choice, here: Sequence[PeerView]) -> ClusterFacts:
+        cluster = choice.cluster
+        if cluster.cluster_id == self._supervisor.local:
+            return ClusterFacts(
+                is_local=True,
+                disabled=choice.disabled,
+                conflict=choice.conflict,
+                connected=True,
+                metadata=self._local_metadata.metadata,
+                metadata_problem=self._local_metadata.problem,
+                own_problem=self._home.problem,
+            )
+        link = self._supervisor.links.get(cluster.cluster_id)
+        is_read = link is not None and not choice.alias_of and choice.credentials is not None
+        return ClusterFacts(
+            is_local=False,
+            disabled=choice.disabled,
+            missing_auth=choice.missing_auth,
+            auth_problem=choice.auth_problem,
+            alias_of=choice.alias_of,
+            conflict=choice.conflict,
+            known_here=here,
+            known_problem=self._list_problem(cluster.cluster_id),
+            **(_link_facts(link) if is_read and link is not None else {}),
+        )
+
+    def _list_problem(self, peer: ClusterUID) -> str:
+        feed = self._sources.feed(peer, meta.CLUSTER)
+        error = feed.streams[EVERYTHING].error if feed is not None else None
+        return f"its Clusters cannot be listed: {error}" if isinstance(error, Forbidden | NotServed) else ""
+
+    def _known_here(self) -> list[PeerView]:
+        """List our Clusters with the state that we find them in."""
+        found = []
+        for name, choice in sorted(self._supervisor.choices.items()):
+            cluster = choice.cluster
+            ready = cluster_status(self._facts(choice, ()))["state"] == State.READY.value
+            compared = not (choice.alias_of or choice.disabled)
+            found.append(PeerView(cluster.cluster_id, name, ready, compared))
+        return found
+
+
+def _link_facts(link: PeerLink) -> Mapping[str, Any]:
+    there = None
+    if (held := link.clusters.held) is not None:
+        there = [
+            PeerView(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
+            for name, view in sorted(held.items())
+        ]
+    return {
+        "failure": link.failure,
+        "connected": link.connected,
+        "metadata": link.metadata,
+        "metadata_problem": link.metadata_problem,
+        "known_there": there,
+    }

@@ -1,0 +1,185 @@
+"""The engine: everything that hears and decides, and nothing that writes or says.
+
+Law: it is given a connection that is only read; whoever builds hands and a voice onto it is the daemon, whoever does
+not can only tell what would be done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from registry_controller.api import meta
+from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.engine.attention import Attention
+from registry_controller.engine.bodies import Bodies
+from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.departures import Departures
+from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
+from registry_controller.engine.judge import Connection, Judge
+from registry_controller.engine.leftovers import Leftovers
+from registry_controller.engine.members import Members, cluster_target
+from registry_controller.engine.ownkinds import OwnKinds
+from registry_controller.engine.registry import Registry
+from registry_controller.engine.rulestates import RuleStates
+from registry_controller.engine.sources import Feed, Sources
+from registry_controller.engine.supervisor import Supervisor
+from registry_controller.engine.views import Views
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.kubeconfig import Credentials
+
+
+class Listener(Protocol):
+    """Whoever is to know what changed. A call is cheap and never fails."""
+
+    def target_changed(self, target: Target) -> None:
+        """Hear that a target wants a fresh look."""
+
+    def clusters_changed(self) -> None:
+        """Hear that a member's standing may have changed."""
+
+    def feed_changed(self, feed: Feed | LocalFeed) -> None:
+        """Hear that a feed's standing changed."""
+
+    def own_kind_changed(self, plural: str, name: str) -> None:
+        """Hear that an object of our own kinds changed."""
+
+    def credentials_changed(self, key: ObjectKey) -> None:
+        """Hear that a registry Secret changed."""
+
+    def tokens_changed(self) -> None:
+        """Hear that tokens of ServiceAccounts in our namespace changed."""
+
+
+class Settings(Protocol):
+    """The options that this room reads."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def network_name(self) -> str: ...
+
+
+class Engine:
+    """The caches, the links that fill them, and the judge that reads them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        home: Reader,
+        local: ClusterUID,
+        connect_peer: Callable[[Credentials], Reader],
+        listener: Listener,
+    ) -> None:
+        self.local = local
+        self._listener = listener
+        self.discovery = Discovery(home)
+        self.bodies = Bodies()
+        add = listener.target_changed
+        self.members = Members(on_change=add)
+        self.sources = Sources(
+            bodies=self.bodies,
+            on_change=add,
+            on_complete=lambda feed: self.attention.feed_complete(feed),  # noqa: PLW0108 -- it is made below
+            on_standing=listener.feed_changed,
+        )
+        self.copies = Copies(
+            bodies=self.bodies,
+            on_change=add,
+            on_complete=lambda feed: self.attention.local_feed_complete(feed),  # noqa: PLW0108 -- it is made below
+            on_standing=listener.feed_changed,
+        )
+        self.attention = Attention(sources=self.sources, copies=self.copies, add=add)
+        self.registry = Registry(on_change=self._own_kind_changed)
+        self.own_kinds = OwnKinds(reader=home, registry=self.registry)
+        self.credentials = CredentialStore(on_change=self._credentials_changed)
+        self.namespaces = Namespaces(on_change=self.attention.namespace_changed)
+        self.home_link = HomeLink(
+            reader=home,
+            discovery=self.discovery,
+            copies=self.copies,
+            credentials=self.credentials,
+            namespaces=self.namespaces,
+            namespace=settings.namespace,
+            tokens_changed=listener.tokens_changed,
+        )
+        self.leftovers = Leftovers(
+            reader=home,
+            discovery=self.discovery,
+            copies=self.copies,
+            is_rule=lambda name: name in self.registry.rules,
+            changed=lambda: self.supervisor.poke(),  # noqa: PLW0108 -- it is made below
+        )
+        self.supervisor = Supervisor(
+            local=local,
+            network_name=settings.network_name,
+            namespace=settings.namespace,
+            registry=self.registry,
+            sources=self.sources,
+            members=self.members,
+            credentials=self.credentials,
+            home=self.home_link,
+            leftovers=self.leftovers,
+            connect_peer=connect_peer,
+            changed=listener.clusters_changed,
+            standing_changed=self.attention.members_changed,
+            rebuilt=lambda name: add(cluster_target(name)),
+        )
+        self.departures = Departures(
+            copies=self.copies, link=self.supervisor.links.get, look_at=self.attention.member_changed
+        )
+        self.judge = Judge(views=self._views(), home=home, connection=self.connection, departures=self.departures)
+
+    def listen_at_home(self, scope: asyncio.TaskGroup) -> None:
+        """Begin to hear what is here; peers come when our own kinds have been read."""
+        scope.create_task(self.home_link.run(), name="home link")
+
+    def listen_to_peers(self, scope: asyncio.TaskGroup) -> None:
+        """Begin to read peers."""
+        scope.create_task(self.supervisor.run(), name="supervisor")
+        scope.create_task(self.leftovers.find(), name="leftovers")
+
+    def connection(self, peer: ClusterUID) -> Connection | None:
+        """Find the connection to a peer; None while there is none."""
+        link = self.supervisor.links.get(peer)
+        if link is None or link.reader is None or link.discovery is None:
+            return None
+        return Connection(link.reader, link.discovery)
+
+    def _views(self) -> Views:
+        return Views(
+            local=self.local,
+            sources=self.sources,
+            copies=self.copies,
+            members=self.members,
+            standing=self.supervisor.standing,
+            namespace_state=self.namespaces.state,
+            creates_namespaces=self._creates_namespaces,
+            rule_states=RuleStates(
+                registry=self.registry,
+                sources=self.sources,
+                local=self.local,
+                link=self.supervisor.links.get,
+            ),
+            departures=self.departures,
+            successors=self.supervisor.rebuilds.successors,
+        )
+
+    def _creates_namespaces(self, rule: str) -> bool:
+        active = self.supervisor.active.get(rule)
+        return active is not None and active.rule.create_namespaces
+
+    def _own_kind_changed(self, plural: str, name: str) -> None:
+        if plural == meta.CLUSTERS.resource:
+            held = self.registry.clusters.get(name)
+            self.members.set_here(name, held.cluster if held else None)
+        self._listener.own_kind_changed(plural, name)
+        self.supervisor.poke()
+
+    def _credentials_changed(self, key: ObjectKey) -> None:
+        self.supervisor.poke()
+        self._listener.credentials_changed(key)

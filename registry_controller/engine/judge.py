@@ -1,0 +1,102 @@
+"""Reach a Decision about one target: read the caches, decide, ask where that takes an answer, and decide again.
+
+Law: no await between reading the caches and having the Decision that rests on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.errors import NotFound
+from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.core.decide import decide
+from registry_controller.core.decision import Decision, Hold, Reason
+from registry_controller.core.own import is_at_home, is_membership, read_marks
+from registry_controller.core.view import Answer, Inquiry, SourceRef, View
+from registry_controller.engine.containers import holds_natives
+from registry_controller.engine.departures import Departures
+from registry_controller.engine.views import Offer, Views
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.watch import decode_heard
+
+ASK_TIMEOUT_S: Final = 10.0
+_CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A live, proven connection to a peer."""
+
+    reader: Reader
+    discovery: Discovery
+
+
+class Judgement(NamedTuple):
+    """A Decision, with what it was taken on; `offers` are what the view's claims come from, in their order."""
+
+    view: View
+    offers: tuple[Offer, ...]
+    decision: Decision
+
+
+class Judge:
+    """Decides. `home` is only read; `connection` finds that to a peer, None while there is none.
+
+    `departures` hear what is decided about Clusters.
+    """
+
+    def __init__(
+        self,
+        *,
+        views: Views,
+        home: Reader,
+        connection: Callable[[ClusterUID], Connection | None],
+        departures: Departures,
+    ) -> None:
+        self._views = views
+        self._home = home
+        self._connection = connection
+        self._departures = departures
+
+    def look(self, target: Target) -> Judgement:
+        """Decide on what the caches hold at this moment."""
+        return self._decide(target, None)
+
+    async def conclude(self, judgement: Judgement) -> Judgement:
+        """Ask what a decision waits for, if it does, and decide on the caches as they are then."""
+        target, decision, inquiry = judgement.view.target, judgement.decision, None
+        if isinstance(decision, Hold) and decision.ask is not None:
+            inquiry = await self._inquire(target, decision.ask)
+            judgement = self._decide(target, inquiry)
+        if judgement.decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
+            found_empty = not await holds_natives(self._home, target)
+            judgement = self._decide(target, inquiry, found_empty=found_empty)
+        if (target.group, target.kind) == _CLUSTER:
+            self._departures.hear(judgement.decision, judgement.view)
+        return judgement
+
+    def _decide(self, target: Target, inquiry: Inquiry | None, *, found_empty: bool = False) -> Judgement:
+        view, offers = self._views.read(target, inquiry, found_empty=found_empty)
+        return Judgement(view, offers, decide(view))
+
+    async def _inquire(self, target: Target, source: SourceRef) -> Inquiry:
+        """Ask an owner for one object by name: only its own NotFound is proof (O5)."""
+        connection = self._connection(source.owner)
+        if connection is None:
+            return Inquiry(source, Answer.NOT_ASKED)
+        gvr = await connection.discovery.resolve(source.kind)
+        try:
+            heard = decode_heard(await connection.reader.get(gvr, source.key, timeout_s=ASK_TIMEOUT_S))
+        except NotFound as error:
+            return Inquiry(source, Answer.NOT_FOUND if error.names_object else Answer.NOT_ASKED)
+        marks = read_marks(heard.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))
+        is_there = not heard.deleting and is_at_home(
+            marks, peer=source.owner, membership=is_membership(source.kind, heard.kind_type)
+        )
+        if not is_there:
+            return Inquiry(source, Answer.NOT_FOUND, heard.revision)
+        return Inquiry(source, Answer.FOUND, heard.revision, self._views.wants(target, source, heard))

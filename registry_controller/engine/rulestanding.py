@@ -1,0 +1,152 @@
+"""How rules stand: the status of a ResourceSyncRule here, made anew from the caches and the ledger.
+
+Law: a status says only what the same Decisions said to Events, metrics and logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, NotServed
+from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.core.accept import Verdict
+from registry_controller.core.rulestatus import PeerCounts, rule_status
+from registry_controller.engine.brake import Brake
+from registry_controller.engine.engine import Engine
+from registry_controller.engine.ledger import SAMPLES, Class, Ledger
+from registry_controller.engine.registry import HeldRule
+from registry_controller.engine.stream import Stream
+from registry_controller.report.status import StatusWriter
+
+
+class RuleStanding:
+    """Statuses of rules. `is_idle` says that no target waits for a look."""
+
+    def __init__(
+        self, *, engine: Engine, ledger: Ledger, brake: Brake, writer: StatusWriter, is_idle: Callable[[], bool]
+    ) -> None:
+        self._registry = engine.registry
+        self._supervisor = engine.supervisor
+        self._sources = engine.sources
+        self._copies = engine.copies
+        self._ledger = ledger
+        self._brake = brake
+        self._writer = writer
+        self._is_idle = is_idle
+
+    def say(self, name: str) -> None:
+        """Say how a rule stands; nothing of one that is gone."""
+        held = self._registry.rules.get(name)
+        if held is None:
+            return
+        info = meta.metadata_of(held.manifest)
+        current = held.manifest.get("status")
+        generation = info.get("generation", 0)
+        verdict = self._verdict(held, name)
+        suspended = bool(held.rule and held.rule.suspend)
+        peers, problems, idle = ((), (), ()) if not verdict.accepted or suspended else self._counts(held, name)
+        if (
+            held.rule is not None
+            and verdict.accepted
+            and not self._registry.selects_us(held.rule, local=self._supervisor.local)
+        ):
+            idle = ("spec.targetClusters does not select this cluster",)
+        status = rule_status(
+            generation=generation,
+            verdict=verdict,
+            suspended=suspended,
+            idle=idle,
+            peers=peers,
+            problems=problems,
+            halted=self._halted(name),
+            restored=self._restored(name),
+            current=current,
+        )
+        self._writer.want(meta.RULES, name, status, current, uid=info.get("uid", ""), generation=generation)
+
+    def _verdict(self, held: HeldRule, name: str) -> Verdict:
+        lost = self._registry.pruned.get(name)
+        if lost:
+            words = f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release"
+            return Verdict(False, "FieldsPruned", words, held.verdict.warnings)
+        return held.verdict
+
+    def _counts(self, held: HeldRule, name: str) -> tuple[Sequence[PeerCounts], Sequence[str], Sequence[str]]:
+        assert held.rule is not None
+        names = {choice.cluster.cluster_id: found for found, choice in self._supervisor.choices.items()}
+        problems = list(self._home_problems(held.rule.kind))
+        owners = set(self._ledger.places(name))
+        for link in self._supervisor.links.values():
+            feed = self._sources.feed(link.cluster_id, held.rule.kind)
+            if feed is not None and feed.has_rule(name):
+                owners.add(link.cluster_id)
+                if link.alive and feed.is_complete_for(name) and self._is_idle():
+                    self._brake.nothing_waits((name, link.cluster_id))
+                problems.extend(_problems(f"peer {link.name}", held.rule.kind, feed.streams.values()))
+                unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
+                problems.extend(f"peer {link.name}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear)
+        peers = [self._peer_counts(name, owner, names.get(owner, "")) for owner in sorted(owners)]
+        words = "that has the features that the rule asks for " if held.rule.features else ""
+        idle = () if peers else (f"no other cluster {words}is read now",)
+        return peers, problems, idle
+
+    def _home_problems(self, kind: GVK) -> Sequence[str]:
+        feed = self._copies.feed(kind.group, kind.kind)
+        return () if feed is None else _problems("here", kind, feed.streams.values())
+
+    def _peer_counts(self, name: str, owner: ClusterUID, peer: str) -> PeerCounts:
+        place = (name, owner)
+        counts = self._ledger.counts(place)
+        link = self._supervisor.links.get(owner)
+        wrote_at = self._ledger.wrote_at.get(place)
+        return PeerCounts(
+            cluster_id=owner,
+            name=peer,
+            matched=sum(counts.values()) - counts[Class.HELD],
+            synced=counts[Class.SYNCED],
+            failing=counts[Class.FAILING],
+            held=counts[Class.HELD],
+            skipped=counts[Class.SKIPPED],
+            conflicting=counts[Class.CONFLICTING],
+            last_sync=f"{wrote_at:%Y-%m-%dT%H:%M:%SZ}" if wrote_at is not None else "",
+            last_error=link.failure if link is not None else "",
+            failures=tuple(self._ledger.failures(place)),
+            deletions=self._brake.stored_form(place),
+        )
+
+    def _halted(self, rule: str) -> str:
+        """Say whose deletions are halted, and how to let them go (W4)."""
+        halted = self._brake.halted(rule)
+        return "; ".join(
+            f"cluster {self._name_of(owner)}: {count} copies would be deleted, more than may go within five minutes; "
+            f"they are kept; if they are to go: kubectl annotate --overwrite rsr {rule} {meta.ALLOW_DELETIONS}={moment}"
+            for owner, (moment, count) in halted.items()
+        )
+
+    def _restored(self, rule: str) -> str:
+        """Say whose history went back (O3)."""
+        return "; ".join(
+            f"cluster {self._name_of(owner)} went back to an older state, as a restored backup does; what it has now "
+            f"was taken ({at:%Y-%m-%dT%H:%M:%SZ})"
+            for (name, owner), at in sorted(self._ledger.went_back_at.items())
+            if name == rule
+        )
+
+    def _name_of(self, owner: ClusterUID) -> str:
+        found = (name for name, choice in self._supervisor.choices.items() if choice.cluster.cluster_id == owner)
+        return next(found, owner)
+
+
+def _problems(who: str, kind: GVK, streams: Iterable[Stream]) -> list[str]:
+    """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3)."""
+    label = meta.CONTROLLER_AGGREGATED if who == "here" else meta.READER_AGGREGATED
+    found = []
+    for error in (stream.error for stream in streams):
+        if isinstance(error, Forbidden):
+            found.append(f'{who}: cannot {error}; grant it with a ClusterRole labelled {label}: "true" there')
+        elif isinstance(error, NotServed):
+            found.append(f"{who}: cannot list or watch {kind}: it is not served there")
+        elif error is not None:
+            found.append(f"{who}: {error}")
+    return found

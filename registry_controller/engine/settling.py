@@ -1,0 +1,98 @@
+"""What an engine has not heard yet, in words: while there is any, what it decides speaks of its start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from registry_controller.engine.engine import Engine
+from registry_controller.engine.peerlink import PeerLink
+from registry_controller.engine.stream import Stream
+
+
+def waited_for(engine: Engine) -> list[str]:
+    """Say what is worth waiting for; empty once everything that can be heard was heard."""
+    if not engine.supervisor.is_current:
+        return ["our own kinds"]
+    return [
+        *(f"here: {words}" for words in _waited_for_here(engine)),
+        *(f"peer {link.name}: {words}" for link in _links(engine) for words in _waited_for_at(engine, link)),
+    ]
+
+
+def troubles(engine: Engine, *, rules: Iterable[str]) -> list[str]:
+    """Say which peers, and which kinds of these rules, are not heard, and why."""
+    wanted = set(rules)
+    return [
+        *_troubles_here(engine, wanted),
+        *(f"peer {link.name}: {words}" for link in _links(engine) for words in _troubles_at(engine, link, wanted)),
+        *_unread(engine),
+    ]
+
+
+def _links(engine: Engine) -> list[PeerLink]:
+    return sorted(engine.supervisor.links.values(), key=lambda link: link.name)
+
+
+def _waited_for_here(engine: Engine) -> Iterator[str]:
+    if not engine.namespaces.is_complete:
+        yield "namespaces"
+    if not engine.leftovers.is_complete:
+        yield "copies that nobody wants"
+    for name, choice in sorted(engine.supervisor.choices.items()):
+        if choice.waiting:
+            yield f"the Secret of Cluster {name}"
+    for feed in engine.copies.all_feeds():
+        if _is_open(feed.streams.values()):
+            yield f"{feed.kind}"
+
+
+def _waited_for_at(engine: Engine, link: PeerLink) -> Iterator[str]:
+    if not link.connected:
+        if link.alive:
+            yield link.failure or "its API server"
+        return
+    if link.features.held is None:
+        yield "its ClusterFeatures"
+    for feed in engine.sources.feeds_of(link.cluster_id):
+        if _is_open(feed.streams.values()):
+            yield f"{feed.kind}"
+
+
+def _is_open(streams: Iterable[Stream]) -> bool:
+    return any(not stream.is_complete and stream.error is None for stream in streams)
+
+
+def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
+    kinds = {active.rule.kind for name, active in engine.supervisor.active.items() if name in rules}
+    for feed in engine.copies.all_feeds():
+        if feed.kind in kinds:
+            yield from (f"here: {feed.kind}: {words}" for words in _errors(feed.streams.values()))
+
+
+def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[str]:
+    if not link.connected:
+        yield link.failure or "did not answer in time"
+        return
+    if link.features.held is None:
+        yield "its ClusterFeatures were not heard in time"
+    for feed in engine.sources.feeds_of(link.cluster_id):
+        if any(feed.has_rule(rule) for rule in rules):
+            yield from (f"{feed.kind}: {words}" for words in _errors(feed.streams.values()))
+
+
+def _errors(streams: Iterable[Stream]) -> Iterator[str]:
+    for stream in streams:
+        if stream.error is not None:
+            yield str(stream.error)
+        elif not stream.is_complete:
+            yield "not heard in time"
+
+
+def _unread(engine: Engine) -> Iterator[str]:
+    """Name the Clusters that are not read at all. What somebody disabled is no trouble."""
+    for name, choice in sorted(engine.supervisor.choices.items()):
+        missing = "spec.authInfo.secretRef is not complete" if choice.missing_auth else ""
+        waiting = "its Secret was not heard in time" if choice.waiting else ""
+        words = choice.auth_problem or choice.conflict or missing or waiting
+        if words and choice.cluster.cluster_id != engine.local and not choice.alias_of:
+            yield f"peer {name}: {words}"

@@ -1,0 +1,186 @@
+"""Values of pipelines: functions, fields, methods, variables.
+
+Law: every call takes from the budget, and more for more that it is given, before it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from registry_controller.gotemplate.lex import place
+from registry_controller.gotemplate.limits import Budget, TemplateError
+from registry_controller.gotemplate.nodes import (
+    Chain,
+    Constant,
+    Dot,
+    Function,
+    Operand,
+    Pipeline,
+    Tree,
+    Variable,
+)
+from registry_controller.gotemplate.values import NOTHING, Ideal, Int, Nothing, Object, Whole, is_true, key_of, type_of
+
+Library = Mapping[str, Callable[..., Any]]
+"""Functions by name; each takes the budget first, and then its arguments."""
+Scope = list[tuple[str, Any]]
+"""Variables, the newest last."""
+
+_LAZY: Final = frozenset(("and", "or"))
+_NO_FINAL: Final = object()
+_READ_IN_ONE_STEP: Final = 64
+
+
+class _At(TemplateError):
+    """An error that has its position already."""
+
+
+class Expressions:
+    """What the operands of one template mean."""
+
+    def __init__(self, tree: Tree, data: Mapping[str, Any], library: Library, budget: Budget) -> None:
+        self._tree = tree
+        self._data = data
+        self._library = library
+        self._budget = budget
+
+    def pipeline(self, node: Pipeline, dot: Any, scope: Scope) -> Any:
+        """Evaluate a pipeline, and set its variables."""
+        value: Any = _NO_FINAL
+        for command in node.commands:
+            value = self._command(command, value, dot, scope)
+            if value is None:
+                value = NOTHING
+        for name in node.variables:
+            if node.declares:
+                scope.append((name, value))
+            else:
+                self.assign(scope, name, value, node.at)
+        return value
+
+    def assign(self, scope: Scope, name: str, value: Any, at: int) -> None:
+        """Set the newest variable of a name."""
+        for index in range(len(scope) - 1, -1, -1):
+            if scope[index][0] == name:
+                scope[index] = (name, value)
+                return
+        raise self.error(f"an undefined variable {name}", at)
+
+    def error(self, words: str, at: int) -> TemplateError:
+        """Make an error with its position."""
+        return _At(f"template {place(self._tree.source, at)}: {words}")
+
+    def guard(self, call: Callable[[], Any], at: int, *, name: str = "") -> Any:
+        """Call; give errors their position, and let no mistake of an argument's type escape."""
+        try:
+            return call()
+        except _At:
+            raise
+        except TemplateError as error:
+            words = str(error)
+        except (TypeError, ValueError, OverflowError, ArithmeticError, LookupError, AttributeError):
+            words = "cannot be done with these arguments"
+        raise self.error(f"{name}: {words}" if name and not words.startswith(f"{name}:") else words, at)
+
+    def _command(self, operands: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
+        self._budget.step()
+        first, rest = operands[0], operands[1:]
+        if isinstance(first, Function):
+            return self._function(first, rest, final, dot, scope)
+        if isinstance(first, Chain):
+            return self._chain(first, rest, final, dot, scope)
+        if rest or final is not _NO_FINAL:
+            raise self.error("arguments for what is no function", first.at)
+        if isinstance(first, Constant) and first.value is None:
+            raise self.error("nil is no command", first.at)
+        return self._value(first, dot, scope)
+
+    def _value(self, operand: Operand, dot: Any, scope: Scope) -> Any:
+        match operand:
+            case Constant():
+                return _typed(operand.value)
+            case Dot():
+                return dot
+            case Variable():
+                for name, value in reversed(scope):
+                    if name == operand.name:
+                        return value
+                raise self.error(f"an undefined variable {operand.name}", operand.at)
+            case Function():
+                return self._function(operand, (), _NO_FINAL, dot, scope)
+            case Chain():
+                return self._chain(operand, (), _NO_FINAL, dot, scope)
+            case Pipeline():
+                return self.pipeline(operand, dot, scope)
+
+    def _function(self, node: Function, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
+        if node.name in _LAZY:
+            return self._lazy(node, rest, final, dot, scope)
+        arguments = [self._argument(operand, dot, scope) for operand in rest]
+        if final is not _NO_FINAL:
+            arguments.append(final)
+        self.guard(lambda: self._pay(arguments), node.at, name=node.name)
+        return self.guard(lambda: self._library[node.name](self._budget, *arguments), node.at, name=node.name)
+
+    def _argument(self, operand: Operand, dot: Any, scope: Scope) -> Any:
+        """Evaluate an argument. A constant has no type yet, and an explicit nil is no nil that lies in an object."""
+        if isinstance(operand, Constant):
+            return NOTHING if operand.value is None else operand.value
+        return self._value(operand, dot, scope)
+
+    def _pay(self, arguments: list[Any]) -> None:
+        """Take steps for what a function will look at."""
+        size = sum(len(value) for value in arguments if isinstance(value, str | list | Mapping))
+        self._budget.step(size // _READ_IN_ONE_STEP)
+
+    def _lazy(self, node: Function, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
+        """`and` and `or` stop at the first value that decides."""
+        if not rest and final is _NO_FINAL:
+            raise self.error(f"{node.name}: needs an argument", node.at)
+        value: Any = NOTHING
+        for operand in rest:
+            value = _typed(self._argument(operand, dot, scope))
+            if is_true(value) == (node.name == "or"):
+                return value
+        return value if final is _NO_FINAL else final
+
+    def _chain(self, node: Chain, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
+        if isinstance(node.base, Constant) and node.base.value is None:
+            raise self.error("nil has no fields", node.at)
+        value = self._value(node.base, dot, scope)
+        path = ""
+        for index, name in enumerate(node.fields):
+            path += f".{name}"
+            is_last = index == len(node.fields) - 1
+            called = isinstance(value, Object) and value.method(name)[0]
+            if is_last and (rest or final is not _NO_FINAL) and not isinstance(value, Nothing):
+                words = f"{name} takes no arguments" if called else f"{name} has arguments but is no method"
+                raise self.error(words, node.at)
+            value = self._field(value, name, path, node.at)
+        return value
+
+    def _field(self, value: Any, name: str, path: str, at: int) -> Any:
+        if isinstance(value, Nothing):
+            return Nothing(path)
+        if isinstance(value, Object):
+            is_method, result = value.method(name)
+            if is_method:
+                return result
+            found = value.field(name)
+            return Nothing(path) if isinstance(found, Nothing) else found
+        if value is self._data and name not in value:
+            raise self.error(f"there is no .{name}; there are {', '.join(f'.{known}' for known in self._data)}", at)
+        if isinstance(value, Mapping):
+            key = key_of(value, name)
+            return value[key] if key is not None else Nothing(path)
+        if value is None:
+            raise self.error(f"nil has no field {name}", at)
+        raise self.error(f"a {type_of(value)} has no field {name}", at)
+
+
+def _typed(value: Any) -> Any:
+    """Give a constant the type that it has where nothing asks for another."""
+    if isinstance(value, Ideal):
+        return float(value)
+    return Int(value) if isinstance(value, Whole) else value

@@ -1,0 +1,141 @@
+"""Read pipelines: what they set, their commands, and the operands of those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from registry_controller.gotemplate.constants import read_character, read_number, read_text
+from registry_controller.gotemplate.cursor import Cursor
+from registry_controller.gotemplate.lex import Token
+from registry_controller.gotemplate.limits import TemplateError
+from registry_controller.gotemplate.nodes import Chain, Constant, Dot, Function, Operand, Pipeline, Variable
+
+_NOT_STAGES: Final = (Constant, Dot)
+
+
+class Pipelines:
+    """Reads pipelines at a cursor. `variables` are those that are known there."""
+
+    def __init__(self, cursor: Cursor, functions: Collection[str]) -> None:
+        self.variables = ["$"]
+        self._cursor = cursor
+        self._functions = functions
+
+    def read(self, at: int, *, closes: str, is_range: bool = False) -> Pipeline:
+        """Read up to what closes it: `end` for an action, `close` for a parenthesis."""
+        self._cursor.descend()
+        variables, declares = self._declarations(is_range=is_range)
+        commands: list[tuple[Operand, ...]] = []
+        while True:
+            self._cursor.skip_space()
+            token = self._cursor.peek()
+            if token.kind == closes and (closes != "end" or token.text == "}}"):
+                self._cursor.next()
+                break
+            commands.append(self._command(closes))
+        if not commands:
+            self._cursor.fail(self._cursor.peek(-1), "a value is missing")
+        for command in commands[1:]:
+            if isinstance(command[0], _NOT_STAGES):
+                self._cursor.fail(self._cursor.peek(-1), "only a function or method can take a piped value")
+        self._cursor.ascend()
+        return Pipeline(tuple(commands), tuple(variables), declares, at)
+
+    def _declarations(self, *, is_range: bool) -> tuple[list[str], bool]:
+        """Read what is set; whether it is known shows when it is evaluated, as in Go."""
+        names: list[str] = []
+        while True:
+            self._cursor.skip_space()
+            start = self._cursor.at
+            if self._cursor.peek().kind != "variable":
+                break
+            name = self._cursor.next().text
+            self._cursor.skip_space()
+            kind = self._cursor.peek().kind
+            if kind not in ("declare", "assign", "comma"):
+                self._cursor.at = start
+                break
+            self._cursor.next()
+            names.append(name)
+            self.variables.append(name)
+            if kind != "comma":
+                return names, kind == "declare"
+            self._cursor.skip_space()
+            if not is_range or len(names) == 2 or self._cursor.peek().kind not in ("variable", "end", "close"):
+                self._cursor.fail(self._cursor.peek(), "too many or unfinished declarations")
+        return names, True
+
+    def _known(self, name: str) -> None:
+        if name not in self.variables:
+            self._cursor.fail(self._cursor.peek(-1), f"an undefined variable {name}")
+
+    def _command(self, closes: str) -> tuple[Operand, ...]:
+        operands: list[Operand] = []
+        self._cursor.skip_space()
+        while (operand := self._operand()) is not None:
+            operands.append(operand)
+            if self._cursor.peek().kind != "space":
+                break
+            self._cursor.skip_space()
+        token = self._cursor.peek()
+        if not operands or token.kind not in ("pipe", closes):
+            self._cursor.fail(token, f"an unexpected {token.text!r}")
+        if token.kind == "pipe":
+            self._cursor.next()
+        return tuple(operands)
+
+    def _operand(self) -> Operand | None:
+        term = self._term()
+        if term is None:
+            return None
+        fields: list[str] = []
+        first = self._cursor.peek()
+        while self._cursor.peek().kind == "field":
+            fields.append(self._cursor.next().text[1:])
+        if not fields:
+            return term
+        if isinstance(term, Constant | Dot):
+            self._cursor.fail(first, "a field of a constant or of the dot")
+        if isinstance(term, Chain):
+            return Chain(term.base, (*term.fields, *fields), term.at)
+        return Chain(term, tuple(fields), term.at)
+
+    def _term(self) -> Operand | None:  # noqa: C901 -- one table
+        token = self._cursor.peek()
+        match token.kind:
+            case "word" if token.text in ("true", "false"):
+                found: Operand = Constant(token.text == "true", token.at)
+            case "word":
+                if token.text not in self._functions:
+                    self._cursor.fail(token, f"an unknown function {token.text!r}")
+                found = Function(token.text, token.at)
+            case "nil":
+                found = Constant(None, token.at)
+            case "dot":
+                found = Dot(token.at)
+            case "field":
+                found = Chain(Dot(token.at), (token.text[1:],), token.at)
+            case "variable":
+                self._cursor.next()
+                self._known(token.text)
+                return Variable(token.text, token.at)
+            case "number":
+                found = Constant(self._constant(read_number, token), token.at)
+            case "char":
+                found = Constant(self._constant(read_character, token), token.at)
+            case "string" | "raw":
+                found = Constant(self._constant(read_text, token), token.at)
+            case "open":
+                self._cursor.next()
+                return self.read(token.at, closes="close")
+            case _:
+                return None
+        self._cursor.next()
+        return found
+
+    def _constant(self, reader: Callable[[str], Any], token: Token) -> Any:
+        try:
+            return reader(token.text)
+        except TemplateError as error:
+            self._cursor.fail(token, str(error))

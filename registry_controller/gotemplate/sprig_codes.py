@@ -1,0 +1,67 @@
+"""Sprig's functions on encodings, digests and paths."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import posixpath
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from registry_controller.gotemplate.arguments import count, text
+from registry_controller.gotemplate.limits import Budget, TemplateError
+
+
+def _simple(function: Callable[[str], Any]) -> Callable[..., Any]:
+    def call(_: Budget, *given: Any) -> Any:
+        count(given, 1, 1)
+        return function(text(given[0]))
+
+    return call
+
+
+def _b64dec(_: Budget, value: Any) -> str:
+    return _decoded(base64.b64decode, text(value), binascii.Error)
+
+
+def _b32dec(_: Budget, value: Any) -> str:
+    return _decoded(base64.b32decode, text(value), binascii.Error)
+
+
+def _decoded(decode: Callable[..., bytes], value: str, error: type[Exception]) -> str:
+    try:
+        plain = value.replace("\r", "").replace("\n", "")
+        data = decode(plain, validate=True) if decode is base64.b64decode else decode(plain)
+    except (error, ValueError):
+        raise TemplateError("cannot be decoded") from None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise TemplateError("is no text when it is decoded") from None
+
+
+def _digest(name: str) -> Callable[..., Any]:
+    return _simple(lambda value: hashlib.new(name, value.encode(), usedforsecurity=False).hexdigest())
+
+
+def _clean(path: str) -> str:
+    found = posixpath.normpath(path) if path else "."
+    return found[1:] if found.startswith("//") else found
+
+
+def _extension(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return "." + name.rpartition(".")[2] if "." in name else ""
+
+
+CODES: Final[Mapping[str, Callable[..., Any]]] = {
+    "b64enc": _simple(lambda value: base64.b64encode(value.encode()).decode()), "b64dec": _b64dec,
+    "b32enc": _simple(lambda value: base64.b32encode(value.encode()).decode()), "b32dec": _b32dec,
+    "sha1sum": _digest("sha1"), "sha256sum": _digest("sha256"),
+    "adler32sum": _simple(lambda value: str(zlib.adler32(value.encode()))),
+    "base": _simple(lambda value: posixpath.basename(value.rstrip("/")) or ("/" if value else ".")),
+    "dir": _simple(lambda value: _clean(posixpath.dirname(value) or ".")), "clean": _simple(_clean),
+    "ext": _simple(_extension), "isAbs": _simple(lambda value: value.startswith("/")),
+}  # fmt: skip

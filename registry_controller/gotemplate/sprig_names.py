@@ -1,0 +1,154 @@
+"""Names in another spelling: snake_case, kebab-case and CamelCase, word by word as huandu/xstrings 1.3 does it."""
+
+from __future__ import annotations
+
+import enum
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+
+_SPACE: Final = frozenset(" \t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
+    chr(code) for code in range(0x2000, 0x200B)
+}
+_CJK: Final = range(0x3400, 0xA000)
+
+
+class _Kind(enum.Enum):
+    NUMBER = enum.auto()
+    CAPITALS = enum.auto()
+    LETTERS = enum.auto()
+    CONNECTOR = enum.auto()
+    PUNCTUATION = enum.auto()
+    OTHER = enum.auto()
+
+
+def camel(value: str) -> str:
+    """Join words, each with a capital; what connects them at the beginning stays."""
+    start = next((index for index, char in enumerate(value) if not _is_connector(char)), len(value))
+    if start >= len(value):
+        return value + value[-1:]  # a slip of the original, which people's names may hold by now
+    written = [value[:start]]
+    held = _upper(value[start])
+    for char in value[start + 1 :]:
+        if _is_connector(char) and _is_connector(held):
+            written.append(held)
+            continue
+        if _is_connector(held):
+            held = _upper(char)
+        else:
+            written.append(held)
+            held = char.lower()[:1]
+    return "".join([*written, held])
+
+
+def separated(value: str, mark: str) -> str:
+    """Write words in small letters with a mark between them. A number belongs to the word before it, or begins one."""
+    return _Separating(list(_words(value)), mark).text()
+
+
+class _Separating:
+    """The words of a name on their way."""
+
+    def __init__(self, words: list[tuple[_Kind, str]], mark: str) -> None:
+        self._words = words
+        self._mark = mark
+        self._at = 0
+        self._written: list[str] = []
+
+    def text(self) -> str:
+        while self._at < len(self._words) - 1:
+            kind = self._take()
+            match kind:
+                case _Kind.NUMBER:
+                    self._take_letters_and_numbers()
+                    self._part(_Kind.PUNCTUATION)
+                case _Kind.CONNECTOR | _Kind.PUNCTUATION:
+                    pass
+                case _ if self._next() is not _Kind.NUMBER:
+                    self._part(_Kind.CONNECTOR, _Kind.PUNCTUATION)
+                case _ if self._at < len(self._words) - 1:
+                    self._take_number()
+        if self._at < len(self._words):
+            self._take()
+        return "".join(self._written)
+
+    def _take_number(self) -> None:
+        """Take the number behind a word: with small letters behind it, it begins a word of its own."""
+        if self._next(1) is not _Kind.LETTERS:
+            self._take()
+        else:
+            self._written.append(self._mark)
+            self._take_letters_and_numbers()
+        self._part(_Kind.CONNECTOR, _Kind.PUNCTUATION)
+
+    def _take_letters_and_numbers(self) -> None:
+        while self._next() in (_Kind.LETTERS, _Kind.NUMBER):
+            self._take()
+
+    def _part(self, *unless: _Kind) -> None:
+        """Write a mark, unless nothing more comes, or something that parts by itself."""
+        if self._next() not in (None, *unless):
+            self._written.append(self._mark)
+
+    def _next(self, ahead: int = 0) -> _Kind | None:
+        return self._words[self._at + ahead][0] if self._at + ahead < len(self._words) else None
+
+    def _take(self) -> _Kind:
+        kind, word = self._words[self._at]
+        self._at += 1
+        self._written.append(_small(kind, word, self._mark))
+        return kind
+
+
+def _words(value: str) -> Iterator[tuple[_Kind, str]]:
+    """Cut a text into runs of one kind; the last of several capitals belongs to the small letters behind it."""
+    start = 0
+    while start < len(value):
+        kind, end = _kind_of(value[start]), start + 1
+        if kind is _Kind.CAPITALS:
+            if value[end : end + 1].isupper():
+                while end < len(value) and value[end].isupper():
+                    end += 1
+                if end < len(value) and _is_letter(value[end]):
+                    end -= 1
+            else:
+                while end < len(value) and _is_letter(value[end]):
+                    end += 1
+        else:
+            while end < len(value) and _kind_of(value[end]) is kind:
+                end += 1
+        yield kind, value[start:end]
+        start = end
+
+
+def _kind_of(char: str) -> _Kind:
+    if _is_connector(char):
+        return _Kind.CONNECTOR
+    category = unicodedata.category(char)
+    if category.startswith("P"):
+        return _Kind.PUNCTUATION
+    if category == "Lu":
+        return _Kind.CAPITALS
+    if _is_letter(char):
+        return _Kind.LETTERS
+    return _Kind.NUMBER if category.startswith("N") else _Kind.OTHER
+
+
+def _is_connector(char: str) -> bool:
+    return char in "-_" or char in _SPACE
+
+
+def _is_letter(char: str) -> bool:
+    """Say whether a character is a letter that has no capital form of its own in front of it: none of Chinese's."""
+    category = unicodedata.category(char)
+    return category.startswith("L") and category != "Lu" and ord(char) not in _CJK
+
+
+def _upper(char: str) -> str:
+    return found if len(found := char.upper()) == 1 else char
+
+
+def _small(kind: _Kind, word: str, mark: str) -> str:
+    if kind is _Kind.CONNECTOR:
+        return mark * len(word)
+    return "".join(char.lower()[:1] for char in word) if kind is _Kind.CAPITALS else word

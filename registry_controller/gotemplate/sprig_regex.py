@@ -1,0 +1,126 @@
+"""Sprig's functions on regular expressions: RE2's, which take linear time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import re2
+
+from registry_controller.gotemplate.arguments import text, whole
+from registry_controller.gotemplate.limits import Budget, TemplateError
+from registry_controller.gotemplate.values import Slice, strings
+
+_REPLACEMENT: Final = re.compile(r"\$(?:\{(\w*)\}|(\w+)|(\$))")
+_PATTERN: Final = 1000
+_BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+"""`\\C`, one byte, is in RE2 and not in Go."""
+
+
+def _pattern(pattern: Any) -> Any:
+    source = text(pattern)
+    if len(source) > _PATTERN:
+        raise TemplateError(f"a regular expression of more than {_PATTERN} characters")
+    if _BYTE.search(source):
+        raise TemplateError("no regular expression that Go knows")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 1 << 20
+    try:
+        return re2.compile(source, options)
+    except re2.error:
+        raise TemplateError("no regular expression that Go knows") from None
+
+
+def _regex_match(_: Budget, pattern: Any, value: Any) -> bool:
+    return _pattern(pattern).search(text(value)) is not None
+
+
+def _regex_find(_: Budget, pattern: Any, value: Any) -> str:
+    found = _pattern(pattern).search(text(value))
+    return str(found.group(0)) if found else ""
+
+
+def _matches(budget: Budget, pattern: Any, value: str) -> Iterator[Any]:
+    """Find all matches as Go does: an empty one directly behind another is none."""
+    end = -1
+    for match in _pattern(pattern).finditer(value):
+        budget.step()
+        if not match.start() == match.end() == end:
+            yield match
+        end = match.end()
+
+
+def _regex_find_all(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
+    limit = whole(most)
+    budget.make(len(text(value)))
+    found = Slice(element="string")
+    for match in _matches(budget, pattern, text(value)):
+        if 0 <= limit <= len(found):
+            break
+        budget.hold(1)
+        found.append(match.group(0))
+    return found or Slice(element="string", is_nil=True)
+
+
+def _regex_replace(budget: Budget, pattern: Any, value: Any, replacement: Any, *, literal: bool) -> str:
+    source, found, new = text(pattern), text(value), text(replacement)
+    parts = [new] if literal else _read_replacement(_pattern(source), new)
+    written, at = [], 0
+    budget.make(len(found))
+    for match in _matches(budget, source, found):
+        budget.step(len(parts))
+        piece = "".join(part if isinstance(part, str) else match.group(part) or "" for part in parts)
+        budget.make(len(piece))
+        written += [found[at : match.start()], piece]
+        at = match.end()
+    return "".join([*written, found[at:]])
+
+
+def _read_replacement(compiled: Any, replacement: str) -> list[str | int]:
+    """Cut a replacement into texts and numbers of groups; a group that there is none of is empty."""
+    parts: list[str | int] = []
+    at = 0
+    for found in _REPLACEMENT.finditer(replacement):
+        parts.append(replacement[at : found.start()])
+        at = found.end()
+        if found[3]:
+            parts.append("$")
+            continue
+        name = found[1] if found[1] is not None else found[2]
+        number = int(name) if name.isdigit() else compiled.groupindex.get(name, -1)
+        if 0 <= number <= compiled.groups:
+            parts.append(number)
+    return [part for part in [*parts, replacement[at:]] if part != ""]
+
+
+def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
+    limit, found, source = whole(most), text(value), text(pattern)
+    _pattern(source)
+    if limit == 0:
+        return Slice(element="string", is_nil=True)
+    if source and not found:
+        return strings([""])
+    budget.make(len(found))
+    parts: list[Any] = Slice(element="string")
+    begin = end = 0
+    for taken, match in enumerate(_matches(budget, source, found)):
+        if 0 < limit <= max(len(parts) + 1, taken):
+            break
+        end = match.start()
+        if match.end():
+            budget.hold(1)
+            parts.append(found[begin:end])
+        begin = match.end()
+    if end != len(found):
+        parts.append(found[begin:])
+    return parts
+
+
+REGEX: Final[Mapping[str, Callable[..., Any]]] = {
+    "regexMatch": _regex_match, "regexFind": _regex_find, "regexFindAll": _regex_find_all,
+    "regexReplaceAll": lambda budget, *given: _regex_replace(budget, *given, literal=False),
+    "regexReplaceAllLiteral": lambda budget, *given: _regex_replace(budget, *given, literal=True),
+    "regexSplit": _regex_split,
+}  # fmt: skip

@@ -1,0 +1,167 @@
+"""Sprig's functions on the letters and words of a text, letter for letter as Go changes their case."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from registry_controller.gotemplate.arguments import text, whole
+from registry_controller.gotemplate.cutting import cut
+from registry_controller.gotemplate.limits import Budget, TemplateError
+from registry_controller.gotemplate.sprig_names import camel, separated
+
+_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+"""What Go's unicode.IsSpace holds for space."""
+
+
+def upper(char: str) -> str:
+    """Give a letter's capital, if that is one letter; or all of a text in ASCII."""
+    return found if len(found := char.upper()) == len(char) else char
+
+
+def lower(char: str) -> str:
+    """Give a capital's small letter, the first where it would be several; or all of a text in ASCII."""
+    return char.lower()[: len(char)]
+
+
+def _title_of(char: str) -> str:
+    return found if len(found := char.title()) == 1 else char
+
+
+def is_space(char: str) -> bool:
+    """Say whether a character is space for Go."""
+    return char in _SPACE
+
+
+def _each(function: Callable[[str], str]) -> Callable[..., str]:
+    def call(_: Budget, value: Any) -> str:
+        found = text(value)
+        return function(found) if found.isascii() else "".join(map(function, found))
+
+    return call
+
+
+def _title(_: Budget, value: Any) -> str:
+    written, starts = [], True
+    for char in text(value):
+        written.append(_title_of(char) if starts else char)
+        if char.isascii():
+            starts = not (char.isalnum() or char == "_")
+        else:
+            starts = not (char.isalpha() or unicodedata.category(char) == "Nd") and is_space(char)
+    return "".join(written)
+
+
+def _untitle(_: Budget, value: Any) -> str:
+    written, starts = [], True
+    for char in text(value):
+        written.append(lower(char) if starts else char)
+        starts = is_space(char)
+    return "".join(written)
+
+
+def _swapcase(_: Budget, value: Any) -> str:
+    written, starts = [], True
+    for char in text(value):
+        if char.isupper() or char.istitle():
+            written.append(lower(char))
+            starts = False
+        elif unicodedata.category(char) == "Ll":
+            written.append(_title_of(char) if starts else upper(char))
+            starts = False
+        else:
+            written.append(char)
+            starts = is_space(char)
+    return "".join(written)
+
+
+def _initials(_: Budget, value: Any) -> str:
+    written, starts = [], True
+    for char in text(value):
+        if starts and not is_space(char):
+            written.append(char)
+        starts = is_space(char)
+    return "".join(written)
+
+
+def _plural(_: Budget, one: Any, many: Any, number: Any) -> str:
+    few, several = text(one), text(many)
+    return few if whole(number) == 1 else several
+
+
+def _wrap(budget: Budget, width: Any, value: Any) -> str:
+    return _wrapped(budget, whole(width), "", text(value), cuts_words=False)
+
+
+def _wrap_with(budget: Budget, width: Any, new_line: Any, value: Any) -> str:
+    return _wrapped(budget, whole(width), text(new_line), text(value), cuts_words=True)
+
+
+def _wrapped(budget: Budget, width: int, new_line: str, value: str, *, cuts_words: bool) -> str:
+    """Break a text at its spaces into lines of so many bytes."""
+    rest = value.encode()
+    width, between = max(width, 1), (new_line or "\n").encode()
+    lines: list[bytes] = []
+    at = 0
+    while len(rest) - at > width:
+        budget.step()
+        if rest[at] == ord(" "):
+            at += 1
+            continue
+        space = rest.rfind(b" ", at, at + width + 1)
+        if space < 0 and not cuts_words:
+            space = rest.find(b" ", at + width)
+            if space < 0:
+                break
+        end = space if space >= 0 else at + width
+        budget.make(end - at + len(between))
+        lines.append(rest[at:end])
+        at = end + (space >= 0)
+    try:
+        return between.join([*lines, rest[at:]]).decode()
+    except UnicodeDecodeError:
+        raise TemplateError("a character is cut in two") from None
+
+
+def _abbrev(budget: Budget, width: Any, value: Any) -> str:
+    size, found = whole(width), text(value)
+    return found if size < 4 else _abbreviated(budget, found, 0, size)
+
+
+def _abbrevboth(budget: Budget, left: Any, right: Any, value: Any) -> str:
+    offset, size, found = whole(left), whole(right), text(value)
+    return found if size < 4 or (offset > 0 and size < 7) else _abbreviated(budget, found, offset, size)
+
+
+def _abbreviated(budget: Budget, value: str, offset: int, width: int) -> str:
+    """Keep so many bytes of a text, from about `offset` on, with dots for what is left out."""
+    length, room = len(value.encode()), width - 3
+    if length <= width:
+        return value
+    offset = min(offset, length)
+    if length - offset < room:
+        offset = length - room
+    if offset <= 4:
+        return cut(value, 0, room) + "..."
+    if offset + room < length:
+        return "..." + _abbreviated(budget, cut(value, offset, length), 0, room)
+    return "..." + cut(value, length - room, length)
+
+
+def _name(function: Callable[[str], str]) -> Callable[..., str]:
+    def call(budget: Budget, value: Any) -> str:
+        budget.step(len(text(value)))  # every letter is looked at several times
+        return function(text(value))
+
+    return call
+
+
+WORDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "trim": lambda _, value: text(value).strip(_SPACE), "upper": _each(upper), "lower": _each(lower), "title": _title,
+    "untitle": _untitle, "swapcase": _swapcase, "initials": _initials,
+    "nospace": lambda _, value: "".join(char for char in text(value) if not is_space(char)),
+    "snakecase": _name(lambda name: separated(name, "_")), "kebabcase": _name(lambda name: separated(name, "-")),
+    "camelcase": _name(camel), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
+    "abbrevboth": _abbrevboth, "plural": _plural, "hello": lambda _: "Hello!",
+}  # fmt: skip

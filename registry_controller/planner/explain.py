@@ -1,0 +1,247 @@
+"""Why an object here is as it is: whose it is, which rules want it, what is decided, and what is waited for.
+
+Law: an explanation evaluates with the functions that decide; it has no opinion of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject, NotFound, RegistryError
+from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
+from registry_controller.core.decision import Reason
+from registry_controller.core.miss import feature_miss, miss_of
+from registry_controller.core.own import Marks, is_membership, read_marks
+from registry_controller.core.view import SourceRef
+from registry_controller.engine.bodies import decode_body
+from registry_controller.engine.engine import Engine
+from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection
+from registry_controller.engine.registry import HeldRule
+from registry_controller.engine.settling import troubles
+from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.planner.plan import Action, Row, rows_of, why_idle
+from registry_controller.planner.rehearsal import Rehearsal
+from registry_controller.report.reasons import words_of
+
+_AT_ONCE: Final = 16
+
+
+class Fit(enum.Enum):
+    """How a rule stands to a source."""
+
+    MATCHES = "matches"
+    MISSES = "does not match"
+    UNCLEAR = "cannot be evaluated"
+    IDLE = "does nothing here"
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What one rule says of a source: how it fits, and, unless it matches, the clause that fails."""
+
+    rule: str
+    fit: Fit
+    path: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An object as a cluster holds it, with what the rules here say of it, and what it becomes here.
+
+    `marks` are those that it has there: with another owner, it is nobody's source.
+    """
+
+    ref: SourceRef
+    marks: Marks
+    opinions: Sequence[Opinion]
+    targets: Sequence[Target] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All that is known of one object. `marks` are None where it is not here; `copied_from` where it is no copy."""
+
+    target: Target
+    local: ClusterUID
+    marks: Marks | None
+    owner: ClusterUID | None
+    copied_from: SourceRef | None
+    sources: Sequence[Source]
+    outlook: Sequence[Row]
+    troubles: Sequence[str]
+
+    @property
+    def is_found(self) -> bool:
+        """Say whether there is such an object anywhere that could be looked at."""
+        return self.marks is not None or bool(self.sources)
+
+
+async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
+    """Explain one object of our own cluster, or of its peers. RegistryError when it cannot be read here."""
+    engine = rehearsal.engine
+    target = Target(kind.group, kind.kind, *key)
+    here = await _read_here(rehearsal, gvr, key)
+    marks = read_marks(here.annotations, of=target) if here is not None else None
+    view = engine.judge.look(target).view
+    refs = {claim.source for claim in view.claims}
+    refs |= {view.copied_from} if view.copied_from is not None else _copied_from(marks, kind, target)
+    refs |= {SourceRef(peer, kind, key) for peer in engine.supervisor.links}
+    found = await _look_at(engine, refs)
+    at_home = [source for source in found if source.marks.owner in (None, source.ref.owner)]
+    sources = at_home or found[:1]  # of copies elsewhere one will do
+    if here is not None and marks is not None and not marks.is_copy and not is_membership(kind, here.kind_type):
+        ref = SourceRef(engine.local, kind, key)
+        opinions = list(_opinions(engine, ref, {kind: here}, features=_own_features(engine)))
+        sources = [Source(ref, marks, opinions), *at_home]
+    targets = {target, *(become for source in sources for become in source.targets)}
+    rules = {opinion.rule for source in sources for opinion in source.opinions}
+    return Explanation(
+        target=target,
+        local=engine.local,
+        marks=marks,
+        owner=(view.current.natural if view.current is not None else None) or (marks.owner if marks else None),
+        copied_from=view.copied_from or next(iter(_copied_from(marks, kind, target)), None),
+        sources=sources,
+        outlook=await _outlook(rehearsal, targets),
+        troubles=troubles(engine, rules=rules),
+    )
+
+
+async def _read_here(rehearsal: Rehearsal, gvr: GVR, key: ObjectKey) -> Heard | None:
+    try:
+        return decode_heard(await rehearsal.home.get(gvr, key))
+    except NotFound:
+        return None
+
+
+def _copied_from(marks: Marks | None, kind: GVK, target: Target) -> set[SourceRef]:
+    """Tell what a copy of a kind that nobody hears was made of."""
+    if marks is None or marks.owner is None:
+        return set()
+    provenance = marks.provenance
+    known = (provenance.source, provenance.key) if provenance is not None else (kind, target.key)
+    return {SourceRef(marks.owner, *known)}
+
+
+async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target]) -> Sequence[Row]:
+    """Say what would become of targets; of a kind that no rule writes here, nothing."""
+    copies = rehearsal.engine.copies
+    heard = {target for target in targets if copies.feed(target.group, target.kind) is not None}
+    rows = [row for found in await rehearsal.foresee(heard) for row in rows_of(found)]
+    why = Reason.NOT_WANTED
+    others = sorted({*targets} - heard)
+    return rows + [Row(Action.SKIP, found, "", ClusterUID(""), why.value, words_of(why)) for found in others]
+
+
+async def _look_at(engine: Engine, refs: Iterable[SourceRef]) -> list[Source]:
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(ref: SourceRef) -> Source | None:
+        async with turn:
+            return await _look_at_one(engine, ref)
+
+    async with asyncio.TaskGroup() as scope:
+        tasks = [scope.create_task(one(ref), name=f"look at {ref.owner}") for ref in sorted(refs, key=_order)]
+    return [source for task in tasks if (source := task.result()) is not None]
+
+
+def _order(ref: SourceRef) -> tuple[object, ...]:
+    return (ref.owner, ref.kind, ref.key)
+
+
+async def _look_at_one(engine: Engine, ref: SourceRef) -> Source | None:
+    """Read a source in every version that a rule asks for; None where it is not there, or cannot be read."""
+    link, connection = engine.supervisor.links.get(ref.owner), engine.connection(ref.owner)
+    if link is None or connection is None:
+        return None
+    found: dict[GVK, Heard] = {}
+    for kind in {ref.kind, *(held.rule.kind for held in _rules_for(engine, ref.kind) if held.rule is not None)}:
+        heard = await _read_at(connection, kind, ref.key)
+        if heard is not None:
+            found[kind] = heard
+    if not found:
+        return None
+    marks = read_marks(next(iter(found.values())).annotations, of=Target(ref.kind.group, ref.kind.kind, *ref.key))
+    opinions = list(_opinions(engine, ref, found, features=link.features.held or ()))
+    return Source(ref, marks, opinions, _targets(engine, ref))
+
+
+async def _read_at(connection: Connection, kind: GVK, key: ObjectKey) -> Heard | None:
+    try:
+        gvr = await connection.discovery.resolve(kind)
+        if gvr.namespaced != bool(key.namespace):
+            return None
+        return decode_heard(await connection.reader.get(gvr, key, timeout_s=ASK_TIMEOUT_S))
+    except RegistryError:
+        return None
+
+
+def _targets(engine: Engine, ref: SourceRef) -> Sequence[Target]:
+    """List what a source becomes here."""
+    targets = {
+        hit.target(ref.key)
+        for feed in engine.sources.feeds_of(ref.owner)
+        if (feed.kind.group, feed.kind.kind) == (ref.kind.group, ref.kind.kind) and ref.key in feed.records
+        for hit in feed.records[ref.key].hits
+    }
+    return sorted(targets)
+
+
+def _opinions(
+    engine: Engine, ref: SourceRef, found: dict[GVK, Heard], *, features: tuple[Feature, ...]
+) -> Iterator[Opinion]:
+    """Let every rule for the kind say how it stands to a source: those that match first."""
+    opinions = [_opinion(engine, held, ref, found, features) for held in _rules_for(engine, ref.kind)]
+    order = list(Fit)
+    yield from sorted(opinions, key=lambda opinion: (order.index(opinion.fit), opinion.rule))
+
+
+def _opinion(
+    engine: Engine, held: HeldRule, ref: SourceRef, found: dict[GVK, Heard], features: tuple[Feature, ...]
+) -> Opinion:
+    rule, idle = held.rule, why_idle(engine, held)
+    if rule is None or idle is not None:
+        name = str(meta.metadata_of(held.manifest).get("name", ""))
+        return Opinion(name, Fit.IDLE, *(idle[:2] if idle is not None else ()))
+    heard = found.get(rule.kind)
+    if heard is None:
+        return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
+    lacking = feature_miss(rule.features, features)
+    feed = engine.sources.feed(ref.owner, rule.kind)
+    try:
+        if feed is not None and (unclear := feed.unclear.get(rule.name, {}).get(ref.key)):
+            raise unclear
+        miss = lacking or miss_of(rule, heard, lambda: decode_body(heard.raw, what=str(ref.key)))
+    except InvalidObject as error:
+        return Opinion(rule.name, Fit.UNCLEAR, error.path, error.message)
+    return Opinion(rule.name, Fit.MISSES, miss.path, miss.words) if miss else Opinion(rule.name, Fit.MATCHES)
+
+
+def _rules_for(engine: Engine, kind: GVK) -> Sequence[HeldRule]:
+    """List the rules for a kind, in any version of it; those, too, that cannot be read any further."""
+    return [held for _, held in sorted(engine.registry.rules.items()) if _kind_of(held) == (kind.group, kind.kind)]
+
+
+def _kind_of(held: HeldRule) -> tuple[object, object]:
+    if held.rule is not None:
+        return held.rule.kind.group, held.rule.kind.kind
+    spec = held.manifest.get("spec")
+    kind = spec.get("groupVersionKind") if isinstance(spec, Mapping) else None
+    return (kind.get("group") or "", kind.get("kind")) if isinstance(kind, Mapping) else ("", "")
+
+
+def _own_features(engine: Engine) -> tuple[Feature, ...]:
+    found = []
+    for manifest in engine.registry.features.values():
+        try:
+            found.append(read_feature(manifest))
+        except InvalidObject:
+            continue
+    return tuple(found)

@@ -1,0 +1,190 @@
+"""What applying rules would do here: one row for each object, and one for whoever would lose it.
+
+Law: a row says what the Decision says; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from registry_controller.api import meta
+from registry_controller.api.errors import ApiError
+from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.core.decision import Hold, Reason
+from registry_controller.core.miss import Miss, feature_miss
+from registry_controller.core.view import SourceRef, View
+from registry_controller.engine.engine import Engine
+from registry_controller.engine.ledger import Class
+from registry_controller.engine.outcomes import outcomes_of, owner_of, rule_of
+from registry_controller.engine.registry import HeldRule
+from registry_controller.engine.settling import troubles
+from registry_controller.planner.pencil import Stroke
+from registry_controller.planner.rehearsal import Foreseen, Rehearsal
+from registry_controller.report.reasons import words_of
+
+
+class Action(enum.Enum):
+    """What would become of an object here."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    SKIP = "skip"
+    CONFLICT = "conflict"
+    WAIT = "wait"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One object here, for one rule and owner. `source` is what it would be made of; None where that is not known."""
+
+    action: Action
+    target: Target
+    rule: str
+    owner: ClusterUID
+    reason: str
+    words: str
+    source: SourceRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All rows, in the order of their targets.
+
+    `notes` say what else one should know, as why a rule does nothing. `troubles` say what could not be heard: with
+    any, the plan may be less than what would be done.
+    """
+
+    rows: Sequence[Row]
+    notes: Sequence[str]
+    troubles: Sequence[str]
+
+
+async def make_plan(rehearsal: Rehearsal, rules: Sequence[str], *, now: datetime) -> Plan:
+    """Foresee what these rules, and whoever is in their way, would do."""
+    engine = rehearsal.engine
+    foreseen = rehearsal.brake(await rehearsal.foresee(affected(engine, rules)), now=now)
+    rows = [row for found in foreseen for row in rows_of(found)]
+    rows += [*_namespaces(foreseen), *_unclear(engine, rules)]
+    rows.sort(key=lambda row: (row.target, row.action is Action.CONFLICT, row.rule, row.owner))
+    return Plan(rows, list(_notes(engine, rules)), troubles(engine, rules=rules))
+
+
+def affected(engine: Engine, rules: Iterable[str]) -> set[Target]:
+    """Find the objects here that rules want, or made."""
+    wanted = set(rules)
+    targets: set[Target] = set()
+    for feed in engine.sources.all_feeds():
+        for key, record in feed.records.items():
+            targets.update(hit.target(key) for hit in record.hits if hit.rule in wanted)
+    for local_feed in engine.copies.all_feeds():
+        for key, copy in local_feed.records.items():
+            if copy.marks.provenance is not None and copy.marks.provenance.rule in wanted:
+                targets.add(local_feed.target(key))
+    return targets
+
+
+def rows_of(found: Foreseen) -> Iterator[Row]:
+    """Read what would become of one object: first for whom it is, then for whoever loses it."""
+    view, decision = found.judgement.view, found.carried.decision
+    owner, rule = owner_of(decision) or ClusterUID(""), rule_of(view, decision)
+    reason, words = reason_of(found)
+    yield Row(action_of(found), view.target, rule, owner, reason, words, _source_of(view, owner))
+    for (loser, loser_owner, _, why), message in outcomes_of(decision, view, losers=found.carried.losers)[1:]:
+        source = _source_of(view, loser_owner)
+        yield Row(Action.CONFLICT, view.target, loser, loser_owner, why, message, source)
+
+
+def action_of(found: Foreseen) -> Action:
+    """Say what would become of the object itself."""
+    if found.error is not None:
+        return Action.FAIL
+    verbs = {stroke.verb for stroke in found.strokes if not _is_for_namespace(stroke, found.target)}
+    if verbs:
+        return Action.UPDATE if len(verbs) > 1 else Action(verbs.pop())
+    decision = found.carried.decision
+    said = outcomes_of(decision, found.judgement.view)
+    if said and said[0].outcome.fate is Class.CONFLICTING:
+        return Action.CONFLICT
+    return Action.WAIT if isinstance(decision, Hold) else Action.SKIP
+
+
+def reason_of(found: Foreseen) -> tuple[str, str]:
+    """Say why: a word, and a sentence."""
+    error, reason = found.error, found.carried.decision.reason
+    if error is not None:
+        return (isinstance(error, ApiError) and error.reason) or type(error).__name__, str(error)
+    if {"create", "delete"} <= {stroke.verb for stroke in found.strokes}:
+        return reason.value, f"{words_of(reason)}; it is deleted and made again"
+    return reason.value, words_of(reason)
+
+
+def _source_of(view: View, owner: ClusterUID) -> SourceRef | None:
+    claimed = next((claim.source for claim in view.claims if claim.owner == owner), None)
+    copied = view.copied_from if view.copied_from is not None and view.copied_from.owner == owner else None
+    return claimed or copied
+
+
+def _is_for_namespace(stroke: Stroke, target: Target) -> bool:
+    return stroke.gvr == meta.NAMESPACES and target.kind != meta.NAMESPACE.kind
+
+
+def _namespaces(foreseen: Iterable[Foreseen]) -> Iterator[Row]:
+    """List the namespaces that would be made for copies (A3)."""
+    made: dict[str, str] = {}
+    for found in foreseen:
+        if any(_is_for_namespace(stroke, found.target) for stroke in found.strokes):
+            made.setdefault(found.target.namespace, rule_of(found.judgement.view, found.carried.decision))
+    for name, rule in made.items():
+        target = Target("", meta.NAMESPACE.kind, "", name)
+        words = "it is made for copies: the rule sets createNamespaces"
+        yield Row(Action.CREATE, target, rule, ClusterUID(""), Reason.NAMESPACE_MISSING.value, words)
+
+
+def _unclear(engine: Engine, rules: Iterable[str]) -> Iterator[Row]:
+    """List the sources on which a rule cannot be evaluated (W1)."""
+    for feed in engine.sources.all_feeds():
+        for rule in rules:
+            for key, error in feed.unclear.get(rule, {}).items():
+                target = Target(feed.kind.group, feed.kind.kind, *key)
+                source = SourceRef(feed.peer, feed.kind, key)
+                yield Row(Action.FAIL, target, rule, feed.peer, Reason.NOT_EVALUATED.value, str(error), source)
+
+
+def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
+    for name in rules:
+        held = engine.registry.rules[name]
+        owner = held.marks.owner
+        if owner is not None and owner != engine.local:
+            where = engine.supervisor.name_of(owner) or owner
+            yield f"rule {name} belongs to cluster {where}: apply it there; what is changed in a copy of it is put back"
+        if held.rule is not None and held.rule.is_core:
+            yield f"rule {name} is kept by the daemon itself: what is changed in it is put back"
+        idle = why_idle(engine, held)
+        if idle is not None:
+            yield f"rule {name} does nothing here: {idle}"
+        for link in sorted(engine.supervisor.links.values(), key=lambda link: link.name):
+            if held.rule is not None and link.features.held is not None:
+                miss = feature_miss(held.rule.features, link.features.held)
+                if miss is not None:
+                    yield f"rule {name} does not read from peer {link.name}: {miss}"
+
+
+def why_idle(engine: Engine, held: HeldRule) -> Miss | None:
+    """Say why a rule does nothing here at all; None where it does something."""
+    name = str(meta.metadata_of(held.manifest).get("name", ""))
+    lost = engine.registry.pruned.get(name)
+    if held.rule is None or not held.verdict.accepted:
+        return Miss("spec", f"it is not accepted: {held.verdict.message}")
+    if lost:
+        return Miss("spec", f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release")
+    if held.rule.suspend:
+        return Miss("spec.suspend", "it is suspended")
+    selected = engine.registry.selects_us(held.rule, local=engine.local)
+    if selected is None:
+        return Miss("spec.targetClusters", "cannot be judged while not exactly one Cluster has this cluster's ID")
+    return None if selected else Miss("spec.targetClusters", "does not select this cluster")

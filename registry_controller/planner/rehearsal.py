@@ -1,0 +1,263 @@
+"""The engine, run until it has heard everything, and then asked what it would do.
+
+Law: each target is judged and carried out by the daemon's own judge and carrier; only the pen is another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, Protocol
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Conflict, RegistryError, Unreachable
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.core.brake import Verdict, judge
+from registry_controller.core.decision import Apply, Delete, Hold, Reason
+from registry_controller.engine.brake import allowed_moment, is_braked, stored_window
+from registry_controller.engine.carrier import Carried, Carrier
+from registry_controller.engine.copies import LocalFeed, Origin
+from registry_controller.engine.engine import Engine
+from registry_controller.engine.engine import Settings as EngineSettings
+from registry_controller.engine.judge import Judgement
+from registry_controller.engine.members import cluster_target
+from registry_controller.engine.outcomes import owner_of
+from registry_controller.engine.peerlink import KUBE_SYSTEM
+from registry_controller.engine.settling import waited_for
+from registry_controller.engine.sources import Feed
+from registry_controller.engine.writing import Hand
+from registry_controller.kube.connect import Reader, Writer, connect_peer
+from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.watch import decode_heard
+from registry_controller.planner.pencil import Pencil, Stroke
+from registry_controller.planner.staging import stage
+from registry_controller.report.metrics import Metrics
+
+_LOOK_EVERY_S: Final = 0.05
+_AT_ONCE: Final = 16
+_MORE_ATTEMPTS: Final = 3
+_PAUSE_S: Final = 0.3  # something changed while it was read
+
+
+class Settings(EngineSettings, Protocol):
+    """The options that this room reads."""
+
+    @property
+    def deletion_limit_percent(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What would become of one target: what was judged, what came of it, and the writes that this would take.
+
+    `error` is why it would not be carried out.
+    """
+
+    judgement: Judgement
+    carried: Carried
+    strokes: tuple[Stroke, ...] = ()
+    error: RegistryError | None = None
+
+    @property
+    def target(self) -> Target:
+        return self.judgement.view.target
+
+    @property
+    def has_settled(self) -> bool:
+        """False when something changed while it was read."""
+        is_late = isinstance(self.judgement.decision, Apply) and isinstance(self.carried.decision, Hold)
+        return not (is_late or isinstance(self.error, Conflict))
+
+
+class Rehearsal:
+    """An engine without hands. `home` must refuse every write but a dry run."""
+
+    def __init__(
+        self, settings: Settings, *, home: Writer, local: ClusterUID, connect_peer: Callable[[Credentials], Reader]
+    ) -> None:
+        self.engine = Engine(settings, home=home, local=local, connect_peer=connect_peer, listener=_Nobody())
+        self._settings = settings
+        self.home = home
+        self._metrics = Metrics()
+        self._digest_key = secrets.token_bytes(32)
+
+    async def listen(self) -> None:
+        """Hear everything, until cancelled."""
+        async with asyncio.TaskGroup() as scope:
+            self.engine.listen_at_home(scope)
+            self.engine.listen_to_peers(scope)
+
+    async def settle(self, *, wait_s: float) -> None:
+        """Wait until everything that can be heard was heard, at most so long."""
+        deadline = asyncio.get_running_loop().time() + wait_s
+        while waited_for(self.engine):
+            if asyncio.get_running_loop().time() >= deadline:
+                return
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def look_at_members(self) -> None:
+        """Decide about the Clusters first: it depends on who has left what becomes of everything else (O6)."""
+        feed = self.engine.copies.feed(meta.GROUP, meta.CLUSTER.kind)
+        for key in sorted(feed.records) if feed is not None else ():
+            with contextlib.suppress(RegistryError):
+                await self.engine.judge.conclude(self.engine.judge.look(cluster_target(key.name)))
+
+    async def foresee(self, targets: Iterable[Target]) -> Sequence[Foreseen]:
+        """Say what would become of each target, in their order."""
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(target: Target) -> Foreseen:
+            async with turn:
+                return await self._foresee(target)
+
+        async with asyncio.TaskGroup() as scope:
+            tasks = [scope.create_task(one(target), name=f"foresee {target}") for target in sorted(set(targets))]
+        return [task.result() for task in tasks]
+
+    def brake(self, foreseen: Sequence[Foreseen], *, now: datetime) -> Sequence[Foreseen]:
+        """Halt the deletions among them that the brake would halt, were they wanted together (W4)."""
+        wanted = Counter(origin for found in foreseen if (origin := _braked(found)) is not None)
+        made = Counter(origin for found in foreseen if (origin := _made(found)) is not None)
+        halted = {origin for origin, count in wanted.items() if self._halts(origin, count, made[origin], now)}
+        return [_halted(found) if _braked(found) in halted else found for found in foreseen]
+
+    def _halts(self, origin: Origin, wanted: int, made: int, now: datetime) -> bool:
+        registry, counts = self.engine.registry, self.engine.copies.counts
+        _, verdict = judge(
+            stored_window(registry, origin),
+            present=counts[origin] + counts["", origin[1]] + made,
+            wanted=wanted,
+            now=now,
+            percent=self._settings.deletion_limit_percent,
+            allowed=allowed_moment(registry, origin[0]),
+        )
+        return verdict is Verdict.HALT and self._settings.deletion_limit_percent > 0
+
+    async def _foresee(self, target: Target) -> Foreseen:
+        found = await self._try(target)
+        for _ in range(_MORE_ATTEMPTS):
+            if found.has_settled:
+                break
+            await asyncio.sleep(_PAUSE_S)
+            found = await self._try(target)
+        return found
+
+    async def _try(self, target: Target) -> Foreseen:
+        pencil = Pencil(self.home)
+        judgement = self.engine.judge.look(target)
+        try:
+            judgement = await self.engine.judge.conclude(judgement)
+            carried = await self._carrier(pencil).carry_out(judgement)
+        except RegistryError as error:
+            return Foreseen(judgement, Carried(judgement.decision), error=error)
+        return Foreseen(judgement, carried, tuple(pencil.strokes))
+
+    def _carrier(self, pencil: Pencil) -> Carrier:
+        """Make a carrier for one target, so that its strokes are known as its own."""
+        engine = self.engine
+        hand = Hand(
+            reader=self.home,
+            pen=pencil,
+            discovery=engine.discovery,
+            bodies=engine.bodies,
+            digest_key=self._digest_key,
+            on_stored=_ignore,
+            believes_provenance=False,  # the rule may be another one than it was then
+        )
+        return Carrier(
+            copies=engine.copies,
+            bodies=engine.bodies,
+            hand=hand,
+            metrics=self._metrics,
+            connection=engine.connection,
+            may_relay=engine.supervisor.may_relay,
+            recreated=_ignore,
+        )
+
+
+def _braked(found: Foreseen) -> Origin | None:
+    """Tell whose brake a foreseen deletion is for; None for what is not braked."""
+    decision = found.carried.decision
+    if found.error is not None or not isinstance(decision, Delete) or not is_braked(decision):
+        return None
+    return (found.judgement.view.rule, decision.owner)
+
+
+def _made(found: Foreseen) -> Origin | None:
+    """Tell of what origin a copy is that would be made; None where none would."""
+    decision = found.carried.decision
+    is_made = isinstance(decision, Apply) and found.judgement.view.current is None and found.error is None
+    return (decision.claim.rule, decision.claim.owner) if is_made and isinstance(decision, Apply) else None
+
+
+def _halted(found: Foreseen) -> Foreseen:
+    return replace(found, carried=Carried(Hold(Reason.DELETION_HALTED, owner_of(found.carried.decision))), strokes=())
+
+
+@contextlib.asynccontextmanager
+async def rehearse(
+    settings: Settings,
+    *,
+    home: Writer,
+    now: datetime,
+    wait_s: float,
+    manifests: Iterable[Manifest] = (),
+    connect_peer: Callable[[Credentials], Reader] = connect_peer,
+) -> AsyncIterator[Rehearsal]:
+    """Give a rehearsal that has heard what it could within `wait_s` seconds, with rules from files in their places.
+
+    Raises RegistryError when our own API server cannot be read.
+    """
+    try:
+        async with asyncio.timeout(wait_s):
+            local = ClusterUID(decode_heard(await home.get(meta.NAMESPACES, KUBE_SYSTEM)).uid)
+            rehearsal = Rehearsal(settings, home=home, local=local, connect_peer=connect_peer)
+            await rehearsal.engine.own_kinds.read_once()
+    except TimeoutError:
+        raise Unreachable(f"{home.server}: our own kinds were not listed within {wait_s:g} s") from None
+    for manifest in manifests:
+        stage(rehearsal.engine.registry, manifest, now=now)
+    failure: Exception | None = None
+    async with asyncio.TaskGroup() as scope:
+        listening = scope.create_task(rehearsal.listen(), name="listen")
+        try:
+            await rehearsal.settle(wait_s=wait_s)
+            await rehearsal.look_at_members()
+            yield rehearsal
+        except Exception as error:  # a TaskGroup would wrap it
+            failure = error
+        finally:
+            listening.cancel()
+    if failure is not None:
+        raise failure
+
+
+class _Nobody:
+    """Nobody to tell: a rehearsal looks at everything at its end."""
+
+    def target_changed(self, target: Target) -> None:
+        pass
+
+    def clusters_changed(self) -> None:
+        pass
+
+    def feed_changed(self, feed: Feed | LocalFeed) -> None:
+        pass
+
+    def own_kind_changed(self, plural: str, name: str) -> None:
+        pass
+
+    def credentials_changed(self, key: ObjectKey) -> None:
+        pass
+
+    def tokens_changed(self) -> None:
+        pass
+
+
+def _ignore(*_: object) -> None:
+    pass

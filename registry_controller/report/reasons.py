@@ -1,0 +1,61 @@
+"""The reasons of Decisions in words that a person understands: what is so, and what ends it.
+
+Law: every Reason has words, and no words hold data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from registry_controller.core.decision import Reason
+
+WORDS: Final[Mapping[Reason, str]] = {
+    Reason.CREATE: "it is wanted and not here",
+    Reason.UPDATE: "it follows its source",
+    Reason.ADOPT: "it is taken over as it is, from before there was provenance",
+    Reason.TAKE_OVER: "another owner's source has this place now",
+    Reason.HISTORY_RESTORED: "its owner went back to an older state, as after a restored backup",
+    Reason.RELAYED: "another member has a newer record of it, and its own cluster does not answer",
+    Reason.REBUILT: "the cluster of that name was built anew and has another ID now",
+    Reason.SOURCE_DELETED: "its source was deleted",
+    Reason.MOVED: "its rule gives it another name now",
+    Reason.OWNER_LEFT: "its owner has left the group",
+    Reason.IN_SYNC: "it is as it should be",
+    Reason.LOCAL_OBJECT_EXISTS: "an object of that name was made here; it is never overwritten: delete or rename one",
+    Reason.OUR_OWN: "it belongs to this cluster, and nobody else says what it should be",
+    Reason.NOT_WANTED: "no rule that acts here asks for it",
+    Reason.NO_LONGER_WANTED: "no rule that acts here asks for it any more; the copy stays",
+    Reason.NO_LONGER_MATCHES: "its rule does not match the source any more",
+    Reason.RULE_GONE: "its rule was deleted",
+    Reason.NOT_SELECTED: "its rule does not read from its owner any more",
+    Reason.NOT_FOR_THIS_CLUSTER: "its rule is for other clusters than this one",
+    Reason.SYNC_DISABLED: "resource-sync-disabled is on the source: no new copy is made",
+    Reason.COPY_FROZEN: "resource-sync-disabled is on the copy: it is left alone until that is removed",
+    Reason.UNKNOWN_OWNER: "no Cluster here has the ID of its owner; the copy stays",
+    Reason.HAND_CARRIED: "it was carried here by hand, and becomes a copy when its own cluster offers it",
+    Reason.OWNER_DECIDES: "its own cluster is alive and does not offer it; nobody else may",
+    Reason.NOT_NEWER: "its own cluster deleted it after that record was made",
+    Reason.DISPUTED: "Clusters of several members name this Secret: each needs one of its own",
+    Reason.NOT_NAMED: "no Cluster names this registry Secret",
+    Reason.ADDRESS_CHANGED: "another member may bring new credentials of a cluster, but no other server or CA",
+    Reason.CONFLICT: "somebody older has this place",
+    Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
+    Reason.OWNER_NOT_HEARD: "the owner has not shown all of its objects yet; the copy stays until it has",
+    Reason.NEEDS_PROOF: "the owner is to be asked by name whether the source is gone; the copy stays until it answers",
+    Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
+    Reason.STALE_SOURCE: "what was read is older than the copy; the owner is asked again",
+    Reason.LOCAL_NOT_HEARD: "objects of this kind are not heard here yet",
+    Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
+    Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
+    Reason.MAY_HOLD_NATIVE_OBJECTS: "objects that were made here live in it, or may; it stays until they are gone",
+    Reason.OWNER_LEAVES: "its owner has left, and its Cluster goes once nothing else is to be removed",
+    Reason.DELETION_JUDGED: "it is to be deleted, once all that go with it are known",
+    Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
+    Reason.BEING_DELETED: "it is being deleted here",
+}
+
+
+def words_of(reason: Reason) -> str:
+    """Say a reason as a sentence without its end."""
+    return WORDS[reason]

@@ -1,0 +1,69 @@
+"""Plans and explanations on a simulated group."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from registry_controller import settings
+from registry_controller.kube.connect import READING, REHEARSING, Reader, Writer
+from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.planner.plan import Action, Plan, make_plan
+from registry_controller.planner.rehearsal import Rehearsal, rehearse
+from tests.sim.apiserver import Write
+from tests.sim.fields import Manifest
+from tests.sim.group import SimGroup
+from tests.sim.member import NAMESPACE
+from tests.sim.transport import SimTransport
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+Change = tuple[str, str, str, str]
+
+
+@contextlib.asynccontextmanager
+async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> AsyncIterator[Rehearsal]:
+    """Rehearse at a member, as its admin does from elsewhere."""
+
+    def connect(credentials: Credentials) -> Reader:
+        transport: Any = SimTransport(group.wire_to(at, credentials.server), token=credentials.token, methods=READING)
+        return Reader(transport)
+
+    transport: Any = SimTransport(group.wire(at, at), token=None, methods=REHEARSING)
+    home = Writer(transport, ca_pem="")
+    options = settings.load({"NAMESPACE": NAMESPACE}, {})
+    try:
+        async with rehearse(
+            options, home=home, manifests=rules, now=NOW, wait_s=wait_s, connect_peer=connect
+        ) as rehearsal:
+            yield rehearsal
+    finally:
+        await home.close()
+
+
+async def plan(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> Plan:
+    """Say what rules would do."""
+    async with rehearsing(group, at, *rules, wait_s=wait_s) as rehearsal:
+        return await make_plan(rehearsal, [rule["metadata"]["name"] for rule in rules], now=NOW)
+
+
+def planned(found: Plan) -> Sequence[Change]:
+    """List what a plan would write."""
+    writes = {Action.CREATE, Action.UPDATE, Action.DELETE}
+    return sorted((row.action.value, row.target.kind, *row.target.key) for row in found.rows if row.action in writes)
+
+
+def changed(writes: Collection[Write], *, who: str) -> Sequence[Change]:
+    """List what became of objects by a daemon's writes, but for what it says itself and its own objects."""
+    verbs: dict[tuple[str, ...], set[str]] = {}
+    for write in writes:
+        if write.who == who and write.changed and write.kind in _COPIED:
+            verbs.setdefault((write.kind, *write.key), set()).add(write.verb.partition(" ")[0])
+    return sorted(
+        ("create" if found == {"create", "update"} else "/".join(sorted(found)), kind, namespace, name)
+        for (kind, namespace, name), found in verbs.items()
+    )
+
+
+_COPIED = {"Widget", "Gadget", "ConfigMap", "Namespace"}

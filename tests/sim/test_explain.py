@@ -1,0 +1,173 @@
+"""What is said of one object, on simulated groups. S1: from the same Decision, with the clause that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from registry_controller.api.meta import ObjectKey
+from registry_controller.planner.explain import Explanation, Fit, explain
+from registry_controller.planner.telling import Names, explanation_document, explanation_text
+from tests.sim.group import SimGroup, rule, simulate
+from tests.sim.rehearsing import rehearsing
+from tests.sim.transport import Fault
+
+WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
+WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+
+
+def _widget(name: str, **labels: str) -> dict[str, Any]:
+    return {"kind": "Widget", "metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": {"a": 1}}
+
+
+async def _explained(
+    group: SimGroup, kind: str, name: str, *, namespace: str = "default", at: str = "a"
+) -> tuple[Explanation, Names]:
+    async with rehearsing(group, at) as rehearsal:
+        found, gvr = await rehearsal.engine.discovery.find(kind)
+        explained = await explain(rehearsal, found, gvr, ObjectKey(namespace, name))
+        return explained, Names(rehearsal.engine)
+
+
+def _decisions(found: Explanation) -> Sequence[tuple[str, str, str]]:
+    return [(row.target.name, row.action.value, row.reason) for row in found.outlook]
+
+
+async def _prepared(group: SimGroup) -> None:
+    await group.join()
+    here, owner = group["a"], group["b"]
+    override = {"type": "replace", "path": "/metadata/name", "value": "{{ .Object.GetName }}-of-b"}
+    renamed = {"match": [{"labels": [{"matchLabels": {"sync": "renamed"}}]}], "mutations": {"overrides": [override]}}
+    here.create(rule("plain", WIDGET, WANTED))
+    here.create(rule("renaming", WIDGET, renamed))
+    here.create(rule("resting", WIDGET, {"match": [{}]}, suspend=True))
+    here.create(rule("unreadable", WIDGET, {"match": [{"name": "one"}]}))
+    here.create(rule("asking", WIDGET, {"match": [{}]}, clusterFeatureMatch=[{"featureName": "none"}]))
+    owner.create(_widget("one", sync="yes"))
+    owner.create(_widget("other", sync="no"))
+    owner.create(_widget("moved", sync="renamed"))
+    owner.create(_widget("taken", sync="yes"))
+    here.create(_widget("taken"))
+    await group.settle()
+
+
+def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        found, names = await _explained(group, "widget", "one")
+        assert found.owner == group["b"].id
+        assert _decisions(found) == [("one", "skip", "InSync")]
+        (source,) = found.sources
+        assert [(opinion.rule, opinion.fit) for opinion in source.opinions] == [
+            ("plain", Fit.MATCHES), ("asking", Fit.MISSES), ("renaming", Fit.MISSES), ("resting", Fit.IDLE),
+            ("unreadable", Fit.IDLE),
+        ]  # fmt: skip
+        assert explanation_text(found, names).splitlines() == [
+            "Widget.sim.example default/one in cluster a: a copy; cluster b owns it; "
+            "made of Widget.sim.example default/one by rule plain, deletionPolicy Orphan",
+            "",
+            "Widget.sim.example default/one in cluster b:",
+            "  rule plain matches",
+            "  rule asking does not match: spec.clusterFeatureMatch[0]: "
+            "that cluster has no ClusterFeature with featureName none",
+            '  rule renaming does not match: spec.rules[0].match[0].labels[0]: label sync is "yes", '
+            'the rule asks for "renamed"',
+            "  rule resting does nothing here: spec.suspend: it is suspended",
+            "  rule unreadable does nothing here: spec: it is not accepted: spec.rules[0].match[0].name: "
+            "belongs under objectKey: objectKey.name",
+            "  becomes Widget.sim.example default/one here",
+            "",
+            "decision on Widget.sim.example default/one: skip (InSync), by rule plain, from cluster b",
+            "  because: it is as it should be",
+        ]
+        document = explanation_document(found, names)
+        assert (document["here"], document["madeBy"], document["owner"]["name"]) == ("copy", "plain", "b")
+        assert document["sources"][0]["rules"][2]["path"] == "spec.rules[0].match[0].labels[0]"
+
+    simulate(scenario, n=2)
+
+
+def test_a_renamed_copy_and_its_source_are_explained_alike() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        for name in ("moved", "moved-of-b"):
+            found, _ = await _explained(group, "widgets.sim.example", name)
+            assert ("moved-of-b", "skip", "InSync") in _decisions(found)
+            (source,) = found.sources
+            assert source.ref.key == ObjectKey("default", "moved")
+            assert [target.name for target in source.targets] == ["moved-of-b"]
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "decision"),
+    [
+        ("other", ("other", "skip", "NotWanted")),
+        ("taken", ("taken", "conflict", "LocalObjectExists")),
+        ("nobody", ("nobody", "skip", "NotWanted")),
+    ],
+)
+def test_what_is_no_copy_says_why(name: str, decision: tuple[str, str, str]) -> None:
+    """O1: a native object is said to be in the way."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        found, _ = await _explained(group, "Widget", name)
+        assert _decisions(found) == [decision]
+        assert found.is_found is (name != "nobody")
+
+    simulate(scenario, n=2)
+
+
+def test_an_object_made_here_says_what_the_rules_say_of_it_elsewhere() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        found, names = await _explained(group, "Widget", "one", at="b")
+        assert "made here; this cluster owns it" in explanation_text(found, names)
+        assert found.sources[0].ref.owner == group["b"].id
+        assert found.sources[0].opinions[0].fit is Fit.MATCHES
+
+    simulate(scenario, n=2)
+
+
+def test_a_copy_whose_owner_is_silent_says_that_it_is_waited_for() -> None:
+    """O5: the copy stays until the owner answers."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        group.fail("b", Fault.REFUSED)
+        found, names = await _explained(group, "Widget", "one")
+        assert _decisions(found) == [("one", "wait", "OwnerSilent")]
+        text = explanation_text(found, names)
+        assert "waits for: the owner does not answer" in text
+        assert [words.split(":")[0] for words in found.troubles] == ["peer b"]
+
+    simulate(scenario, n=2)
+
+
+def test_of_many_copies_elsewhere_only_the_owners_object_is_a_source() -> None:
+    """O3."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        found, _ = await _explained(group, "Widget", "one", at="c")
+        assert [source.ref.owner for source in found.sources] == [group["b"].id]
+
+    simulate(scenario, n=3)
+
+
+def test_a_membership_secret_is_explained_without_its_data() -> None:
+    """A6, O7."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        found, names = await _explained(group, "secret", "b", namespace="cluster-registry")
+        assert found.owner == group["b"].id
+        hidden = group["b"].get("Secret", "b", namespace="cluster-registry")["data"]["kubeconfig"]
+        assert hidden[:40] not in explanation_text(found, names)
+        assert _decisions(found) == [("b", "skip", "InSync")]
+
+    simulate(scenario, n=2)

@@ -1,0 +1,277 @@
+"""What a plan says is what the daemon does when the rule is applied. S1: both read the same Decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from registry_controller.planner.plan import Action
+from tests.sim.group import SimGroup, rule, simulate
+from tests.sim.rehearsing import changed, plan, planned
+from tests.sim.transport import Fault
+
+WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
+STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
+DISABLED = "cluster-registry.k8s.cisco.com/resource-sync-disabled"
+Edit = Callable[[dict[str, Any]], None]
+
+
+def _widget(name: str, *, namespace: str = "default", sync: str = "yes", **info: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "labels": {"sync": sync}, **info}
+    return {"kind": "Widget", "metadata": metadata, "spec": {"a": 1}}
+
+
+def _rule(name: str = "planned", **spec: Any) -> dict[str, Any]:
+    override = {"type": "replace", "path": "/metadata/name", "value": "{{ .Object.GetName }}-of-b"}
+    entry = {
+        "match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}],
+        "mutations": {
+            "labels": {"add": {"made": "here"}},
+            "overrides": [override, {"type": "replace", "path": "/spec/b?", "value": "extra"}],
+        },
+    }
+    made = rule(name, WIDGET, entry, **spec)
+    made["metadata"]["annotations"] = STAYS
+    return made
+
+
+async def _prepared(group: SimGroup) -> None:
+    """Two clusters; in b there are objects of all sorts."""
+    await group.join()
+    here, owner = group["a"], group["b"]
+    owner.create({"kind": "Namespace", "metadata": {"name": "elsewhere"}})
+    for name in ("one", "two", "taken"):
+        owner.create(_widget(name))
+    owner.create(_widget("left-out", sync="no"))
+    owner.create(_widget("stays", annotations={DISABLED: ""}))
+    owner.create(_widget("far", namespace="elsewhere"))
+    here.create(_widget("taken-of-b"))
+    await group.settle()
+
+
+def test_a_new_rules_plan_is_what_applying_it_does() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        before = len(here.server.journal)
+        found = await plan(group, "a", _rule())
+        assert not [write for write in here.server.journal[before:] if write.who == "planner"]
+        rows = {(row.action, row.target.name, row.reason) for row in found.rows}
+        assert rows == {
+            (Action.CREATE, "one-of-b", "Create"), (Action.CREATE, "two-of-b", "Create"),
+            (Action.CONFLICT, "taken-of-b", "LocalObjectExists"), (Action.SKIP, "stays-of-b", "SyncDisabled"),
+            (Action.WAIT, "far-of-b", "NamespaceMissing"),
+        }  # fmt: skip
+        assert (found.troubles, found.notes) == ([], [])
+        mark = len(here.server.journal)
+        here.create(_rule())
+        await group.settle()
+        assert changed(here.server.journal[mark:], who="a") == planned(found)
+
+    simulate(scenario, n=2)
+
+
+def test_namespaces_that_are_made_for_copies_are_in_the_plan() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        found = await plan(group, "a", _rule(createNamespaces=True))
+        assert ("create", "Namespace", "", "elsewhere") in planned(found)
+        mark = len(group["a"].server.journal)
+        group["a"].create(_rule(createNamespaces=True))
+        await group.settle()
+        assert changed(group["a"].server.journal[mark:], who="a") == planned(found)
+
+    simulate(scenario, n=2)
+
+
+def _edit_match(spec: dict[str, Any]) -> None:
+    spec["rules"][0]["match"] = [{"objectKey": {"name": "one"}}]
+
+
+def _edit_name(spec: dict[str, Any]) -> None:
+    spec["rules"][0]["mutations"]["overrides"][0]["value"] = "{{ .Object.GetName }}-again"
+
+
+def _edit_label(spec: dict[str, Any]) -> None:
+    spec["rules"][0]["mutations"]["labels"] = {"add": {"other": "label"}}
+
+
+def _edit_field_away(spec: dict[str, Any]) -> None:
+    spec["rules"][0]["mutations"]["overrides"].pop()
+
+
+def _edit_kind(spec: dict[str, Any]) -> None:
+    spec["rules"][0]["mutations"]["groupVersionKind"] = {"kind": "Gadget"}
+
+
+def _edit_policy(spec: dict[str, Any]) -> None:
+    spec["deletionPolicy"] = "Delete" if spec["deletionPolicy"] == "Orphan" else "Orphan"
+
+
+def _edit_targets(spec: dict[str, Any]) -> None:
+    spec["targetClusters"] = {"names": ["somebody-else"]}
+
+
+def _edit_features(spec: dict[str, Any]) -> None:
+    spec["clusterFeatureMatch"] = [{"featureName": "nobody-has-it"}]
+
+
+def _edit_nothing(spec: dict[str, Any]) -> None:
+    pass
+
+
+def _suspend(spec: dict[str, Any]) -> None:
+    spec["suspend"] = True
+
+
+EDITS = (
+    _edit_match, _edit_name, _edit_label, _edit_field_away, _edit_kind, _edit_policy, _edit_targets, _edit_features,
+    _edit_nothing, _suspend,
+)  # fmt: skip
+
+
+CASES = [  # each policy, and each with and without a restart
+    pytest.param(
+        edit, policy, restarted,
+        id=f"{edit.__name__.strip('_')}-{policy}-{'restarted' if restarted else 'up'}",
+    )
+    for edit in EDITS for policy, restarted in (("Orphan", True), ("Delete", False))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "policy", "restarted"), CASES)
+def test_an_edited_rules_plan_is_what_applying_it_does(edit: Edit, policy: str, restarted: bool) -> None:
+    """W3: what leaves, leaves as its policy says."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        here.create(_rule(deletionPolicy=policy))
+        await group.settle()
+        edited = _rule(deletionPolicy=policy)
+        edit(edited["spec"])
+        found = await plan(group, "a", edited)
+        mark = len(here.server.journal)
+        if restarted:
+            await here.stop()
+        here.apply({**here.get("ResourceSyncRule", "planned"), "spec": edited["spec"]})
+        here.start_again()
+        await group.settle()
+        assert changed(here.server.journal[mark:], who="a") == planned(found)
+        if edit is _edit_nothing:
+            assert planned(found) == []
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("count", [49, 51, 60, 120])
+@pytest.mark.parametrize("edit", [_edit_name, _edit_match], ids=["renamed", "left out"])
+def test_what_the_brake_would_halt_is_not_said_to_go(edit: Edit, count: int) -> None:
+    """W4: the plan counts as the brake does."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        for number in range(count):
+            owner.create(_widget(f"w-{number:03}"))
+        here.create(_rule(deletionPolicy="Delete"))
+        await group.settle()
+        edited = _rule(deletionPolicy="Delete")
+        edit(edited["spec"])
+        found = await plan(group, "a", edited)
+        mark = len(here.server.journal)
+        here.apply({**here.get("ResourceSyncRule", "planned"), "spec": edited["spec"]})
+        await group.settle()
+        assert changed(here.server.journal[mark:], who="a") == planned(found)
+        halted = [row for row in found.rows if row.reason == "DeletionHalted"]
+        assert len(halted) == (count if edit is _edit_match and count > 50 else 0)
+
+    simulate(scenario, n=2)
+
+
+def test_an_older_rule_keeps_what_it_has_and_the_plan_says_so() -> None:
+    """W2, O8: who loses is a conflict in the plan."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        older = _rule("older")
+        here.create(older)
+        await group.settle()
+        younger = _rule("younger")
+        _edit_label(younger["spec"])
+        found = await plan(group, "a", younger)
+        assert planned(found) == []
+        lost = [row for row in found.rows if row.action is Action.CONFLICT and row.rule == "younger"]
+        assert {(row.target.name, row.words) for row in lost} == {
+            (name, "rule older, which is older, wants it otherwise") for name in ("one-of-b", "two-of-b")
+        }
+
+    simulate(scenario, n=2)
+
+
+def test_a_field_that_an_edit_takes_away_goes_from_copies_that_others_added_to() -> None:
+    """A1, W3: finalizers of others stay, and hide no change of ours."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        here.create(_rule())
+        await group.settle()
+        held = here.get("Widget", "one-of-b", namespace="default")
+        held["metadata"]["finalizers"] = ["example.com/here"]
+        here.apply(held)
+        await group.settle()
+        edited = _rule()
+        _edit_field_away(edited["spec"])
+        found = await plan(group, "a", edited)
+        mark = len(here.server.journal)
+        here.apply({**here.get("ResourceSyncRule", "planned"), "spec": edited["spec"]})
+        await group.settle()
+        assert changed(here.server.journal[mark:], who="a") == planned(found)
+        assert here.get("Widget", "one-of-b", namespace="default")["spec"] == {"a": 1}
+
+    simulate(scenario, n=2)
+
+
+def test_a_peer_that_does_not_answer_is_named_and_its_copies_wait() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        here.create(_rule(deletionPolicy="Delete"))
+        await group.settle()
+        group.fail("b", Fault.REFUSED)
+        edited = _rule(deletionPolicy="Delete")
+        _edit_match(edited["spec"])
+        found = await plan(group, "a", edited)
+        assert [words.split(":")[0] for words in found.troubles] == ["peer b"]
+        assert {(row.action, row.reason) for row in found.rows} == {(Action.WAIT, "OwnerSilent")}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "note"),
+    [
+        ({"suspend": True}, "rule planned does nothing here: spec.suspend: it is suspended"),
+        (
+            {"targetClusters": {"names": ["nobody"]}},
+            "rule planned does nothing here: spec.targetClusters: does not select this cluster",
+        ),
+        (
+            {"clusterFeatureMatch": [{"featureName": "none"}]},
+            "rule planned does not read from peer b: spec.clusterFeatureMatch[0]: that cluster has no "
+            "ClusterFeature with featureName none",
+        ),
+    ],
+    ids=["suspended", "for others", "without the feature"],
+)
+def test_a_rule_that_does_nothing_here_says_why(spec: dict[str, Any], note: str) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        found = await plan(group, "a", _rule(**spec))
+        assert (found.rows, found.notes) == ([], [note])
+
+    simulate(scenario, n=2)
