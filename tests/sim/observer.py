@@ -263,12 +263,14 @@ class Observer:
             return False
         revision = source.get("resourceVersion", "")
         revised_s = self.history.revised_at(owner, kind, key, revision=revision)
-        if any(_is_replaced(before, state) for state in self._lately(entry, owner, kind, key, since_s=revised_s)):
+        place = Place(before["kind"], key_of(before))
+        rivals = [claim.source for claim in self.oracle().claims(entry.cluster).get(place, ())]
+        states = [*self._lately(entry, owner, kind, key, since_s=revised_s), *rivals]
+        if any(_is_replaced(before, state) for state in states):
             self._tally.clause("A2")
             return True
         if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):
             return True
-        place = Place(before["kind"], key_of(before))
         made_s = self.history.made_at(entry.cluster, *place)
         for count, undone in enumerate([None, *reversed(self.history.entries)]):
             if undone is not None and undone.at < max(made_s, entry.at - WINDOW_S):

@@ -10,12 +10,12 @@ from tests.sim import copydeeds, deeds, faults, memberdeeds  # noqa: F401 -- the
 from tests.sim.scenes import SCENES
 from tests.sim.stage import DEEDS, Deed, Step
 
-STEPS = (30, 42)
-FAULTS = (5, 9)
-SCENES_MANY = (0, 3)
+STEPS = (18, 26)
+FAULTS = (5, 7)
+SCENES_MANY = (0, 2)
 _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
-_FURNITURE = 9
+_FURNITURE = 7
 
 
 @dataclass(frozen=True)
