@@ -99,6 +99,8 @@ def _decide_without_holder(view: View, current: Current, offers: list[Claim]) ->
         reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if view.moved else absence.reason
     elif owner not in view.alive and reason is not Reason.OWNER_LEFT:
         return Hold(Reason.OWNER_SILENT, owner)
+    elif not view.others_heard and reason is not Reason.OWNER_LEFT:
+        return Hold(Reason.OWNER_NOT_HEARD, owner)  # another rule may want it
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)
     if reason in _ALWAYS or view.deletes_unwanted:

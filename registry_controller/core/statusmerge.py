@@ -76,6 +76,10 @@ def transitions(current: Status | None, wanted: Status) -> list[Status]:
 
 def same(stored: object, wanted: object) -> bool:
     """Say whether a stored value says what is wanted: for Go, and so on the wire, empty and absent are one."""
+    if isinstance(stored, str | int) and type(stored) is type(wanted):
+        return stored == wanted
+    if isinstance(stored, dict) and isinstance(wanted, dict) and stored.keys() == wanted.keys():
+        return all(same(value, wanted[key]) for key, value in stored.items())
     if _is_empty(stored) and _is_empty(wanted):
         return True
     if isinstance(stored, Mapping) and isinstance(wanted, Mapping):

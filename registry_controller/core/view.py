@@ -119,13 +119,14 @@ class View:
     """Everything that bears on one target, read from the caches at one moment.
 
     `alive` holds the members that are alive for us, `known` all members that we know. `tracking` speaks of the
-    copy's own source (`copied_from`). `tombstone` is the revision at which the target's natural owner was seen to
-    have deleted it. `departed` holds the members whose leaving is proven (O6); of a Cluster, `owner_leaves` says that
-    its live member has no Cluster for itself any more, and `leaves_behind` that copies of its objects are to go first.
-    `successors` are the IDs that proved to be what a Cluster of that name stands for now (P11).
-    `rule` is the one that made the copy; of a copy without provenance, one that reads its owner.
-    `rule_state` is that of the rule which made the copy, `deletes_unwanted` its policy, and `moved` says that this very
-    rule makes something else, elsewhere, of the copy's source now.
+    copy's own source (`copied_from`). `others_heard` says that all rules which read the kind of that source from
+    its owner have heard everything that they ask for. `tombstone` is the revision at which the target's natural
+    owner was seen to have deleted it. `departed` holds the members whose leaving is proven (O6); of a Cluster,
+    `owner_leaves` says that its live member has no Cluster for itself any more, and `leaves_behind` that copies of
+    its objects are to go first. `successors` are the IDs that proved to be what a Cluster of that name stands for
+    now (P11). `rule` is the one that made the copy; of a copy without provenance, one that reads its owner.
+    `rule_state` is that of the rule which made the copy, `deletes_unwanted` its policy, and `moved` says that this
+    very rule makes something else, elsewhere, of the copy's source now.
     """
 
     target: Target
@@ -141,6 +142,7 @@ class View:
     copied_from: SourceRef | None = None
     tracking: Tracking = Tracking.NO_RULE
     rule: str = ""
+    others_heard: bool = True
     rule_state: RuleState = RuleState.SILENT
     deletes_unwanted: bool = False
     moved: bool = False

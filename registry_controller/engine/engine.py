@@ -111,6 +111,7 @@ class Engine:
             reader=home,
             discovery=self.discovery,
             copies=self.copies,
+            is_rule=lambda name: name in self.registry.rules,
             changed=lambda: self.supervisor.poke(),  # noqa: PLW0108 -- it is made below
         )
         self.supervisor = Supervisor(

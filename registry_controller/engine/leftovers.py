@@ -6,7 +6,7 @@ is caught up. Law: a kind is watched for as long as it has such copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from registry_controller.api import meta
@@ -31,14 +31,27 @@ class Leftovers:
     """The kinds that have such copies. `changed` is called when there are more.
 
     `is_complete` says that every kind was looked through.
+
+    `is_rule` says whether there is a rule of that name here: what it made may have to go under any policy, because it
+    makes something else of its source now, or is told to delete from now on, or its source goes.
     """
 
-    def __init__(self, *, reader: Reader, discovery: Discovery, copies: Copies, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        reader: Reader,
+        discovery: Discovery,
+        copies: Copies,
+        is_rule: Callable[[str], bool],
+        changed: Callable[[], None],
+    ) -> None:
         self._reader = reader
         self._discovery = discovery
         self._copies = copies
+        self._is_rule = is_rule
         self._changed = changed
         self._found: set[GVK] = set()
+        self._wanted: Mapping[GVK, frozenset[Selection]] = {}
         self.is_complete = False
 
     async def find(self) -> None:
@@ -56,38 +69,47 @@ class Leftovers:
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
         """Add to what rules write here what must be watched for the copies that are left."""
         kinds = dict(wanted)
-        for kind in self._kinds_with_leftovers():
+        self._note_dropped(wanted)
+        feeds = {(feed.kind.group, feed.kind.kind): feed for feed in self._copies.all_feeds()}
+        for kind in [*self._found, *(feed.kind for feed in feeds.values() if feed.kind not in self._found)]:
             same = next((held for held in kinds if (held.group, held.kind) == (kind.group, kind.kind)), kind)
             places = kinds.get(same, frozenset())
-            if EVERYTHING not in places:
+            feed = feeds.get((kind.group, kind.kind))
+            is_left = feed is not None and self._has_leftovers(feed, places)
+            if feed is not None and not is_left and _is_heard(feed, EVERYTHING if EVERYTHING in places else COPIES):
+                self._found.discard(kind)
+            if (is_left or kind in self._found) and EVERYTHING not in places:
                 kinds[same] = places | {COPIES}
         return kinds
 
-    def _kinds_with_leftovers(self) -> Iterable[GVK]:
-        heard = {(feed.kind.group, feed.kind.kind): feed for feed in self._copies.all_feeds()}
-        for kind in list(self._found):
-            feed = heard.get((kind.group, kind.kind))
-            if feed is not None and _is_heard(feed) and not _has_leftovers(feed):
-                self._found.discard(kind)
-        return {*self._found, *(feed.kind for feed in heard.values() if _has_leftovers(feed))}
+    def _note_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
+        """Look once more at what rules write no longer: a copy may be on its way of which nobody knows yet."""
+        for kind, places in self._wanted.items():
+            if not places <= wanted.get(kind, frozenset()):
+                self._found.add(kind)
+        self._wanted = wanted
+
+    def _has_leftovers(self, feed: LocalFeed, places: frozenset[Selection]) -> bool:
+        """Say whether anything may have to go that is in none of the places that rules have watched."""
+        namespaces = {place.namespace for place in places}
+        return any(
+            key.namespace not in namespaces and self._may_go(record.marks) for key, record in feed.records.items()
+        )
 
     async def _has_some(self, kind: GVK) -> bool:
         gvr = await self._discovery.resolve(kind)
         async for page in list_objects(self._reader, gvr, COPIES, kind=kind):
             for heard in page.items:
                 target = meta.Target(kind.group, kind.kind, heard.key.namespace, heard.key.name)
-                if _may_go(read_marks(heard.annotations, of=target)):
+                if self._may_go(read_marks(heard.annotations, of=target)):
                     return True
         return False
 
-
-def _is_heard(feed: LocalFeed) -> bool:
-    return any(stream.is_complete for place, stream in feed.streams.items() if place in (EVERYTHING, COPIES))
-
-
-def _has_leftovers(feed: LocalFeed) -> bool:
-    return any(_may_go(record.marks) for record in feed.records.values())
+    def _may_go(self, marks: Marks) -> bool:
+        provenance = marks.provenance
+        return provenance is not None and (provenance.policy == "Delete" or self._is_rule(provenance.rule))
 
 
-def _may_go(marks: Marks) -> bool:
-    return marks.provenance is not None and marks.provenance.policy == "Delete"
+def _is_heard(feed: LocalFeed, selection: Selection) -> bool:
+    stream = feed.streams.get(selection)
+    return stream is not None and stream.is_complete

@@ -96,6 +96,7 @@ class Views:
             copied_from=copied_from,
             tracking=Tracking.ABSENT if owner_leaves else self._tracking(copied_from, record),
             rule=self._rule(copied_from, provenance),
+            others_heard=self._are_others_heard(copied_from),
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             moved=self._is_moved(copied_from, provenance),
@@ -194,6 +195,10 @@ class Views:
         rules = (rule,) if rule else tuple(active.rule.name for active in feeds[0].rules)
         complete = all(feed.is_complete_for(name) for feed in feeds for name in rules if feed.has_rule(name))
         return Tracking.ABSENT if complete else Tracking.NOT_COMPLETE
+
+    def _are_others_heard(self, source: SourceRef | None) -> bool:
+        feed = self._sources.feed(source.owner, source.kind) if source is not None else None
+        return feed is None or all(feed.is_complete_for(active.rule.name) for active in feed.rules)
 
     def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
         """Say whether the rule that made a copy makes another one of its source now."""

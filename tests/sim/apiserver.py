@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
+from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from tests.sim.fields import Manifest, merged
 from tests.sim.kinds import BY_KIND, KINDS, VERSIONS
 from tests.sim.loop import BEGIN_S
 from tests.sim.request import Answer, Request, parse, select
-from tests.sim.store import Refusal, Store
+from tests.sim.store import Backup, Refusal, Store
 from tests.sim.watch import Watch
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,16 +40,38 @@ class Write(NamedTuple):
     changed: bool
 
 
-class ApiServer:
-    """One cluster's API server. `tokens` are those that it accepts; the admin's needs none."""
+class Snapshot(NamedTuple):
+    """All that an API server keeps, at one moment."""
 
-    def __init__(self, name: str, *, chance: random.Random, uid: str = "") -> None:
+    backup: Backup
+    tokens: frozenset[str]
+
+
+class ApiServer:
+    """One cluster's API server. `tokens` are those that it accepts; the admin's needs none.
+
+    What may be wrong with it: `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not
+    there, those in `denied` may not be written, and `trouble` are the answers that come next, whatever is asked.
+    `acting` is who is writing at this moment, empty for people and controllers.
+    """
+
+    def __init__(self, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None) -> None:
         self.name = name
         self.url = f"https://{name}.sim:6443"
         self.journal: list[Write] = []
         self.store = Store(now=self.now, chance=chance)
         self.tokens: set[str] = set()
+        self.skew_s = 0.0
+        self.unserved: set[str] = set()
+        self.denied: set[str] = set()
+        self.trouble: deque[Answer] = deque()
+        self.acting = ""
+        self._documents: dict[str, bytes] = {}
         self._pages: dict[str, tuple[int, list[Manifest]]] = {}
+        if begins is not None:
+            self.store.restore(begins.backup)
+            self.tokens.update(begins.tokens)
+            return
         for namespace in ("kube-system", "default"):
             body = {"metadata": {"name": namespace}}
             self.store.create(
@@ -60,27 +83,31 @@ class ApiServer:
         """The ID of the cluster."""
         return str(self.store.get(_NAMESPACE, ObjectKey("", "kube-system"))["metadata"]["uid"])
 
-    @staticmethod
-    def now() -> str:
+    def now(self) -> str:
         """Tell the time as Kubernetes spells it."""
-        try:
-            seconds = asyncio.get_running_loop().time() - BEGIN_S
-        except RuntimeError:
-            seconds = 0.0
-        return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return (_EPOCH + timedelta(seconds=_now() - BEGIN_S + self.skew_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def snapshot(self) -> Snapshot:
+        """Take all that is kept."""
+        return Snapshot(self.store.backup(), frozenset(self.tokens))
 
     def answer(self, method: str, path: str, body: bytes | None, *, who: str) -> Answer:
         """Answer anything but a watch."""
+        if self.trouble:
+            return self.trouble.popleft()
+        if method == "GET" and (document := self._document(urlsplit(path).path)):
+            return Answer(200, document)
         try:
-            document = self._document(urlsplit(path).path) if method == "GET" else None
-            return _json(200, document or self._serve(method, path, body, who=who))
+            return _json(200, self._serve(method, path, body, who=who))
         except Refusal as refused:
             return _refuse(refused)
 
-    def watch(self, path: str) -> Watch | Answer:
-        """Open a watch."""
+    def watch(self, path: str, *, lag: int = 0, behind_s: float = 0.0) -> Watch | Answer:
+        """Open a watch, on a cache that is `lag` changes behind what is stored, and for so long."""
+        if self.trouble:
+            return self.trouble.popleft()
         try:
-            return Watch(self.store, parse(path))
+            return Watch(self.store, self._served(path), lag=lag, behind_s=behind_s)
         except Refusal as refused:
             return _refuse(refused)
 
@@ -89,8 +116,18 @@ class ApiServer:
         self.store.compact()
         self._pages.clear()
 
-    def _document(self, path: str) -> Manifest | None:
+    def change_served(self, kind: str, *, served: bool) -> None:
+        """Serve a kind or no longer; what is stored of it stays, as behind an aggregated API that is down."""
+        (self.unserved.discard if served else self.unserved.add)(kind)
+        self._documents.clear()
+
+    def _document(self, path: str) -> bytes | None:
         """Answer questions about the server itself."""
+        if not self._documents:
+            self._documents = {place: orjson.dumps(found) for place, found in self._all_documents().items()}
+        return self._documents.get(path)
+
+    def _all_documents(self) -> dict[str, Manifest]:
         groups = [
             {"name": group, "versions": [found], "preferredVersion": found}
             for group, version in VERSIONS
@@ -105,25 +142,38 @@ class ApiServer:
         for group, version in VERSIONS:
             where = f"/apis/{group}/{version}" if group else f"/api/{version}"
             served = [
-                entry for kind in KINDS if (kind.group, kind.version) == (group, version) for entry in kind.resource()
+                entry
+                for kind in KINDS
+                if (kind.group, kind.version) == (group, version) and kind.kind not in self.unserved
+                for entry in kind.resource()
             ]
             spelled = f"{group}/{version}" if group else version
             known[where] = {"kind": "APIResourceList", "groupVersion": spelled, "resources": served}
-        return known.get(path)
+        return known
+
+    def _served(self, path: str) -> Request:
+        request = parse(path)
+        if request.kind.kind in self.unserved:
+            raise Refusal(404, "", "404 page not found")
+        return request
 
     def _serve(self, method: str, path: str, body: bytes | None, *, who: str) -> Manifest:
-        request = parse(path)
+        request = self._served(path)
         if method == "GET":
             return self._read(request)
         before, status = self.store.revision, 500
         manifest = orjson.loads(body or b"{}")
+        self.acting = who
         try:
+            if request.kind.kind in self.denied:
+                raise Refusal(403, "Forbidden", "a policy of this cluster does not allow it")
             stored = self._write(method, request, manifest)
             status = 200
         except Refusal as refused:
             status = refused.code
             raise
         finally:
+            self.acting = ""
             key = request.key if request.key.name else request.key._replace(name=_name(manifest))
             if not request.query.get("dryRun"):
                 changed = self.store.revision != before

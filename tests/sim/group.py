@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from registry_controller.api.errors import Unreachable
-from tests.sim.apiserver import Write
+from registry_controller.report.metrics import Metrics
+from tests.sim.apiserver import Snapshot, Write
 from tests.sim.loop import run
 from tests.sim.member import NAMESPACE, Member
 from tests.sim.transport import Fault, Wire
@@ -24,9 +25,22 @@ T = TypeVar("T")
 
 
 class SimGroup:
-    """N clusters, named a, b, c, ... `uids` gives some of them an ID, by name."""
+    """N clusters, named a, b, c, ... `uids` gives some of them an ID, by name; `metrics` makes each daemon's.
 
-    def __init__(self, n: int, *, seed: int = 0, uids: dict[str, str] | None = None) -> None:
+    `world` is what their API servers keep from the start; without it they are as new.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        seed: int = 0,
+        uids: dict[str, str] | None = None,
+        metrics: Callable[[], Metrics] = Metrics,
+        world: Mapping[str, Snapshot] | None = None,
+    ) -> None:
+        self._world = world or {}
+        self.metrics = metrics
         self.chance = random.Random(seed)
         self.scope = asyncio.TaskGroup()
         self._n = n
@@ -37,7 +51,8 @@ class SimGroup:
     async def __aenter__(self) -> Self:
         await self.scope.__aenter__()
         for name in "abcdefghij"[: self._n]:
-            self.members.append(Member(self, name, chance=self.chance, uid=self._uids.get(name, "")))
+            uid, begins = self._uids.get(name, ""), self._world.get(name)
+            self.members.append(Member(self, name, chance=self.chance, uid=uid, begins=begins))
         return self
 
     async def __aexit__(

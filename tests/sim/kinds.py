@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind. Custom ones keep what they are given; `counts` says that changes of the content count as generations."""
+    """A kind. Custom ones keep what they are given; `counts` says that changes of the content count as generations.
+
+    There is one object a kind: they are told apart by identity, which is quick.
+    """
 
     group: str
     version: str
@@ -59,6 +62,7 @@ KINDS = (
     Kind(_OURS, "v1alpha1", "clusterfeatures", "ClusterFeature", namespaced=False, has_status=True, custom=True),
     Kind("sim.example", "v1", "widgets", "Widget", has_status=True, custom=True),
     Kind("sim.example", "v1", "gadgets", "Gadget", has_status=True, custom=True),
+    Kind("sim.example", "v1", "regions", "Region", namespaced=False, has_status=True, custom=True),
 )  # fmt: skip
 
 BY_KIND = {kind.kind: kind for kind in KINDS}

@@ -36,11 +36,27 @@ class _Clock:
         pass
 
 
+class _NumberedTask(asyncio.Task[Any]):
+    """A task whose place in a set is not its place in memory: what is cancelled together is so in one order."""
+
+    _number = 0
+
+    def __init__(self, *arguments: Any, loop: VirtualLoop, **options: Any) -> None:
+        loop.tasks += 1
+        self._number = loop.tasks
+        super().__init__(*arguments, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
-    """A loop for one thread that simulates."""
+    """A loop for one thread that simulates. `tasks` counts those that there were."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.tasks = 0
+        self.set_task_factory(_make_task)
         self._now = BEGIN_S
         self._selector = _Clock(self)
         self._clock_resolution = 1e-7
@@ -60,6 +76,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def run_in_executor(self, executor: object, func: Callable[..., object], *args: object) -> NoReturn:  # type: ignore[override]
         raise AssertionError(f"{func} would run in another thread, where time is real")
+
+
+def _make_task(loop: Any, coroutine: Any, *, context: Any = None) -> Any:
+    return _NumberedTask(coroutine, loop=loop, context=context)
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:

@@ -14,15 +14,16 @@ from registry_controller.app import Daemon
 from registry_controller.kube.connect import READING, WRITING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.report.metrics import Metrics
-from tests.sim.apiserver import ApiServer, Write
+from tests.sim.apiserver import ApiServer, Snapshot, Write
 from tests.sim.controllers import Controllers, ca_pem
 from tests.sim.fields import Manifest, copied, merged
 from tests.sim.kinds import BY_KIND, Kind
 from tests.sim.store import Change, Refusal
-from tests.sim.transport import SimTransport, Wire
+from tests.sim.transport import Fault, Life, SimTransport, Wire
 
 NAMESPACE = "cluster-registry"
 READER = "cluster-registry-controller-reader"
+_SETTLED_S = 3.0
 _OWN_KINDS = ("Cluster", "ResourceSyncRule", "ClusterFeature")
 
 
@@ -36,14 +37,24 @@ class Ways(Protocol):
 
     def wire_to(self, who: str, url: str) -> Wire: ...
 
+    def metrics(self) -> Metrics: ...
+
 
 class SimEar:
-    """What hears our own kinds in the place of kopf: what is there first, then every change, in order."""
+    """What hears our own kinds in the place of kopf: what is there first, then every change, in order.
 
-    def __init__(self, wire: Wire, on_event: Callable[[str, str, dict[str, Any]], None]) -> None:
+    While the way home is broken it hears nothing, and afterwards what it missed. As the real one it asks for complete
+    lists soon after it has started, because nobody told it what was deleted before.
+    """
+
+    def __init__(
+        self, wire: Wire, on_event: Callable[[str, str, dict[str, Any]], None], on_restart: Callable[[], None]
+    ) -> None:
+        self._on_restart = on_restart
         self._wire = wire
         self._on_event = on_event
         self._last_s = 0.0
+        self._missed: list[tuple[str, str, Manifest]] = []
         self._on = False
 
     def start(self) -> None:
@@ -54,6 +65,11 @@ class SimEar:
             for found in store.all(BY_KIND[name]).values():
                 self._later(BY_KIND[name], "ADDED", found)
         store.listeners.append(self._hear)
+        asyncio.get_running_loop().call_later(_SETTLED_S, self._resync)
+
+    def _resync(self) -> None:
+        if self._on:
+            self._on_restart()
 
     def stop(self) -> None:
         """Stop listening."""
@@ -73,26 +89,46 @@ class SimEar:
         loop.call_at(self._last_s, self._tell, kind.plural, event_type, manifest)
 
     def _tell(self, plural: str, event_type: str, manifest: Manifest) -> None:
-        if self._on:
+        if not self._on:
+            return
+        if self._wire.fault is Fault.NONE and not self._missed:
+            self._on_event(plural, event_type, dict(manifest))
+            return
+        self._missed.append((plural, event_type, manifest))
+        if len(self._missed) == 1:
+            asyncio.get_running_loop().call_later(1.0, self._catch_up)
+
+    def _catch_up(self) -> None:
+        if self._wire.fault is not Fault.NONE and self._on:
+            asyncio.get_running_loop().call_later(1.0, self._catch_up)
+            return
+        missed, self._missed = self._missed, []
+        for plural, event_type, manifest in missed if self._on else ():
             self._on_event(plural, event_type, dict(manifest))
 
 
 class Member:
-    """One cluster, and the daemon in it while that runs."""
+    """One cluster, and the daemon in it while that runs. `starts` counts the daemons that there were."""
 
-    def __init__(self, group: Ways, name: str, *, chance: random.Random, uid: str = "") -> None:
+    def __init__(
+        self, group: Ways, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None
+    ) -> None:
         self.name = name
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self._group = group
+        self.starts = 0
         self._task: asyncio.Task[None] | None = None
-        self.install(chance, uid=uid)
+        self._life = Life()
+        self.install(chance, uid=uid, begins=begins)
 
-    def install(self, chance: random.Random, *, uid: str = "") -> None:
+    def install(self, chance: random.Random, *, uid: str = "", begins: Snapshot | None = None) -> None:
         """Set up the cluster, empty but for what a chart installs; again makes another cluster of it."""
-        self.server = ApiServer(self.name, chance=chance, uid=uid)
+        self.server = ApiServer(self.name, chance=chance, uid=uid, begins=begins)
         self._store = self.server.store
         Controllers(self.server)
+        if begins is not None:
+            return
         self.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.create({"kind": "ServiceAccount", "metadata": {"name": READER, "namespace": NAMESPACE}})
 
@@ -137,15 +173,26 @@ class Member:
         await self.stop()
         self.start()
 
+    def kill(self) -> None:
+        """End the daemon at once, as SIGKILL does: it does nothing more, but what it had sent may arrive."""
+        self._life.is_over = True
+        self.cancel()
+
     async def _run(self) -> None:
         wire = self._group.wire(self.name, self.name)
-        transport: Any = SimTransport(wire, token=None, methods=WRITING)
+        self.starts += 1
+        self._life = life = Life()
+        transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
         writer = Writer(transport, ca_pem=ca_pem())
         options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, "WORKERS": "4"}
         self.daemon = Daemon(
-            settings.load(options, {}), writer=writer, local=self.id, metrics=Metrics(), connect_peer=self._connect
+            settings.load(options, {}),
+            writer=writer,
+            local=self.id,
+            metrics=self._group.metrics(),
+            connect_peer=lambda credentials: self._connect(credentials, life),
         )
-        ear = SimEar(wire, self.daemon.hand_over)
+        ear = SimEar(wire, self.daemon.hand_over, self.daemon.hand_over_restart)
         stand_in: Any = ear
         try:
             await self.daemon.run(stand_in, self.ready)
@@ -154,9 +201,9 @@ class Member:
             await writer.close()
             self.daemon = None
 
-    def _connect(self, credentials: Credentials) -> Reader:
+    def _connect(self, credentials: Credentials, life: Life) -> Reader:
         wire = self._group.wire_to(self.name, credentials.server)
-        transport: Any = SimTransport(wire, token=credentials.token, methods=READING)
+        transport: Any = SimTransport(wire, token=credentials.token, methods=READING, life=life)
         return Reader(transport)
 
     # The cluster, as its admin sees it.
@@ -180,6 +227,13 @@ class Member:
         if self.find(kind.kind, key.name, namespace=key.namespace) is not None:
             self.delete(kind.kind, key.name, namespace=key.namespace)
         self.create(manifest, born=born)
+
+    def replace(self, manifest: Manifest, *, subresource: str = "") -> dict[str, Any]:
+        """Replace an object, or its status, whatever its resourceVersion is by now."""
+        kind, key = BY_KIND[manifest["kind"]], _key(manifest)
+        info = {name: value for name, value in manifest["metadata"].items() if name != "resourceVersion"}
+        body = {**manifest, "metadata": info}
+        return copied(self._store.replace(kind, key, body, manager="kubectl", subresource=subresource))
 
     def delete(self, kind: str, name: str, *, namespace: str = "") -> None:
         """Delete an object."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from registry_controller.api.meta import ObjectKey
 from tests.sim.fields import Manifest, Matcher, selector
 from tests.sim.kinds import BY_PLURAL, Kind
-from tests.sim.store import Refusal, Store
+from tests.sim.store import Change, Refusal, Store
 
 
 class Answer(NamedTuple):
@@ -30,6 +31,7 @@ class Request:
     query: Mapping[str, str]
 
 
+@functools.lru_cache(maxsize=4096)
 def parse(path: str) -> Request:
     """Take a path and its query apart; Refusal for what is not served."""
     parts = urlsplit(path)
@@ -60,7 +62,14 @@ def matcher(request: Request) -> Matcher:
     return lambda manifest: manifest["metadata"].get("namespace") == namespace and chosen(manifest)
 
 
-def select(store: Store, request: Request) -> list[Manifest]:
-    """List what a request selects, in the order of etcd's keys."""
-    matches = matcher(request)
-    return [found for _, found in sorted(store.all(request.kind).items()) if matches(found)]
+def select(store: Store, request: Request, *, without: Iterable[Change] = ()) -> list[Manifest]:
+    """List what a request selects, in the order of etcd's keys; `without` are the latest changes, if not heard yet."""
+    matches, held = matcher(request), store.all(request.kind)
+    undone = [change for change in without if change.kind is request.kind]
+    if undone:
+        held = dict(held)
+        for change in reversed(undone):
+            held.pop(change.key, None)
+            if change.before is not None:
+                held[change.key] = change.before
+    return [found for _, found in sorted(held.items()) if matches(found)]

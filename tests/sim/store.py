@@ -39,13 +39,17 @@ class Refusal(Exception):
 
 
 class Change(NamedTuple):
-    """One step of history; `old` and `new` are None before and after an object's life."""
+    """One step of history; `old` and `new` are None before and after an object's life.
+
+    `before` is what was stored before; of what is deleted, `old` has the resourceVersion of the deletion.
+    """
 
     revision: int
     kind: Kind
     key: ObjectKey
     old: Manifest | None
     new: Manifest | None
+    before: Manifest | None
 
 
 class Backup(NamedTuple):
@@ -216,14 +220,14 @@ class Store:
         self.revision += 1
         stored = copied({**new, "metadata": {**new["metadata"], "resourceVersion": str(self.revision)}})
         self.all(kind)[key] = stored
-        self._tell(Change(self.revision, kind, key, old, stored))
+        self._tell(Change(self.revision, kind, key, old, stored, old))
         return stored
 
     def _remove(self, kind: Kind, key: ObjectKey, old: Manifest) -> None:
         self.revision += 1
         del self.all(kind)[key]
         last = copied({**old, "metadata": {**old["metadata"], "resourceVersion": str(self.revision)}})
-        self._tell(Change(self.revision, kind, key, last, None))
+        self._tell(Change(self.revision, kind, key, last, None, old))
 
     def _tell(self, change: Change) -> None:
         self.history.append(change)

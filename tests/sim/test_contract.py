@@ -13,7 +13,7 @@ from tests.sim.contract import CLAUSES, Clause
 from tests.sim.controllers import Controllers
 from tests.sim.kinds import BY_KIND
 from tests.sim.loop import run
-from tests.sim.transport import SimTransport, Wire
+from tests.sim.transport import Life, SimTransport, Wire
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -23,7 +23,7 @@ def test_the_simulated_server_keeps_the_contract(clause: Clause, seed: int) -> N
         chance = random.Random(seed)
         server = ApiServer("a", chance=chance)
         Controllers(server)
-        transport: Any = SimTransport(Wire(server, chance=chance, who="a"), token=None, methods=WRITING)
+        transport: Any = SimTransport(Wire(server, chance=chance, who="a"), token=None, methods=WRITING, life=Life())
         server.store.create(BY_KIND["Namespace"], "", {"metadata": {"name": "here"}}, manager="kubectl")
         await clause(Writer(transport, ca_pem=""), "here")
 

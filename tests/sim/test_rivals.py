@@ -107,3 +107,29 @@ def test_a_rule_that_comes_later_says_at_once_that_it_loses() -> None:
         assert not await group.writes_within(60.0)
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("goes", ["deleted", "for others"])
+def test_a_copy_that_another_rule_wants_stays_the_same_object_when_its_rule_goes(goes: str) -> None:
+    """W3, W2: whoever is asked afresh what it offers has not said yet that it offers nothing."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here = group["a"]
+        for name, born in (("older", "2025-01-01T00:00:00Z"), ("younger", "2025-01-02T00:00:00Z")):
+            made = rule(name, CONFIG_MAP, {"match": [{"labels": [{"matchLabels": LABELS}]}]}, deletionPolicy="Delete")
+            made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+            here.create(made, born=born)
+        group["b"].create(config_map("one", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        before = here.get("ConfigMap", "one", namespace="default")["metadata"]
+        if goes == "deleted":
+            here.delete("ResourceSyncRule", "older")
+        else:
+            held = here.get("ResourceSyncRule", "older")
+            here.apply({**held, "spec": {**held["spec"], "targetClusters": {"names": ["somebody-else"]}}})
+        await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["metadata"]["uid"] == before["uid"]
+        assert "delete" not in [write.verb for write in here.writes if write.kind == "ConfigMap"]
+
+    simulate(scenario, n=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -145,6 +146,64 @@ def test_a_name_that_a_rule_gives_anew_takes_the_old_one_away(policy: str, resta
         group["a"].start_again()
         await group.settle()
         assert _copies(group) == {("Widget", "default", "x-again"), NATIVE}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(("policy", "restarted"), list(itertools.product(["Orphan", "Delete"], [False, True])))
+def test_a_kind_that_a_rule_gives_anew_takes_the_old_copy_away(policy: str, restarted: bool) -> None:
+    """W3: under both policies, and though no rule writes the old kind any more."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group, "plain", policy)
+        if restarted:
+            await group["a"].stop()
+        held = group["a"].get("ResourceSyncRule", "wishes")
+        held["spec"]["rules"][0]["mutations"]["groupVersionKind"] = {"kind": "Gadget"}
+        group["a"].apply(held)
+        group["a"].start_again()
+        await group.settle()
+        assert _copies(group) == {("Gadget", "default", "x"), NATIVE}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_rule_that_is_narrowed_and_told_to_delete_takes_its_copies_away(restarted: bool) -> None:
+    """W3: its policy as it is now counts, and it reads another namespace now than the one where they are."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group, "plain", "Orphan")
+        if restarted:
+            await group["a"].stop()
+        held = group["a"].get("ResourceSyncRule", "wishes")
+        held["spec"]["rules"][0]["match"][0]["namespaces"] = ["elsewhere"]
+        held["spec"]["deletionPolicy"] = "Delete"
+        group["a"].apply(held)
+        group["a"].start_again()
+        await group.settle()
+        assert _copies(group) == {NATIVE}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("late_s", [0.1, 0.6, 1.1, 1.6])
+def test_a_copy_that_is_being_made_when_its_rule_makes_another_kind_goes_too(late_s: float) -> None:
+    """W3: nobody knew of it in the moment in which its kind was watched no longer."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group, "plain", "Orphan")
+        here, owner = group["a"], group["b"]
+        group.wire("a", "a").delay_s = (0.5, 0.5)
+        owner.create(
+            {"kind": "Widget", "metadata": {"name": "late", "namespace": "default", "labels": LABELS}, "spec": {}}
+        )
+        await asyncio.sleep(late_s)
+        held = here.get("ResourceSyncRule", "wishes")
+        held["spec"]["rules"][0]["mutations"]["groupVersionKind"] = {"kind": "Gadget"}
+        here.apply(held)
+        await group.settle()
+        assert _copies(group) == {("Gadget", "default", "x"), ("Gadget", "default", "late"), NATIVE}
 
     simulate(scenario, n=2)
 

@@ -35,14 +35,28 @@ class Fault(enum.Enum):
     BROKEN = "a proxy answers 503"
 
 
+class Life:
+    """One process: a dead one sends nothing more, but what it had sent may still arrive."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+
 class Wire:
-    """The way from one daemon to one API server. `delay_s` bounds how long anything takes on it, one way."""
+    """The way from one daemon to one API server. `delay_s` bounds how long anything takes on it, one way.
+
+    What may happen to what is under way: the next `lost` answers to writes never come, the next `torn` chunks of
+    watches break off in the middle, and watches that begin anew are answered by a cache that is `lag` changes behind
+    for `behind_s` seconds.
+    """
 
     def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
         self.server = server
         self.who = who
         self.fault = Fault.NONE
         self.delay_s = (0.001, 0.02)
+        self.lost = self.torn = self.lag = 0
+        self.behind_s = 0.0
         self._chance = chance
         self._changed = asyncio.Event()
         self._watches: dict[Watch, None] = {}
@@ -85,6 +99,10 @@ class Wire:
         if self.fault is Fault.REFUSED:
             raise ConnectionRefusedError("refused")
 
+    def chance(self, share: float) -> bool:
+        """Say yes so often."""
+        return self._chance.random() < share
+
     def split(self, data: bytes) -> list[bytes]:
         """Cut what is sent into chunks somewhere, as TCP does."""
         where = self._chance.randrange(len(data))
@@ -94,12 +112,13 @@ class Wire:
 class SimTransport:
     """A connection. `token` is None for the admin's."""
 
-    def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str]) -> None:
+    def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str], life: Life) -> None:
         self.answers = 0
         self.server = wire.server.url
         self._wire = wire
         self._token = token
         self._methods = methods
+        self._life = life
         self._closed = False
         self._deadlines: dict[asyncio.Timeout, None] = {}
         self._waiters: dict[Callable[[], None], None] = {}
@@ -121,6 +140,9 @@ class SimTransport:
             async with self._deadline(timeout_s):
                 status, content = await self._ask(method, path, lambda server: self._call(server, method, path, body))
                 await self._wire.travel()
+                if self._wire.lost and method != "GET":
+                    self._wire.lost -= 1
+                    raise aiohttp.ServerDisconnectedError
         except FAILURES as error:
             raise error_of_failure(error, what=what) from error
         if status in (200, 201, 202):
@@ -135,7 +157,8 @@ class SimTransport:
         watch: Watch | None = None
         try:
             async with self._deadline(open_s):
-                found = await self._ask("GET", path, lambda server: server.watch(path))
+                wire = self._wire
+                found = await self._ask("GET", path, lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
             if isinstance(found, Answer):
                 raise error_of_answer(found.status, found.body, what=what)
             watch = self._wire.cross(found)
@@ -161,9 +184,14 @@ class SimTransport:
     async def _ask(self, method: str, path: str, ask: Callable[[ApiServer], Answer | Watch]) -> Answer | Watch:
         if not is_allowed(method, path, self._methods):
             raise AssertionError(f"{method} is never sent to {self.server}")
-        if self._closed:
+        if self._closed or self._life.is_over:
             raise Unreachable(f"{self.server}: the connection was closed here")
-        await self._wire.travel()
+        try:
+            await self._wire.travel()
+        except asyncio.CancelledError:
+            if self._life.is_over and method != "GET" and self._wire.fault is Fault.NONE and self._wire.chance(0.5):
+                ask(self._wire.server)
+            raise
         found: Answer | Watch
         if self._wire.fault is Fault.BROKEN:
             found = _BROKEN
@@ -194,6 +222,9 @@ class SimTransport:
                     watch.lines.clear()
                     for chunk in self._wire.split(data):
                         yield chunk
+                        if self._wire.torn:
+                            self._wire.torn -= 1
+                            raise aiohttp.ClientPayloadError("the chunk breaks off")
                     quiet_until = loop.time() + silence_s
                 elif now >= quiet_until:
                     raise TimeoutError

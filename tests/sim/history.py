@@ -1,0 +1,131 @@
+"""Everything that was ever stored in a group of simulated clusters, and the group as it was at any moment."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from registry_controller.api.meta import ObjectKey
+from tests.sim.fields import Manifest
+from tests.sim.kinds import BY_KIND
+from tests.sim.member import Member
+from tests.sim.store import Change
+
+
+class Entry(NamedTuple):
+    """A change, and who made it: a daemon, by its cluster's name, or somebody else (empty)."""
+
+    at: float
+    cluster: str
+    who: str
+    change: Change
+
+
+class State(NamedTuple):
+    """What an object was from a moment on; None: it was not there."""
+
+    at: float
+    manifest: Manifest | None
+
+
+class History:
+    """The changes of all clusters, in order, and every state of every object."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = {member.name: member for member in members}
+        self.entries: list[Entry] = []
+        self._states: dict[tuple[str, str, ObjectKey], list[State]] = {}
+        for member in members:
+            for kind in BY_KIND.values():
+                for key, found in member.server.store.all(kind).items():
+                    self._states[member.name, kind.kind, key] = [State(0.0, found)]
+
+    def add(self, entry: Entry) -> None:
+        """Note a change."""
+        self.entries.append(entry)
+        change = entry.change
+        states = self._states.setdefault((entry.cluster, change.kind.kind, change.key), [State(0.0, None)])
+        states.append(State(entry.at, change.new))
+
+    def states(self, cluster: str, kind: str, key: ObjectKey) -> Sequence[State]:
+        """List an object's states."""
+        return self._states.get((cluster, kind, key)) or (State(0.0, None),)
+
+    def states_since(self, cluster: str, kind: str, key: ObjectKey, *, at: float) -> Iterator[Manifest | None]:
+        """List what an object was at some time from a moment on, the last first."""
+        for state in reversed(self.states(cluster, kind, key)):
+            yield state.manifest
+            if state.at <= at:
+                return
+
+    def made_at(self, cluster: str, kind: str, key: ObjectKey) -> float:
+        """Tell when the object that was there last was made."""
+        made_s = 0.0
+        for before, state in itertools.pairwise(self.states(cluster, kind, key)):
+            if before.manifest is None and state.manifest is not None:
+                made_s = state.at
+        return made_s
+
+    def revised_at(self, cluster: str, kind: str, key: ObjectKey, *, revision: str) -> float:
+        """Tell when an object became what it was at a resourceVersion; the beginning, where it never was."""
+        for state in self.states(cluster, kind, key):
+            if state.manifest is not None and state.manifest["metadata"]["resourceVersion"] == revision:
+                return state.at
+        return 0.0
+
+    def world(self) -> Now:
+        """Look at the group as it is."""
+        return Now(self)
+
+    def world_before(self, count: int) -> Past:
+        """Look at the group as it was before the last `count` changes."""
+        return Past(self, self.entries[len(self.entries) - count :])
+
+
+class Now:
+    """The group as it is."""
+
+    def __init__(self, history: History) -> None:
+        self.names = list(history.members)
+        self._history = history
+        self._members = history.members
+        self._ids = {name: str(member.id) for name, member in history.members.items()}
+
+    def id_of(self, cluster: str) -> str:
+        """Tell a cluster's ID."""
+        return self._ids[cluster]
+
+    def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
+        """Tell what an object was before it was deleted."""
+        states = reversed(self._history.states(cluster, kind, key))
+        return next((state.manifest for state in states if state.manifest is not None), None)
+
+    def came_back(self, cluster: str, kind: str, key: ObjectKey) -> bool:
+        """Say whether an object was there, and then was not, and is there again."""
+        states = [state.manifest is not None for state in self._history.states(cluster, kind, key)]
+        return False in states[states.index(True) :] if True in states else False
+
+    def all(self, cluster: str, kind: str) -> Mapping[ObjectKey, Manifest]:
+        """List the objects of a kind."""
+        return self._members[cluster].server.store.all(BY_KIND[kind])
+
+
+class Past(Now):
+    """The group as it was before some changes."""
+
+    def __init__(self, history: History, undone: Sequence[Entry]) -> None:
+        super().__init__(history)
+        self._made: dict[tuple[str, str], dict[ObjectKey, Manifest]] = {}
+        for entry in reversed(undone):
+            place = entry.cluster, entry.change.kind.kind
+            if place not in self._made:
+                self._made[place] = dict(super().all(*place))
+            self._made[place].pop(entry.change.key, None)
+            if entry.change.before is not None:
+                self._made[place][entry.change.key] = entry.change.before
+
+    def all(self, cluster: str, kind: str) -> Mapping[ObjectKey, Manifest]:
+        """List the objects of a kind."""
+        made = self._made.get((cluster, kind))
+        return super().all(cluster, kind) if made is None else made

@@ -1,0 +1,130 @@
+"""What people do in a schedule to the group itself: swaps, credentials, members that come and go."""
+
+from __future__ import annotations
+
+import base64
+
+import orjson
+
+from registry_controller.api import meta
+from tests.sim.drawing import another, nothing
+from tests.sim.group import hand_over
+from tests.sim.making import marks_of
+from tests.sim.member import NAMESPACE, READER, Member
+from tests.sim.stage import Stage, deed
+
+
+@deed(another, weight=2)
+def disables(stage: Stage, member: Member, peer: str) -> bool:
+    """Stop reading a peer, or read it again."""
+    found = member.find("Cluster", peer)
+    if found is None:
+        return False
+    annotations = dict(found["metadata"].get("annotations") or {})
+    disabled = annotations.pop(meta.CLUSTER_DISABLED, None)
+    annotations |= {} if disabled else {meta.CLUSTER_DISABLED: "true"}
+    member.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
+    stage.at_the_end(lambda: enable(member, peer))
+    return True
+
+
+def enable(member: Member, peer: str) -> None:
+    """Read a peer again."""
+    found = member.find("Cluster", peer)
+    if found is not None and meta.CLUSTER_DISABLED in (found["metadata"].get("annotations") or {}):
+        kept = {key: text for key, text in found["metadata"]["annotations"].items() if key != meta.CLUSTER_DISABLED}
+        member.replace({**found, "metadata": {**found["metadata"], "annotations": kept}})
+
+
+@deed(another, weight=2)
+def swaps(stage: Stage, member: Member, peer: str) -> None:
+    """Carry two Clusters with their Secrets to each other, if they are not there."""
+    for giver, taker in ((member, stage.group[peer]), (stage.group[peer], member)):
+        if giver.find("Cluster", giver.name) and giver.find("Secret", giver.name, namespace=NAMESPACE):
+            hand_over(giver, taker)
+
+
+@deed(another, weight=2)
+def forgets_member(stage: Stage, member: Member, peer: str) -> bool:
+    """Delete another member's Cluster here."""
+    if member.find("Cluster", peer) is None:
+        return False
+    member.delete("Cluster", peer)
+    return True
+
+
+@deed(another, weight=1)
+def names_anothers_secret(stage: Stage, member: Member, peer: str) -> bool:
+    """Make a Cluster, of nobody, that names the Secret of another member; take it away at the end.
+
+    It stays here: what its owner never said goes from member to member for ever.
+    """
+    if member.find("Cluster", "nobody") is not None:
+        return False
+    reference = {"name": peer, "namespace": NAMESPACE}
+    spec = {"clusterID": "99999999-0000-4000-8000-000000000000", "authInfo": {"secretRef": reference}}
+    info = {"name": "nobody", "annotations": {meta.SYNC_DISABLED: "true"}}
+    member.create({"kind": "Cluster", "metadata": info, "spec": spec})
+    stage.at_the_end(lambda: member.delete("Cluster", "nobody"))
+    return True
+
+
+@deed(nothing, weight=1)
+def leaves_a_secret_of_nobody(stage: Stage, member: Member) -> bool:
+    """Make a registry Secret that no Cluster names."""
+    if member.find("Secret", "nobody", namespace=NAMESPACE) is not None:
+        return False
+    info = {"name": "nobody", "namespace": NAMESPACE}
+    member.create({"kind": "Secret", "metadata": info, "type": meta.REGISTRY_SECRET_TYPE, "stringData": {"a": "b"}})
+    return True
+
+
+@deed(nothing, weight=2)
+def rotates(stage: Stage, member: Member) -> bool:
+    """Take the published token away; the new one has to be carried, because nobody can read it any more."""
+    name = f"{READER}-token"
+    if member.find("Secret", name, namespace=NAMESPACE) is None:
+        return False
+    member.delete("Secret", name, namespace=NAMESPACE)
+    return True
+
+
+@deed(another, weight=2)
+def carries_credentials(stage: Stage, member: Member, peer: str) -> bool:
+    """Carry the present Secret of a member to another one, over the one that is there."""
+    return carry_secret(member, stage.group[peer])
+
+
+def carry_secret(giver: Member, taker: Member) -> bool:
+    """Put a member's present credentials into the Secret that another one has of it."""
+    found = giver.find("Secret", giver.name, namespace=NAMESPACE)
+    held = taker.find("Secret", giver.name, namespace=NAMESPACE)
+    if found is None or held is None or held["data"] == found["data"]:
+        return False
+    taker.replace({**held, "data": found["data"]})
+    return True
+
+
+@deed(another, weight=1)
+def forges_address(stage: Stage, member: Member, peer: str) -> bool:
+    """Change the address in the Secret that is here of another member, and say that it is newer than hers."""
+    found = stage.copy_at(member, ("Secret", NAMESPACE, peer))
+    said = marks_of(found).provenance if found is not None else {}
+    if found is None or not said:
+        return False
+    text = base64.b64decode(found["data"][meta.KUBECONFIG_KEY]).decode().replace(f"https://{peer}.", "https://evil.")
+    source = {**said["source"], "resourceVersion": str(int(said["source"]["resourceVersion"]) + 10**6)}
+    marks = orjson.dumps({**said, "source": source}, option=orjson.OPT_SORT_KEYS).decode()
+    annotations = {**found["metadata"]["annotations"], meta.PROVENANCE: marks}
+    data = {meta.KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
+    member.replace({**found, "data": data, "metadata": {**found["metadata"], "annotations": annotations}})
+    return True
+
+
+@deed(nothing, weight=1)
+def leaves(stage: Stage, member: Member) -> bool:
+    """Delete the own Cluster: the member leaves, until it comes back at the end."""
+    if member.find("Cluster", member.name) is None:
+        return False
+    member.delete("Cluster", member.name)
+    return True

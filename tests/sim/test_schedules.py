@@ -1,0 +1,44 @@
+"""Random schedules: a few of those that hack/sim plays, always the same ones. O1, O3, O5, O8, W3, A1, A6, R5, S2."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hack.planting import Bug, bugs, plant
+from tests.sim.schedule import draw
+
+ROOT = Path(__file__).parent.parent.parent
+COUNT = 12
+
+
+def test_no_schedule_breaks_a_law() -> None:
+    """O1, O3, O5, O8, W1, W2, W3, A1, A6, P5, R5, S2: in a process of its own, because a seed needs PYTHONHASHSEED."""
+    command = ["hack/sim", "--schedules", str(COUNT), "--seed", "1", "--workers", "1", "--show", "1", "--shrink", "20"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert f"{COUNT} schedules in" in found.stdout
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_seed_draws_one_schedule_that_is_long_and_troubled_enough(seed: int) -> None:
+    """At least three clusters, thirty steps and five faults."""
+    schedule = draw(seed)
+    assert schedule == draw(seed)
+    assert schedule.count >= 3
+    assert len(schedule.steps) >= 30
+    assert schedule.faults >= 5
+
+
+@pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)
+def test_a_planted_bug_can_still_be_planted(bug: Bug, tmp_path: Path) -> None:
+    """hack/planted says who notices it."""
+    plant(bug, at=tmp_path)
+    assert bug.reason.endswith(".")
+
+
+def test_there_are_ten_bugs_to_plant() -> None:
+    """Each is another law broken."""
+    assert len(bugs()) == 10
