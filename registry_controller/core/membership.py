@@ -33,7 +33,7 @@ def decide_membership(view: View) -> Decision:
     if natural is None and current.marks.owner is not None and current.marks.owner in view.departed:
         # Credentials: the Cluster that named them went last, because it takes the connection with it.
         return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
-    if own is not None:
+    if own is not None and own.owner in view.alive:  # what was heard before is no word on how to reach it now
         if not current.marks.is_copy:
             return Apply(own, Reason.ADOPT)
         return apply_over(view, current, own) if current.marks.owner == own.owner else Apply(own, Reason.ADOPT)

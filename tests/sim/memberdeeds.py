@@ -89,6 +89,15 @@ def rotates(stage: Stage, member: Member) -> bool:
     return True
 
 
+@deed(nothing, weight=1)
+def drops_published_secret(stage: Stage, member: Member) -> bool:
+    """Delete the Secret in which the own credentials are published; the daemon makes it again."""
+    if member.find("Secret", member.name, namespace=NAMESPACE) is None:
+        return False
+    member.delete("Secret", member.name, namespace=NAMESPACE)
+    return True
+
+
 @deed(another, weight=2)
 def carries_credentials(stage: Stage, member: Member, peer: str) -> bool:
     """Carry the present Secret of a member to another one, over the one that is there."""

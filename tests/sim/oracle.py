@@ -184,7 +184,7 @@ class Oracle:
             return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
         if rule.spec.get("suspend"):
             return Fate.STAYS
-        if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not (deletes or rule.deletes):
+        if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not deletes:
             return Fate.OPEN  # while there was none it was an orphan, of which nobody may have thought since
         if not self.is_for(rule, cluster) or not self.reads(rule, owner):
             return Fate.GOES if deletes or rule.deletes else Fate.STAYS

@@ -1,0 +1,41 @@
+"""A token that is revoked, and new credentials that a person carries. P3, P7, O7."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.sim.group import SimGroup, simulate
+from tests.sim.member import NAMESPACE, READER
+from tests.sim.transport import Fault
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 1.0, 2.0, 3.0, 4.0])
+def test_credentials_that_a_person_carries_are_not_undone_by_what_was_heard_before(wait_s: float) -> None:
+    """P7, O7: of how it is reached now, the owner that cannot be read says nothing. Some come while it is dialled."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        group.fail("a", Fault.REFUSED)
+        group["a"].create({"kind": "Namespace", "metadata": {"name": "new"}})
+        group["a"].server.compact()  # so that the others list again: what they hear then they still hold
+        group.fail("a", Fault.NONE)
+        await group.settle()
+        owner, here = group["a"], group["b"]
+        old = here.get("Secret", "a", namespace=NAMESPACE)["data"]
+        group.wire("b", "a").set(Fault.REFUSED)
+        owner.delete("Secret", f"{READER}-token", namespace=NAMESPACE)
+        await asyncio.sleep(30.0)
+        group.wire("b", "a").set(Fault.NONE)
+        await asyncio.sleep(30.0)
+        new = owner.get("Secret", "a", namespace=NAMESPACE)["data"]
+        assert here.get("Secret", "a", namespace=NAMESPACE)["data"] == old != new
+        group.wire("b", "a").delay_s = (2.0, 2.0)
+        await asyncio.sleep(10.0 + wait_s)
+        here.apply({"kind": "Secret", "metadata": {"name": "a", "namespace": NAMESPACE}, "data": new})
+        await group.settle()
+        assert here.get("Secret", "a", namespace=NAMESPACE)["data"] == new
+        assert here.get("Cluster", "a")["status"]["state"] == "Ready"
+
+    simulate(scenario, n=2)
