@@ -17,6 +17,7 @@ from tests.e2e.group import (
     Member,
     config_map,
     eventually,
+    hand_over,
     in_sync,
     joined_group,
     rule,
@@ -298,13 +299,13 @@ def test_a_local_cluster_that_is_disabled_says_so(members: list[Member]) -> None
 
 
 def test_a_local_cluster_is_made_once_in_a_daemons_life(members: list[Member]) -> None:
-    """P2: whoever deletes it has a reason; after a restart it is there again."""
+    """P2, O6: whoever deletes it leaves the group; after a restart it is there again, and one swap joins."""
     first, second = members
     first.kubectl("delete", "cluster", first.name)
     steadily(lambda: first.find("cluster", first.name) is None, for_s=3)
+    for gone in (("cluster", first.name), ("-n", NAMESPACE, "secret", first.name)):
+        eventually(lambda gone=gone: second.find(*gone) is None, within_s=60, what=f"{gone} is gone")
     first.daemon.restart()
     first.daemon.wait_ready(timeout_s=30)
-    eventually(lambda: first.find("cluster", first.name))
-    if second.find("cluster", first.name) is None:  # it had heard of the deletion before the feature went, too
-        second.kubectl("create", "-f", "-", stdin=first.kubectl("get", "cluster", first.name, "-o", "yaml"))
+    hand_over(first, second)
     in_sync(members)
