@@ -68,7 +68,13 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403."""
+    """403. `lacks_right` is true when an authorizer said so, and not a webhook, a quota or an ending namespace."""
+
+    def __init__(
+        self, message: str, *, status: int = 403, reason: str = "Forbidden", lacks_right: bool = False
+    ) -> None:
+        super().__init__(message, status=status, reason=reason)
+        self.lacks_right = lacks_right
 
 
 class NotFound(ApiError):

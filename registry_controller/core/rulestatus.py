@@ -145,6 +145,8 @@ def _synced(facts: _Facts) -> Mapping[str, Any]:
         )
     if facts.suspended:
         return _condition("Synced", None, reason="Suspended", message="the rule is suspended", facts=facts)
+    if facts.halted:
+        return _condition("Synced", False, reason="DeletionHalted", message=facts.halted, facts=facts)
     unread = [peer.name for peer in peers if peer.last_error]
     wrong = [
         f"{count} {word}"

@@ -76,12 +76,10 @@ def transitions(current: Status | None, wanted: Status) -> list[Status]:
 
 def same(stored: object, wanted: object) -> bool:
     """Say whether a stored value says what is wanted: for Go, and so on the wire, empty and absent are one."""
-    kind = type(stored)
-    if kind is type(wanted):  # nearly always: a short way through every status that has not changed
-        if kind is str or kind is int or kind is bool:
-            return stored == wanted
-        if kind is dict and len(stored) == len(wanted) and stored.keys() == wanted.keys():  # type: ignore[arg-type, attr-defined]
-            return all(same(value, wanted[key]) for key, value in stored.items())  # type: ignore[attr-defined, index]
+    if isinstance(stored, str | int) and type(stored) is type(wanted):
+        return stored == wanted
+    if isinstance(stored, dict) and isinstance(wanted, dict) and stored.keys() == wanted.keys():
+        return all(same(value, wanted[key]) for key, value in stored.items())
     if _is_empty(stored) and _is_empty(wanted):
         return True
     if isinstance(stored, Mapping) and isinstance(wanted, Mapping):

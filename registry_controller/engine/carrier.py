@@ -85,7 +85,7 @@ class Carrier:
                 return Carried(decision, self._losers_of(view.target))
 
     async def _apply(self, view: View, decision: Apply, offer: Offer) -> Carried:
-        made_from = (decision.claim, offer.hit)
+        made_from = (decision.claim, offer.record.hits)  # all of them: a younger rule may lose it now (W2)
         owner = decision.claim.owner
         if self._is_made_from(view.target, made_from):
             return Carried(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, NotServed
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.stream import Stream
@@ -66,7 +68,8 @@ def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
     kinds = {active.rule.kind for name, active in engine.supervisor.active.items() if name in rules}
     for feed in engine.copies.all_feeds():
         if feed.kind in kinds:
-            yield from (f"here: {feed.kind}: {words}" for words in _errors(feed.streams.values()))
+            found = _errors(feed.streams.values(), label=meta.CONTROLLER_AGGREGATED)
+            yield from (f"here: {feed.kind.kind}: {words}" for words in found)
 
 
 def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[str]:
@@ -77,12 +80,17 @@ def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[st
         yield "its ClusterFeatures were not heard in time"
     for feed in engine.sources.feeds_of(link.cluster_id):
         if any(feed.has_rule(rule) for rule in rules):
-            yield from (f"{feed.kind}: {words}" for words in _errors(feed.streams.values()))
+            found = _errors(feed.streams.values(), label=meta.READER_AGGREGATED)
+            yield from (f"{feed.kind.kind}: {words}" for words in found)
 
 
-def _errors(streams: Iterable[Stream]) -> Iterator[str]:
+def _errors(streams: Iterable[Stream], *, label: str) -> Iterator[str]:
     for stream in streams:
-        if stream.error is not None:
+        if isinstance(stream.error, Forbidden):
+            yield f'cannot {stream.error}; grant it with a ClusterRole labelled {label}: "true" there'
+        elif isinstance(stream.error, NotServed):
+            yield "is not served there; install its CustomResourceDefinition, or correct the rule's kind"
+        elif stream.error is not None:
             yield str(stream.error)
         elif not stream.is_complete:
             yield "not heard in time"

@@ -9,7 +9,16 @@ import asyncio
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from registry_controller.api.errors import ApiError, Conflict, Contested, NotFound, RegistryError, TooManyRequests
+from registry_controller.api import meta
+from registry_controller.api.errors import (
+    ApiError,
+    Conflict,
+    Contested,
+    Forbidden,
+    NotFound,
+    RegistryError,
+    TooManyRequests,
+)
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision import Apply, Delete, Hold, Reason, Skip
 from registry_controller.core.view import View
@@ -102,8 +111,15 @@ class Worker:
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
         if rule:
             outcome = Outcome(rule, owner or ClusterUID(""), Class.FAILING, reason)
-            if self._ledger.note(target, [Said(outcome, str(error))]):
+            if self._ledger.note(target, [Said(outcome, _words(error))]):
                 log.warning(
                     "cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2)
                 )
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
+
+
+def _words(error: RegistryError) -> str:
+    """Say what went wrong; of a missing right, what grants it (S3)."""
+    if isinstance(error, Forbidden) and error.lacks_right:
+        return f'{error}; grant it with a ClusterRole labelled {meta.CONTROLLER_AGGREGATED}: "true" here'
+    return str(error)

@@ -29,6 +29,7 @@ _IMMUTABLE: Final = re.compile(
 _DENIED: Final = re.compile(
     r"""(admission webhook) "([a-zA-Z0-9.-]{1,253})" denied|(ValidatingAdmissionPolicy) '([a-zA-Z0-9.-]{1,253})' with"""
 )
+_UNAUTHORIZED: Final = re.compile(r'User "[^"]*" cannot ')
 _TAIL: Final = 300  # characters: the server quotes the value first and says what is wrong with it last
 
 
@@ -112,7 +113,9 @@ def error_of_status(  # noqa: C901 -- one table
             terminating = any(cause.reason == "NamespaceTerminating" for cause in details.causes)
             reason = "NamespaceTerminating" if terminating else reason or "Forbidden"
             message = f"{what}: 403 {reason}" if terminating else message
-            return errors.Forbidden(message, status=status, reason=reason)
+            return errors.Forbidden(
+                message, status=status, reason=reason, lacks_right=bool(_UNAUTHORIZED.search(answer.message[:1000]))
+            )
         case 404:
             named = answer.reason == "NotFound" and _names(details, gvr=gvr, key=key)
             return errors.NotFound(message, names_object=named, details_kind=details.kind, reason=reason or "NotFound")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from registry_controller.api import meta
@@ -96,6 +96,7 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
     found = await _look_at(engine, refs)
     at_home = [source for source in found if source.marks.owner in (None, source.ref.owner)]
     sources = at_home or found[:1]  # of copies elsewhere one will do
+    own = target if marks is not None and not marks.is_copy else None
     if here is not None and marks is not None and not marks.is_copy and not is_membership(kind, here.kind_type):
         ref = SourceRef(engine.local, kind, key)
         opinions = list(_opinions(engine, ref, {kind: here}, features=_own_features(engine)))
@@ -109,7 +110,7 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
         owner=(view.current.natural if view.current is not None else None) or (marks.owner if marks else None),
         copied_from=view.copied_from or next(iter(_copied_from(marks, kind, target)), None),
         sources=sources,
-        outlook=await _outlook(rehearsal, targets),
+        outlook=[_of_our_own(row, own) for row in await _outlook(rehearsal, targets)],
         troubles=troubles(engine, rules=rules),
     )
 
@@ -130,11 +131,19 @@ def _copied_from(marks: Marks | None, kind: GVK, target: Target) -> set[SourceRe
     return {SourceRef(marks.owner, *known)}
 
 
+def _of_our_own(row: Row, own: Target | None) -> Row:
+    """Say of an object that was born here, and that nobody else offers, that it is not for us to copy."""
+    if row.target != own or row.reason != Reason.NOT_WANTED.value:
+        return row
+    return replace(row, rule="", words="it was made here; the members whose rules match it copy it from here")
+
+
 async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target]) -> Sequence[Row]:
     """Say what would become of targets; of a kind that no rule writes here, nothing."""
     copies = rehearsal.engine.copies
     heard = {target for target in targets if copies.feed(target.group, target.kind) is not None}
-    rows = [row for found in await rehearsal.foresee(heard) for row in rows_of(found)]
+    foreseen = rehearsal.keep_halted(await rehearsal.foresee(heard))
+    rows = [row for found in foreseen for row in rows_of(found)]
     why = Reason.NOT_WANTED
     others = sorted({*targets} - heard)
     return rows + [Row(Action.SKIP, found, "", ClusterUID(""), why.value, words_of(why)) for found in others]

@@ -126,6 +126,16 @@ class Rehearsal:
         halted = {origin for origin, count in wanted.items() if self._halts(origin, count, made[origin], now)}
         return [_halted(found) if _braked(found) in halted else found for found in foreseen]
 
+    def keep_halted(self, foreseen: Sequence[Foreseen]) -> Sequence[Foreseen]:
+        """Hold the deletions among them that the daemon's brake has halted, whoever waits with them."""
+        return [_halted(found) if self._is_halted(_braked(found)) else found for found in foreseen]
+
+    def _is_halted(self, origin: Origin | None) -> bool:
+        window = stored_window(self.engine.registry, origin) if origin is not None else None
+        if origin is None or window is None or not window.halted_at:
+            return False
+        return window.halted_at != allowed_moment(self.engine.registry, origin[0])
+
     def _halts(self, origin: Origin, wanted: int, made: int, now: datetime) -> bool:
         registry, counts = self.engine.registry, self.engine.copies.counts
         _, verdict = judge(

@@ -28,6 +28,7 @@ from tests.e2e.group import (
 
 WIDGET = {"group": "test.example.com", "version": "v1", "kind": "Widget"}
 READER_AGGREGATED = "cluster-registry.k8s.cisco.com/reader-aggregated"
+CONTROLLER_AGGREGATED = "cluster-registry.k8s.cisco.com/controller-aggregated"
 SYNC_DISABLED = "cluster-registry.k8s.cisco.com/resource-sync-disabled"
 CANARY = "canary-51c0ffee"
 
@@ -70,6 +71,30 @@ def test_a_kind_that_nobody_serves_or_allows_is_said_and_heals(members: list[Mem
     second.apply(_widget("w1", size=1))
     eventually(lambda: first.find("widgets.test.example.com", "w1"), within_s=120)
     first.kubectl("wait", "--for=condition=Synced", "rsr/widgets", "--timeout=30s")
+
+
+def test_a_right_to_write_that_is_missing_is_said_with_what_grants_it_and_heals(members: list[Member]) -> None:
+    """S3, A4: the daemon may list and watch the kind here, and not create it."""
+    first, second = members
+    for member in members:
+        member.apply(crd("Comet"))
+    grant(second, "comets", ["test.example.com"], ["comets"])
+    seeing = {"apiGroups": ["test.example.com"], "resources": ["comets"], "verbs": ["get", "list", "watch"]}
+    first.apply({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [seeing],
+        "metadata": {"name": "see-comets", "labels": {CONTROLLER_AGGREGATED: "true"}},
+    })  # fmt: skip
+    first.apply(rule("comets", {**WIDGET, "kind": "Comet"}))
+    second.apply(_widget("halley", kind="Comet", a=1))
+    eventually(
+        lambda: re.search(
+            rf"create comets.test.example.com.*403 Forbidden; .*{CONTROLLER_AGGREGATED}",
+            first.condition("rsr", "comets", "Synced").get("message", ""),
+        ),
+        within_s=90, what="the right is named",
+    )  # fmt: skip
+    grant(first, "comets", ["test.example.com"], ["comets"])
+    eventually(lambda: first.find("comets.test.example.com", "halley"), within_s=90)
 
 
 def test_versions_scopes_kinds_and_sizes(members: list[Member]) -> None:

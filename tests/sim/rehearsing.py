@@ -16,7 +16,7 @@ from tests.sim.apiserver import Write
 from tests.sim.fields import Manifest
 from tests.sim.group import SimGroup
 from tests.sim.member import NAMESPACE
-from tests.sim.transport import SimTransport
+from tests.sim.transport import Life, SimTransport
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 Change = tuple[str, str, str, str]
@@ -27,10 +27,13 @@ async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float =
     """Rehearse at a member, as its admin does from elsewhere."""
 
     def connect(credentials: Credentials) -> Reader:
-        transport: Any = SimTransport(group.wire_to(at, credentials.server), token=credentials.token, methods=READING)
+        wire = group.wire_to(at, credentials.server)
+        transport: Any = SimTransport(wire, token=credentials.token, methods=READING, life=life)
         return Reader(transport)
 
-    transport: Any = SimTransport(group.wire(at, at), token=None, methods=REHEARSING)
+    life = Life()
+
+    transport: Any = SimTransport(group.wire(at, at), token=None, methods=REHEARSING, life=life)
     home = Writer(transport, ca_pem="")
     options = settings.load({"NAMESPACE": NAMESPACE}, {})
     try:

@@ -89,6 +89,26 @@ def test_the_older_rule_wins_and_the_younger_says_so_until_it_goes(restarted: bo
     simulate(scenario, n=2)
 
 
+def test_a_rule_that_comes_later_says_at_once_that_it_loses() -> None:
+    """W2, A1: also of copies that have nothing to be written; so a restart has nothing to say."""
+
+    async def scenario(group: SimGroup) -> None:
+        here = group["a"]
+        await group.join()
+        entry = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+        here.create(rule("older", CONFIG_MAP, entry), born="2025-01-01T00:00:00Z")
+        group["b"].create(config_map("one", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        younger = rule("younger", CONFIG_MAP, {**entry, "mutations": {"labels": {"add": {"by": "younger"}}}})
+        here.create(younger, born="2025-01-02T00:00:00Z")
+        await group.settle()
+        assert here.condition("ResourceSyncRule", "younger", "Synced")["reason"] == "Conflict"
+        await here.restart()
+        assert not await group.writes_within(60.0)
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("goes", ["deleted", "for others"])
 def test_a_copy_that_another_rule_wants_stays_the_same_object_when_its_rule_goes(goes: str) -> None:
     """W3, W2: whoever is asked afresh what it offers has not said yet that it offers nothing."""

@@ -146,3 +146,18 @@ def test_a_lost_connection_says_no_more_than_its_kind() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"kind":"Status","details":5}', b"\xff", b"[" * 100_000])
 def test_nonsense_is_translated_too(body: bytes) -> None:
     assert isinstance(translate(500, body), errors.ServerError)
+
+
+@pytest.mark.parametrize(
+    ("words", "lacks_right"),
+    [
+        ('configmaps "x" is forbidden: User "system:serviceaccount:a:b" cannot create resource "configmaps"', True),
+        ('configmaps "x" is forbidden: exceeded quota: q, requested: count/configmaps=1', False),
+        ('admission webhook "w.example" denied the request: User "x" may not', False),
+    ],
+)
+def test_a_missing_right_is_told_from_other_refusals(words: str, lacks_right: bool) -> None:
+    """S3."""
+    found = translate(403, status(403, message=words))
+    assert isinstance(found, errors.Forbidden)
+    assert found.lacks_right is lacks_right
