@@ -62,8 +62,9 @@ class Attention:
 
     def _look_at_offers(self, feed: Feed, *, kind: GVK | None = None, namespace: str | None = None) -> None:
         for key, record in feed.records.items():
-            if namespace is not None and key.namespace != namespace:
-                continue
             for hit in record.hits:
-                if kind is None or (hit.kind.group, hit.kind.kind) == (kind.group, kind.kind):
-                    self._add(hit.target(key))
+                target = hit.target(key)
+                if namespace is not None and target.namespace != namespace:
+                    continue
+                if kind is None or (target.group, target.kind) == (kind.group, kind.kind):
+                    self._add(target)

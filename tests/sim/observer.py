@@ -226,8 +226,8 @@ class Observer:
 
     def _check_order(self, entry: Entry, where: str, *, owner: str, source: dict[str, Any]) -> None:
         place = (entry.cluster, Place(entry.change.kind.kind, entry.change.key), owner, source["uid"])
-        if entry.change.before is None:
-            self._newest.pop(place, None)  # what people deleted here tells a new daemon nothing any more
+        if entry.change.before is None or not marks_of(entry.change.before).provenance:
+            self._newest.pop(place, None)  # what people took away here tells a new daemon nothing any more
         revision, known = int(source["resourceVersion"]), self._newest.get(place, 0)
         if revision < known:
             self._break("O3", where, f"goes back from revision {known} of {owner} to {revision}")

@@ -228,3 +228,22 @@ def test_a_namespace_goes_with_its_rule_when_it_is_empty(is_empty: bool) -> None
         assert (here.find("Namespace", "lent") is None) == is_empty
 
     simulate(scenario, n=2)
+
+
+def test_a_moved_copy_follows_at_once_when_its_namespace_appears() -> None:
+    """A3: the namespace in which it is to be, not the one of its source."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        entry = {"match": [{"labels": [{"matchLabels": LABELS}]}], "mutations": SHAPES["in another namespace"][1]}
+        made = rule("moving", WIDGET, entry)
+        made["metadata"]["annotations"] = STAYS
+        here.create(made)
+        owner.create({"kind": "Widget", "metadata": {"name": "x", "namespace": "default", "labels": LABELS}})
+        await group.settle()
+        here.create({"kind": "Namespace", "metadata": {"name": "elsewhere"}})
+        await asyncio.sleep(1.0)
+        assert here.find("Widget", "x", namespace="elsewhere") is not None
+
+    simulate(scenario, n=2)
