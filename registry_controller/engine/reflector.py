@@ -94,6 +94,7 @@ class Reflector:
         self._keys: dict[ObjectKey, None] = {}
         self._resume = ""  # empty: list
         self._failures = 0
+        self._patient = False
         self._stalled = False
         self._tainted = False
         self._swapped = False
@@ -302,9 +303,11 @@ class Reflector:
         broke = isinstance(error, Unreachable) and lasted_s >= _SHORT_S
         if not (resuming and (broke or isinstance(error, Gone))):  # tried again before anybody worries
             self._say_stalled(error)
-        patient = isinstance(error, Forbidden | NotServed)
+        was, self._patient = self._patient, isinstance(error, Forbidden | NotServed)
+        if self._patient and not was:  # a server that has just come back refuses what it will grant in a moment
+            self._failures = 0
         retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
-        await self._pause(_PATIENT_CAP_S if patient else _CAP_S, at_least_s=min(retry_after_s, _PATIENT_CAP_S))
+        await self._pause(_PATIENT_CAP_S if self._patient else _CAP_S, at_least_s=min(retry_after_s, _PATIENT_CAP_S))
 
     async def _pause(self, cap_s: float, *, at_least_s: float = 0.0) -> None:
         """Wait with full jitter; `retry_now` ends it."""

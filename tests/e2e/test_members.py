@@ -307,5 +307,5 @@ def test_a_local_cluster_is_made_once_in_a_daemons_life(members: list[Member]) -
         eventually(lambda gone=gone: second.find(*gone) is None, within_s=60, what=f"{gone} is gone")
     first.daemon.restart()
     first.daemon.wait_ready(timeout_s=30)
-    hand_over(first, second)
+    hand_over(first, second, verb="apply")
     in_sync(members)

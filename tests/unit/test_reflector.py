@@ -372,6 +372,21 @@ async def test_retry_now_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     await follower.until(holds)
 
 
+async def test_a_server_that_comes_back_refusing_is_asked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API server that starts refuses everything for a second; what it was away for is no reason to wait a minute."""
+    monkeypatch.setattr(module, "_BASE_S", 0.2)
+    monkeypatch.setattr(module, "_CAP_S", 5.0)
+    monkeypatch.setattr(module, "_PATIENT_CAP_S", 60.0)
+    bounds: list[float] = []
+    monkeypatch.setattr("random.uniform", lambda low, high: bounds.append(high) or 0.0)
+    away, refusing = errors.Unreachable("away"), errors.Forbidden("not yet", status=403)
+    follower = Follower(Server(streams=[*[away] * 8, *[refusing] * 10, [*INITIAL, FOREVER]]))
+    await follower.until(lambda: follower.reflector.synced)
+    assert bounds[:8] == sorted(bounds[:8])
+    assert bounds[8] == bounds[0]
+    assert bounds[17] == 60.0
+
+
 async def test_a_swapped_connection_resumes_without_a_stall() -> None:
     old = Server(streams=[[*INITIAL, FOREVER]])
     new: Any = Server(streams=[[line("ADDED", obj("c", 21)), FOREVER]])
