@@ -9,7 +9,7 @@ help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 test: controlplanes ## run all tests, on real control planes
-	@$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(PYTHON) -m pytest -n $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile --no-loadscope-reorder
 
 demo: controlplanes ## see three clusters find each other and keep in step; CONTEXTS="a b c" [IMAGE=...] on your own
 	@$(PYTHON) -m hack.demo $(CONTEXTS) $(if $(IMAGE),--image '$(IMAGE)')

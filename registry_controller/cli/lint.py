@@ -68,8 +68,10 @@ def examine_file(file: Path) -> Iterator[tuple[Mapping[str, Any], Sequence[Remar
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
         yield {}, [Remark(name, *place, Finding("yaml", error.problem or "cannot be read"))]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        yield {}, [Remark(name, 1, 1, Finding("file", f"cannot be read ({type(error).__name__})"))]
+    except OSError as error:
+        yield {}, [Remark(name, 1, 1, Finding("file", f"cannot be read: {error.strerror}"))]
+    except (UnicodeDecodeError, yaml.YAMLError):
+        yield {}, [Remark(name, 1, 1, Finding("file", "is no YAML in UTF-8"))]
 
 
 def _examine_document(file: str, node: yaml.Node) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.provenance import Provenance
+from registry_controller.core.own import is_at_home
 from registry_controller.core.view import RuleState
 from registry_controller.core.wanted import reads_from
 from registry_controller.engine.peerlink import PeerLink
@@ -63,4 +64,6 @@ class RuleStates:
         if link is None or not link.alive or feed is None or not feed.streams:
             return False
         complete = all(stream.is_complete for stream in feed.streams.values())
-        return complete and bool(feed.rules) and ObjectKey("", provenance.rule) not in feed.records
+        held = feed.records.get(ObjectKey("", provenance.rule))  # which may be somebody else's of that name by now
+        stays = held is not None and is_at_home(held.marks, peer=provenance.rule_owner, membership=False)
+        return complete and bool(feed.rules) and not stays

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.kube_config import load_kube_config
+from kubernetes.aio.config.kube_config import list_kube_config_contexts, load_kube_config
 
 from registry_controller.api.errors import InvalidOption
 from registry_controller.kube.transport import Identity, Transport
@@ -18,6 +19,7 @@ from registry_controller.kube.transport import Identity, Transport
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _LOOK_EVERY_S: Final = 10.0  # the kubelet renews the token at 80 % of an hour; the old one works on until its end
 _DEFAULT: Final = Path("~/.kube/config")
+_UNUSABLE: Final = (ConfigException, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError)
 
 
 class _PodIdentity:
@@ -125,10 +127,24 @@ async def _load(files: str, *, context: str | None) -> Configuration:
         await load_kube_config(  # type: ignore[no-untyped-call]
             config_file=files, context=context, client_configuration=configuration, persist_config=False
         )
-    except (ConfigException, ValueError, KeyError, TypeError, AttributeError) as error:
-        wanted = f", context {context}" if context else ""
-        raise InvalidOption(f"kubeconfig {files}{wanted}: cannot be read ({type(error).__name__})") from error
+    except _UNUSABLE as error:
+        raise InvalidOption(_why_unusable(files, error, context=context)) from error
     return configuration
+
+
+def _why_unusable(files: str, error: Exception, *, context: str | None) -> str:
+    """Say what is wrong with a kubeconfig, never in the library's words: they may quote what is in it."""
+    try:
+        contexts, current = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
+        names = sorted(str(found["name"]) for found in contexts)
+    except ConfigException:
+        return f"kubeconfig {files}: its current-context is missing or cannot be used; --context names another one"
+    except _UNUSABLE:
+        return f"kubeconfig {files}: is no kubeconfig ({type(error).__name__})"
+    if context and context not in names:
+        return f"kubeconfig {files}: has no context {context}; it has {', '.join(names)}"
+    chosen = context or str(current["name"])
+    return f"kubeconfig {files}: its context {chosen} cannot be used ({type(error).__name__}): see its cluster and user"
 
 
 def _check_exists(files: str) -> None:

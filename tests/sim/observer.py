@@ -264,7 +264,7 @@ class Observer:
         revision = source.get("resourceVersion", "")
         revised_s = self.history.revised_at(owner, kind, key, revision=revision)
         place = Place(before["kind"], key_of(before))
-        rivals = [claim.source for claim in self.oracle().claims(entry.cluster).get(place, ())]
+        rivals = [dict(claim.copy.content) for claim in self.oracle().claims(entry.cluster).get(place, ())]
         states = [*self._lately(entry, owner, kind, key, since_s=revised_s), *rivals]
         if any(_is_replaced(before, state) for state in states):
             self._tally.clause("A2")

@@ -8,6 +8,7 @@ import pytest
 
 from registry_controller.api.meta import OWNER, SYNC_DISABLED
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.transport import Fault
 
 LABELS = {"sync": "yes"}
 
@@ -133,3 +134,37 @@ def test_a_copy_that_another_rule_wants_stays_the_same_object_when_its_rule_goes
         assert "delete" not in [write.verb for write in here.writes if write.kind == "ConfigMap"]
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_a_rule_is_gone_where_another_ones_of_its_name_took_its_place(restarted: bool) -> None:
+    """W3, O3: what its owner holds under its name is a copy by now, which says that its own is deleted."""
+
+    def wants(label: str) -> dict[str, Any]:
+        made = rule("many", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"for": label}}]}]})
+        made["spec"]["deletionPolicy"] = "Delete"
+        return made
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner, heir = group["a"], group["b"], group["c"]
+        await group.join()
+        owner.create(wants("b"), born="2025-01-01T00:00:00Z")
+        owner.create(config_map("one", {}, labels={"for": "b"}))
+        await group.settle()
+        assert here.find("ConfigMap", "one", namespace="default") is not None
+        group.wire("a", "c").set(Fault.REFUSED)
+        if restarted:
+            await here.stop()
+        heir.delete("ResourceSyncRule", "many")
+        heir.create(wants("c"), born="2025-01-02T00:00:00Z")
+        await group.settle()
+        owner.delete("ResourceSyncRule", "many")
+        await group.settle()
+        assert owner.get("ResourceSyncRule", "many")["metadata"]["annotations"][OWNER] == heir.id
+        if restarted:
+            here.start()
+            await group.settle()
+        assert here.find("ResourceSyncRule", "many") is None
+        assert here.find("ConfigMap", "one", namespace="default") is None
+
+    simulate(scenario, n=3)

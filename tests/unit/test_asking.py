@@ -49,7 +49,41 @@ def test_a_rule_that_would_not_be_accepted_is_refused_in_the_words_of_lint(text:
 def test_a_file_that_is_not_there_is_trouble(tmp_path: Path) -> None:
     code, _, err = ask("plan", "-f", str(tmp_path / "none.yaml"))
     assert code == 1
-    assert "none.yaml:1:1: error: file: cannot be read (FileNotFoundError)" in err
+    assert "none.yaml:1:1: error: file: cannot be read: No such file or directory" in err
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: hush}}]
+contexts: [{name: one, context: {cluster: c, user: u}}, {name: broken, context: {cluster: none, user: u}}]
+current-context: CURRENT
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "said"),
+    [
+        (KUBECONFIG.replace("CURRENT", "one"), "two", "has no context two; it has broken, one"),
+        (KUBECONFIG.replace("CURRENT", "one"), "broken", "its context broken cannot be used"),
+        (KUBECONFIG.replace("CURRENT", "broken"), None, "its current-context is missing or cannot be used"),
+        (KUBECONFIG.replace("CURRENT", "two"), None, "its current-context is missing or cannot be used"),
+        ("{}", None, "its current-context is missing"),
+        ("a: [", None, "is no kubeconfig (ParserError)"),
+        ("\0", None, "is no kubeconfig (ReaderError)"),
+        ("[hush]", "one", "is no kubeconfig (TypeError)"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, context: str | None, said: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(text)
+    chosen = ("--context", context) if context else ()
+    code, _, err = ask("explain", "cm", "default/x", "--kubeconfig", str(file), *chosen)
+    assert code == 2
+    assert f"kubeconfig {file}" in err
+    assert said in err
+    assert "hush" not in err
 
 
 @pytest.mark.parametrize(
