@@ -60,7 +60,8 @@ def explanation_text(found: Explanation, names: Names) -> str:
     lines = [f"{found.target} in cluster {names.text(found.local)}: {_here(found, names)}"]
     for source in found.sources:
         if source.ref.owner != found.local:  # of what is here, the first line tells
-            lines += ["", f"{_ref_text(source.ref)} in cluster {names.text(source.ref.owner)}{_standing(source, names)}"]
+            where = f"in cluster {names.text(source.ref.owner)}{_standing(source, names)}"
+            lines += ["", f"{_ref_text(source.ref)} {where}"]
         lines += [f"  {_opinion_text(opinion)}" for opinion in source.opinions] or ["  no rule here is for its kind"]
         lines += [f"  becomes {target} here" for target in source.targets]
     told = [row for row in found.outlook if found.is_found or row.reason != Reason.NOT_WANTED.value]
