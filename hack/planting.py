@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 PLANTED = ROOT / "tests" / "planted"
 COPIED = ("registry_controller", "tests", "hack", "crds", "pyproject.toml")
 _SIMULATED_S = 120.0
+_TESTS = ("tests/sim/test_wishes.py", "tests/property")
 _AT_MOST_S = 300.0
 _BROKEN = re.compile(r"^seed (\d+): (.*)", re.MULTILINE)
 _PLAYED = re.compile(r"^(\d+) schedules in", re.MULTILINE)
@@ -72,7 +73,7 @@ def catch(bug: Bug, *, seed: int, workers: int) -> Caught:
                 words = f"{time.monotonic() - began_s:.0f} s, {count} schedules"
                 return Caught(f"hack/sim, {clause}, seed {broken[1]}", words)
         left_s = _AT_MOST_S - (time.monotonic() - began_s)
-        tests = ["-m", "pytest", "-q", "-x", "-n", str(workers), "tests/property"]
+        tests = ["-m", "pytest", "-q", "-x", "-n", str(workers), *_TESTS]
         if failed := _FAILED.search(_run(tests, tree=tree, at_most_s=left_s)):
             return Caught(failed[1].rpartition("/")[2], f"{time.monotonic() - began_s:.0f} s")
     return Caught("", f"{time.monotonic() - began_s:.0f} s")
