@@ -102,6 +102,16 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def _none_or_whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        try:
+            return 0 if value == "0" else _whole(low, high)(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or 0") from None
+
+    return parse
+
+
 def _choice(*allowed: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         if value not in allowed:
@@ -140,6 +150,10 @@ OPTIONS: Final = (
     Option(
         "READER_SERVICE_ACCOUNT_NAME", "cluster-registry-controller-reader", _object_name, "name",
         "ServiceAccount with whose token the other clusters read here.",
+    ),
+    Option(
+        "READER_TOKEN_EXPIRATION_SECONDS", "0", _none_or_whole(600, 999_999_999), "number",
+        "How long the token of the reader is good; it is renewed in time. 0: until its Secret is deleted.", "s",
     ),
     Option(
         "NETWORK_NAME", "default", _text, "text",
@@ -206,6 +220,7 @@ class Settings:
     provision_local_cluster: str
     manage_local_cluster_secret: bool
     reader_service_account_name: str
+    reader_token_expiration_seconds: int
     network_name: str
     apiserver_endpoint_address: str
     core_resources_source_enabled: bool

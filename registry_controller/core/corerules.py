@@ -16,6 +16,8 @@ from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
 TOKEN_SECRET_TYPE: Final = "kubernetes.io/service-account-token"
 SERVICE_ACCOUNT: Final = "kubernetes.io/service-account.name"
 """Annotation of a token Secret: whose token it holds."""
+BINDING_SECRET_TYPE: Final = "cluster-registry.k8s.cisco.com/token-binding"
+"""Type of the Secret to which expiring tokens are bound; there is nothing in it."""
 
 
 def local_cluster(name: str, *, cluster_id: ClusterUID, namespace: str) -> Manifest:
@@ -39,7 +41,7 @@ def registry_secret(key: ObjectKey, *, kubeconfig: str) -> Manifest:
     }
 
 
-def token_secret(namespace: str, *, service_account: str) -> Manifest:
+def token_secret(namespace: str, service_account: str) -> Manifest:
     """Build the Secret into which Kubernetes writes a token of the ServiceAccount that never expires."""
     return {
         "apiVersion": "v1",
@@ -50,6 +52,16 @@ def token_secret(namespace: str, *, service_account: str) -> Manifest:
             "annotations": {SERVICE_ACCOUNT: service_account},
         },
         "type": TOKEN_SECRET_TYPE,
+    }
+
+
+def binding_secret(namespace: str, service_account: str) -> Manifest:
+    """Build the Secret to which the expiring tokens of the ServiceAccount are bound: they end with it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"namespace": namespace, "name": f"{service_account}-token-binding"},
+        "type": BINDING_SECRET_TYPE,
     }
 
 

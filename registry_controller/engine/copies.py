@@ -127,16 +127,23 @@ class LocalFeed:
                 self._copies.on_change(self.target(key))
 
     def wrote(self, heard: Heard, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool) -> None:
-        """Remember what the server stored for our own write, so that its echo says nothing new."""
+        """Remember what the server stored for our own write, so that its echo says nothing new.
+
+        Its answer may be late: what a stream has heard since is the truth.
+        """
         key = heard.key
         held = self.records.get(key)
-        if held is not None and held.uid == heard.uid and held.revision > heard.revision:
+        is_known = held is not None and held.uid == heard.uid
+        if held is not None and is_known and held.revision > heard.revision:
             held.desired, held.baseline, held.verified = desired, baseline, heard.revision
             return
+        # What we write has the owner's label, too.
+        streams = [one for one in self.streams.values() if one.selection.namespace in ("", key.namespace)]
+        if not is_known and any(stream.revision >= heard.revision for stream in streams):
+            return
         bits = held.streams if held else 0
-        for stream in self.streams.values():
-            if stream.selection.namespace in ("", key.namespace):
-                bits |= stream.bit  # what we write has the owner's label, too
+        for stream in streams:
+            bits |= stream.bit
         self.natives.pop(key, None)
         self._copies.bodies.drop(Slot(HERE, self.kind, key))
         fresh = CopyRecord(

@@ -58,7 +58,7 @@ class Definitions:
         if self._known.pop(key, None) is not None:
             self._on_change()
 
-    def complete(self) -> None:
+    def complete(self, revision: int) -> None:
         """Hear that all were heard."""
         self._complete = True
 

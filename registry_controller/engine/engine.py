@@ -21,6 +21,7 @@ from registry_controller.engine.judge import Connection, Judge
 from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members, cluster_target
 from registry_controller.engine.ownkinds import OwnKinds
+from registry_controller.engine.readertoken import token_type
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Feed, Sources
@@ -61,6 +62,9 @@ class Settings(Protocol):
 
     @property
     def network_name(self) -> str: ...
+
+    @property
+    def reader_token_expiration_seconds(self) -> int: ...
 
 
 class Engine:
@@ -105,6 +109,7 @@ class Engine:
             credentials=self.credentials,
             namespaces=self.namespaces,
             namespace=settings.namespace,
+            token_type=token_type(settings.reader_token_expiration_seconds),
             tokens_changed=listener.tokens_changed,
         )
         self.leftovers = Leftovers(

@@ -81,7 +81,8 @@ class Home:
                 self._say(problem)
             chance = random.random()  # noqa: S311  jitter
             retry_s = backoff_s(attempt, base=_BACKOFF_BASE_S, cap=_BACKOFF_CAP_S, chance=chance)
-            await self._rest(retry_s if problem else random.uniform(*_PERIOD_S))  # noqa: S311  jitter
+            period_s = min(random.uniform(*_PERIOD_S), self._published.renew_in_s())  # noqa: S311  jitter
+            await self._rest(retry_s if problem else period_s)
 
     async def reconcile(self) -> str:
         """Make one pass; return what is wrong, in words, or the empty string."""

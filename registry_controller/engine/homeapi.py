@@ -5,8 +5,8 @@ Law: what is missing is None, what is not allowed says verb, resource and who ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -14,6 +14,8 @@ import msgspec
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
+
+SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
 
 
 class Writer(Protocol):
@@ -34,6 +36,8 @@ class Writer(Protocol):
     async def replace(self, gvr: GVR, key: ObjectKey, body: bytes) -> bytes: ...
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> object: ...
+
+    async def post_path(self, path: str, body: bytes) -> bytes: ...
 
 
 class HomeApi:
@@ -104,6 +108,21 @@ class HomeApi:
             return
         except Forbidden as error:
             raise _forbidden(error, verb="delete", gvr=gvr, namespace=key.namespace) from error
+
+    async def request_token(self, account: ObjectKey, spec: Mapping[str, Any]) -> str:
+        """Have a token of a ServiceAccount issued; `spec` is a TokenRequestSpec (authentication.k8s.io/v1)."""
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = SERVICE_ACCOUNTS.path(account.namespace, quote(account.name), "token")
+        try:
+            answer = _decode(await self._writer.post_path(path, msgspec.json.encode(request)), what=path)
+        except Forbidden as error:
+            gvr = SERVICE_ACCOUNTS._replace(resource="serviceaccounts/token")
+            raise _forbidden(error, verb="create", gvr=gvr, namespace=account.namespace) from error
+        status = answer.get("status")
+        token = status.get("token") if isinstance(status, dict) else None
+        if not isinstance(token, str) or not token:
+            raise ProtocolError(f"{path}: the answer holds no token")
+        return token
 
 
 def _key(manifest: Manifest) -> ObjectKey:

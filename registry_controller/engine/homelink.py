@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, RegistryError
@@ -23,8 +23,6 @@ from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.watch import Heard, decode_manifest
 
 Place = tuple[GVK, Selection]
-
-_TOKENS: Final = "type=kubernetes.io/service-account-token"
 
 
 class CredentialStore:
@@ -90,7 +88,7 @@ class _CredentialSink:
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:
         self._store.remove(key)
 
-    def complete(self) -> None:
+    def complete(self, revision: int) -> None:
         self._store.judge(self._namespace, None)
 
     def stalled(self, error: RegistryError) -> None:
@@ -131,7 +129,7 @@ class Namespaces:
         if self._held.pop(key.name, None) is not None:
             self._on_change(key.name)
 
-    def complete(self) -> None:
+    def complete(self, revision: int) -> None:
         """Hear that all were heard."""
         self.is_complete = True
 
@@ -159,7 +157,7 @@ class Bell:
         """Ring: something is gone."""
         self._ring()
 
-    def complete(self) -> None:
+    def complete(self, revision: int) -> None:
         """Keep still: whatever there is has rung."""
 
     def stalled(self, error: RegistryError) -> None:
@@ -185,6 +183,7 @@ class HomeLink:
         credentials: CredentialStore,
         namespaces: Namespaces,
         namespace: str,
+        token_type: str,
         tokens_changed: Callable[[], None],
     ) -> None:
         self.discovery = discovery
@@ -194,7 +193,7 @@ class HomeLink:
         self._base: dict[Place, Sink] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
             (DEFINITION, EVERYTHING): Definitions(on_change=self._kinds_changed),
-            (meta.SECRET, Selection(namespace=namespace, fields=_TOKENS)): Bell(tokens_changed),
+            (meta.SECRET, Selection(namespace=namespace, fields=f"type={token_type}")): Bell(tokens_changed),
         }
         self._running: dict[tuple[str, Place], tuple[Reflector, asyncio.Task[NoReturn]]] = {}
         self._scope: asyncio.TaskGroup | None = None

@@ -5,62 +5,37 @@ Law: it is rewritten only when what it says would differ; what others put into t
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import (
-    AlreadyExists,
     BadInput,
     Forbidden,
     InvalidKubeconfig,
     NotFound,
     NotServed,
-    RegistryError,
 )
-from registry_controller.api.meta import GVR, Manifest, ObjectKey
+from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.core import corerules
 from registry_controller.engine.homeapi import HomeApi
+from registry_controller.engine.readertoken import NotReady, TokenSettings, decoded, reader_tokens
 from registry_controller.kube.address import read_address
 from registry_controller.kube.kubeconfig import render
 from registry_controller.kube.pem import decode_base64
 from registry_controller.kube.strictyaml import load_document
 from registry_controller.report.logs import Logger
 
-SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
-
-_TOKEN_WAIT_S: Final = 10.0
-_TOKEN_POLL_S: Final = 0.25
 _EVERY_CLIENT: Final = "0.0.0.0/0"
 _BUNDLE_FIELD: Final = "spec.kubernetesApiEndpoints.caBundle"
 
 
-class PublishSettings(Protocol):
+class PublishSettings(TokenSettings, Protocol):
     """The options that this room reads."""
 
     @property
-    def namespace(self) -> str: ...
-
-    @property
-    def reader_service_account_name(self) -> str: ...
-
-    @property
     def apiserver_endpoint_address(self) -> str: ...
-
-
-class NotReady(RegistryError):
-    """Kubernetes has not done its part yet; trying again is all there is to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    token: str = field(repr=False)
-    ca_pem: str
 
 
 class Published:
@@ -70,13 +45,15 @@ class Published:
         self._api = api
         self._settings = settings
         self._log = log
+        self._tokens = reader_tokens(api=api, settings=settings, log=log)
         self._reported: set[str] = set()
 
     async def keep(self, cluster: Cluster) -> None:
         """Fill the Secret if it differs; raise RegistryError with words for people."""
         if cluster.secret is None:
             return
-        token = await self._token()
+        current = await self._api.read(meta.SECRETS, cluster.secret)
+        token = await self._tokens.find(current=_token_in(current))
         addresses = await self._addresses(cluster)
         documents = [
             render(
@@ -88,12 +65,15 @@ class Published:
             )
             for address in addresses
         ]
-        await self._publish(cluster.secret, documents)
+        await self._publish(cluster.secret, current, documents)
 
-    async def _publish(self, key: ObjectKey, documents: Sequence[str]) -> None:
+    def renew_in_s(self) -> float:
+        """Tell in how many seconds the token is to be renewed; infinity for one that does not expire."""
+        return self._tokens.renew_in_s()
+
+    async def _publish(self, key: ObjectKey, current: Manifest | None, documents: Sequence[str]) -> None:
         """Store the first document, unless what is stored says the same as any of them."""
         wanted = corerules.registry_secret(key, kubeconfig=documents[0])
-        current = await self._api.read(meta.SECRETS, key)
         if current is None:
             await self._create(key, wanted)
             return
@@ -102,7 +82,7 @@ class Published:
         info, data = meta.metadata_of(current), current.get("data") or {}
         if info.get("deletionTimestamp"):
             raise NotReady(f"Secret {key}: is being deleted")
-        stored = _document(_decoded(data, meta.KUBECONFIG_KEY))
+        stored = _document(decoded(data, meta.KUBECONFIG_KEY))
         same = any(stored == _document(document) for document in documents)
         owners = info.get("ownerReferences") or []
         kept = [owner for owner in owners if not corerules.is_cluster_reference(owner)]
@@ -164,73 +144,6 @@ class Published:
             parts.append(bundle.decode("ascii", errors="replace"))
         return "\n".join(parts)
 
-    async def _token(self) -> _Token:
-        """Find the reader's token, or have one made and wait for it."""
-        namespace, account = self._settings.namespace, self._settings.reader_service_account_name
-        found = await self._token_secrets()
-        token = next((token for token in map(_read_token, found) if token), None)
-        if token is not None:
-            return token
-        if not found:
-            await self._make_token(namespace, account)
-        for _ in range(int(_TOKEN_WAIT_S / _TOKEN_POLL_S)):
-            await asyncio.sleep(_TOKEN_POLL_S)
-            token = next((token for token in map(_read_token, await self._token_secrets()) if token), None)
-            if token is not None:
-                return token
-        raise NotReady(f"ServiceAccount {namespace}/{account}: Kubernetes has not filled its token Secret yet")
-
-    async def _token_secrets(self) -> Sequence[Manifest]:
-        """List the token Secrets of the reader in the daemon's namespace, the oldest first."""
-        namespace, account = self._settings.namespace, self._settings.reader_service_account_name
-        listed = await self._api.list(meta.SECRETS, namespace=namespace, fields=f"type={corerules.TOKEN_SECRET_TYPE}")
-        found = [
-            secret
-            for secret in listed
-            if secret.get("type") == corerules.TOKEN_SECRET_TYPE
-            and meta.annotations_of(secret).get(corerules.SERVICE_ACCOUNT) == account
-            and not meta.metadata_of(secret).get("deletionTimestamp")
-        ]
-        return sorted(found, key=_age)
-
-    async def _make_token(self, namespace: str, account: str) -> None:
-        secret = corerules.token_secret(namespace, service_account=account)
-        name = ObjectKey(namespace, meta.metadata_of(secret)["name"])
-        # Kubernetes deletes a token Secret without its ServiceAccount: making one again and again would never end.
-        if not await self._has_account(namespace, account):
-            raise BadInput(f"ServiceAccount {namespace}/{account} does not exist; the other clusters read with it")
-        try:
-            await self._api.create(meta.SECRETS, secret)
-            self._log.info("made a token Secret for the reader", secret=name)
-        except AlreadyExists:
-            present = await self._api.read(meta.SECRETS, name)
-            if present is not None and present.get("type") != corerules.TOKEN_SECRET_TYPE:
-                raise BadInput(f"Secret {name}: its type must be {corerules.TOKEN_SECRET_TYPE}; delete it") from None
-
-    async def _has_account(self, namespace: str, account: str) -> bool:
-        try:
-            return await self._api.read(SERVICE_ACCOUNTS, ObjectKey(namespace, account)) is not None
-        except Forbidden:
-            return True  # the right to look is not needed where the account is there
-
-
-def _age(secret: Manifest) -> tuple[str, str]:
-    info = meta.metadata_of(secret)
-    return info.get("creationTimestamp") or "", info.get("name") or ""
-
-
-def _read_token(secret: Manifest) -> _Token | None:
-    data = secret.get("data") or {}
-    token, ca_pem = _decoded(data, "token"), _decoded(data, "ca.crt")
-    return _Token(token, ca_pem) if token and ca_pem else None
-
-
-def _decoded(data: Mapping[str, Any], key: str) -> str:
-    try:
-        return base64.b64decode(data.get(key) or "").decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
-
 
 def _document(text: str) -> Any:
     """Read a kubeconfig for comparison: the Go original spells the same document otherwise."""
@@ -238,3 +151,13 @@ def _document(text: str) -> Any:
         return load_document(text)
     except InvalidKubeconfig:
         return None
+
+
+def _token_in(secret: Manifest | None) -> str:
+    """Take the token out of what is published; empty where there is none."""
+    document = _document(decoded((secret or {}).get("data") or {}, meta.KUBECONFIG_KEY))
+    try:
+        token = document["users"][0]["user"]["token"]
+    except (TypeError, KeyError, IndexError):
+        return ""
+    return token if isinstance(token, str) else ""

@@ -50,8 +50,8 @@ class Sink(Protocol):
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:
         """Take a removal: heard (its last state, at the revision of the delete), or found missing (None)."""
 
-    def complete(self) -> None:
-        """Know that everything has been heard; after each list again."""
+    def complete(self, revision: int) -> None:
+        """Know that everything there was at a revision has been heard; after each list again."""
 
     def stalled(self, error: RegistryError) -> None:
         """Know that we may be behind, and why; the reflector goes on trying."""
@@ -253,7 +253,7 @@ class Reflector:
         for key in gone:
             self._sink.remove(key, None)
         self.synced = True
-        self._sink.complete()
+        self._sink.complete(self.revision)
         self._say_current()
 
     def _end(self) -> None:

@@ -30,7 +30,10 @@ class Hearer(Protocol):
 
 
 class Stream:
-    """One selection of a feed. `bit` marks the objects that this stream has."""
+    """One selection of a feed. `bit` marks the objects that this stream has.
+
+    What its server stored up to `revision` was heard, or is about to be in the list that is under way.
+    """
 
     def __init__(self, feed: Hearer, selection: Selection, bit: int) -> None:
         self.selection = selection
@@ -38,19 +41,24 @@ class Stream:
         self.is_complete = False
         self.error: RegistryError | None = None
         self.heard = 0
+        self.revision = 0
         self._feed = feed
 
     def upsert(self, heard: Heard) -> None:
         """Hear an object's present state."""
         self.heard += 1
+        self.revision = max(self.revision, heard.revision)
         self._feed.upsert(self, heard)
 
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:
         """Hear that an object is gone: deleted, or out of the selection."""
+        if heard is not None:
+            self.revision = max(self.revision, heard.revision)
         self._feed.remove(self, key, heard)
 
-    def complete(self) -> None:
-        """Hear that everything there is was heard."""
+    def complete(self, revision: int) -> None:
+        """Hear that everything there was at a revision was heard."""
+        self.revision = max(self.revision, revision)
         self.is_complete = True
         self.error = None
         self._feed.completed(self)
@@ -63,6 +71,7 @@ class Stream:
     def went_back(self) -> None:
         """Hear that the server is in an older state than it was: what follows is the truth now."""
         self.is_complete = False
+        self.revision = 0
         self._feed.went_back(self)
 
     def refused(self, error: InvalidObject) -> None:

@@ -18,6 +18,7 @@ from hack.controlplane import Cluster, Group
 from registry_controller.api import meta, names
 from registry_controller.api.errors import Unauthorized
 from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.engine import readertoken
 from registry_controller.engine.home import Home
 from registry_controller.kube.connect import Reader, connect_home, connect_peer
 from registry_controller.kube.kubeconfig import read_secret
@@ -25,6 +26,7 @@ from registry_controller.report.logs import get_logger
 
 CRDS = Path(__file__).parents[2] / "crds"
 NAMESPACE = "cluster-registry"
+LIFETIME_S = 600
 READER = "cluster-registry-controller-reader"
 KUBE_SYSTEM = ObjectKey("", "kube-system")
 
@@ -34,6 +36,7 @@ class Settings:
     namespace: str = NAMESPACE
     reader_service_account_name: str = READER
     apiserver_endpoint_address: str = ""
+    reader_token_expiration_seconds: int = 0
     provision_local_cluster: str = "demo-1"
     manage_local_cluster_secret: bool = True
     core_resources_source_enabled: bool = True
@@ -63,6 +66,13 @@ async def home(cluster: Cluster) -> AsyncIterator[Home]:
         yield Home(writer=writer, settings=settings, cluster_id=ClusterUID(uid), log=get_logger("test"))
     finally:
         await writer.close()
+
+
+@pytest.fixture
+async def expiring(cluster: Cluster, home: Home) -> Home:
+    """Keep credentials that expire."""
+    settings = Settings(apiserver_endpoint_address=cluster.server, reader_token_expiration_seconds=LIFETIME_S)
+    return Home(writer=home._api._writer, settings=settings, cluster_id=home._cluster_id, log=get_logger("test"))
 
 
 def find(cluster: Cluster, *argv: str) -> Any:
@@ -146,6 +156,45 @@ async def test_a_deleted_token_secret_is_revoked_made_anew_and_published(cluster
         await revoked.close()
 
 
+def _claims(secret: Any) -> dict[str, Any]:
+    token = yaml.safe_load(base64.b64decode(secret["data"]["kubeconfig"]))["users"][0]["user"]["token"]
+    payload = token.split(".")[1]
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return claims
+
+
+async def test_a_token_that_expires_is_renewed_without_a_gap_and_revoked_with_its_secret(
+    cluster: Cluster, expiring: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P3: both are good for a while; a restart keeps what there is."""
+    await settled(expiring)
+    old = published(cluster)
+    assert _claims(old)["exp"] - _claims(old)["iat"] == LIFETIME_S
+    assert await expiring.reconcile() == ""
+    assert published(cluster)["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
+    monkeypatch.setattr(readertoken, "_RENEWED_AFTER", 1.0 / LIFETIME_S)
+    await asyncio.sleep(1.5)
+    assert await expiring.reconcile() == ""
+    new = published(cluster)
+    first, second = connect(old), connect(new)
+    try:
+        assert await reads(first)
+        assert await reads(second)
+        cluster.kubectl("-n", NAMESPACE, "delete", "secret", f"{READER}-token-binding")
+        async with asyncio.timeout(60):  # API servers remember a good token for some seconds
+            while await reads(first) or await reads(second):  # noqa: ASYNC110  what is waited for has no event
+                await asyncio.sleep(1)
+    finally:
+        await first.close()
+        await second.close()
+    assert await expiring.reconcile() == ""
+    third = connect(published(cluster))
+    try:
+        assert await reads(third)
+    finally:
+        await third.close()
+
+
 async def test_the_running_task_puts_back_what_somebody_broke(cluster: Cluster, home: Home) -> None:
     assert await home.reconcile() == ""
     cluster.kubectl("patch", "rsr", names.CLUSTERS_SINK, "--type=merge", "-p", '{"spec": {"suspend": true}}')
@@ -198,7 +247,7 @@ async def test_a_daemon_that_may_use_secrets_in_its_namespace_only_keeps_everyth
         await settled(narrow)
         assert published(cluster)["type"] == meta.REGISTRY_SECRET_TYPE
         cluster.kubectl("-n", NAMESPACE, "delete", "rolebinding", "narrow")
-        await eventually_says(narrow, "cannot list secrets.v1 in namespace cluster-registry: forbidden")
+        await eventually_says(narrow, "cannot get secrets.v1 in namespace cluster-registry: forbidden")
     finally:
         await writer.close()
 

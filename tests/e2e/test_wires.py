@@ -123,7 +123,7 @@ class Memory:
         self.objects.pop(key, None)
         self.removed.append((key, heard is not None))
 
-    def complete(self) -> None:
+    def complete(self, revision: int) -> None:
         self.completions += 1
 
     def stalled(self, error: errors.RegistryError) -> None:

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
-from registry_controller.api.selection import Selection
+from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.core.accept import read_and_accept
+from registry_controller.core.own import Marks
 from registry_controller.core.wanted import activate
 from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.copies import Copies, LocalFeed
 from registry_controller.engine.members import Members, MemberView, secret_target
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Feed, Sources
@@ -88,9 +90,9 @@ def test_a_tap_is_complete_only_when_everything_was_heard() -> None:
             heard.append("complete")
 
     feed, _, _ = _feed("a", tap=Listener())
-    feed.streams[Selection(labels="a=1")].complete()
+    feed.streams[Selection(labels="a=1")].complete(1)
     assert not heard
-    feed.streams[Selection()].complete()
+    feed.streams[Selection()].complete(1)
     assert heard == ["complete"]
 
 
@@ -115,6 +117,74 @@ def test_a_claim_stands_exactly_while_a_stream_has_the_object(events: list[tuple
         assert sources.is_claimed(TARGET) == bool(held)
         assert (sources.bodies.peek(Slot(PEER, KIND, KEY)) is not None) == bool(held)
     assert set(changed) <= {TARGET}
+
+
+class _Store:
+    """One name at an API server, of which we hear by events, by lists, and by the answers to our own writes."""
+
+    def __init__(self) -> None:
+        self.copies = Copies(
+            bodies=Bodies(), on_change=lambda _: None, on_complete=lambda _: None, on_standing=lambda _: None
+        )
+        self.feed = LocalFeed(kind=KIND, selections=[EVERYTHING], copies=self.copies)
+        (self.stream,) = self.feed.streams.values()
+        self.revision, self.serial = 1, 0
+        self.there: Any = None
+        self.events: list[tuple[str, Any]] = []
+        self.answers: list[Any] = []
+
+    def do(self, deed: str) -> None:
+        """Write, or let something arrive."""
+        self.revision += 1
+        if deed in ("we create", "people create") and self.there is None:
+            self.serial += 1
+            self._put(ours=deed == "we create", uid=f"u{self.serial}")
+        elif deed == "we change" and self.there is not None:
+            self._put(ours=True, uid=self.there.uid)
+        elif deed == "delete" and self.there is not None:
+            self.events.append(("gone", self._object(ours=True, uid=self.there.uid)))
+            self.there = None
+        elif deed == "event" and self.events:
+            what, heard = self.events.pop(0)
+            self.stream.upsert(heard) if what == "there" else self.stream.remove(KEY, heard)
+        elif deed == "answer" and self.answers:
+            heard = self.answers.pop(0)
+            marks = Marks(PEER, None, sync_disabled=False, go_written=False)
+            self.feed.wrote(heard, marks=marks, desired=b"d", baseline=b"b", is_plain=True)
+        elif deed == "list":
+            self.events.clear()
+            self.stream.upsert(self.there) if self.there is not None else self.stream.remove(KEY, None)
+            self.stream.complete(self.revision)
+
+    def _put(self, *, ours: bool, uid: str) -> None:
+        self.there = self._object(ours=ours, uid=uid)
+        self.events.append(("there", self.there))
+        if ours:
+            self.answers.append(self.there)
+
+    def _object(self, *, ours: bool, uid: str) -> Any:
+        info = {"name": "x", "namespace": "ns", "uid": uid, "resourceVersion": str(self.revision)}
+        marks = {"annotations": {meta.OWNER: PEER}} if ours else {}
+        return decode_heard(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info | marks}).encode())
+
+
+_DEEDS = ("we create", "we change", "people create", "delete", "event", "answer", "list")
+
+
+@given(st.lists(st.sampled_from(_DEEDS), max_size=24))
+def test_what_is_here_is_known_in_the_end_however_late_our_writes_are_answered(deeds: list[str]) -> None:
+    """R1, O1: an answer never brings back what events have taken away since."""
+    store = _Store()
+    for deed in deeds:
+        store.do(deed)
+    for last in ("event", "answer"):
+        for _ in range(len(deeds)):
+            store.do(last)
+    record, there = store.feed.records.get(KEY), store.there
+    is_ours = there is not None and meta.OWNER in there.annotations
+    assert (record.uid if record is not None else None) == (there.uid if is_ours else None)
+    assert (KEY in store.feed.natives) == (there is not None and not is_ours)
+    assert store.copies.counts.total() == len(store.feed.records)
 
 
 @given(st.binary(max_size=64) | st.text(max_size=64))

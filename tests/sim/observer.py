@@ -254,6 +254,11 @@ class Observer:
                 self._break("O5", where, f"was deleted, and {owner} had it")
 
     def _may_go(self, entry: Entry, before: Manifest) -> bool:
+        place = Place(before["kind"], key_of(before))
+        rivals = [dict(claim.copy.content) for claim in self.oracle().claims(entry.cluster).get(place, ())]
+        if any(_is_replaced(before, rival) for rival in rivals):
+            self._tally.clause("A2")
+            return True
         marks = marks_of(before)
         source = marks.provenance.get("source") or {}
         owner = self._name(marks.owner)
@@ -263,10 +268,7 @@ class Observer:
             return False
         revision = source.get("resourceVersion", "")
         revised_s = self.history.revised_at(owner, kind, key, revision=revision)
-        place = Place(before["kind"], key_of(before))
-        rivals = [dict(claim.copy.content) for claim in self.oracle().claims(entry.cluster).get(place, ())]
-        states = [*self._lately(entry, owner, kind, key, since_s=revised_s), *rivals]
-        if any(_is_replaced(before, state) for state in states):
+        if any(_is_replaced(before, state) for state in self._lately(entry, owner, kind, key, since_s=revised_s)):
             self._tally.clause("A2")
             return True
         if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ import yaml
 from registry_controller.api import errors, meta, names
 from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
 from registry_controller.core.corerules import SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
-from registry_controller.engine import published
+from registry_controller.engine import homeapi, readertoken
 from registry_controller.engine.home import Home
 from registry_controller.report.logs import get_logger
 
@@ -39,6 +40,7 @@ class Settings:
     namespace: str = NAMESPACE
     reader_service_account_name: str = READER
     apiserver_endpoint_address: str = ""
+    reader_token_expiration_seconds: int = 0
     provision_local_cluster: str = "one"
     manage_local_cluster_secret: bool = True
     core_resources_source_enabled: bool = True
@@ -55,8 +57,10 @@ class FakeServer:
         self.forbidden: set[tuple[str, str]] = set()
         self.reported = ["10.0.0.1:6443"]
         self.fills_tokens = True
+        self.grants_s = 600
+        self.now_s = time.time
         self._revision = 0
-        self.put(published.SERVICE_ACCOUNTS, {"metadata": {"name": READER, "namespace": NAMESPACE}})
+        self.put(homeapi.SERVICE_ACCOUNTS, {"metadata": {"name": READER, "namespace": NAMESPACE}})
 
     def put(self, gvr: GVR, manifest: Mapping[str, Any]) -> Body:
         info = manifest["metadata"]
@@ -113,6 +117,27 @@ class FakeServer:
         self._check("delete", gvr)
         self.writes.append(f"delete {gvr.resource}")
         del self.objects[gvr.path(key.namespace, key.name)]
+
+    async def post_path(self, path: str, body: bytes) -> bytes:
+        self._check("create", GVR("", "v1", "serviceaccounts/token", True))
+        assert path == f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{READER}/token"
+        spec = json.loads(body)["spec"]
+        bound = spec["boundObjectRef"]
+        found = self.find(meta.SECRETS, bound["name"], NAMESPACE)
+        assert found is not None
+        assert bound == {"apiVersion": "v1", "kind": "Secret", "name": bound["name"], "uid": found["metadata"]["uid"]}
+        account = self.find(homeapi.SERVICE_ACCOUNTS, READER, NAMESPACE)
+        assert account is not None
+        now_s = int(self.now_s())
+        claims = {
+            "iat": now_s, "exp": now_s + min(self.grants_s, spec["expirationSeconds"]), "jti": str(len(self.writes)),
+            "kubernetes.io": {"serviceaccount": {"uid": account["metadata"]["uid"]}, "secret": {"uid": bound["uid"]}},
+        }  # fmt: skip
+        self.writes.append("issue token")
+        token = ".".join(
+            base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims, {})
+        )
+        return json.dumps({"status": {"token": token}}).encode()
 
     def _addresses(self) -> list[Body]:
         self.reported = [*self.reported[1:], self.reported[0]]
@@ -321,15 +346,107 @@ async def test_a_deleted_token_secret_is_made_anew_and_published(server: FakeSer
 
 
 async def test_a_token_that_never_comes_is_a_problem(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "_TOKEN_WAIT_S", 0.02)
-    monkeypatch.setattr(published, "_TOKEN_POLL_S", 0.01)
+    monkeypatch.setattr(readertoken, "_WAIT_S", 0.02)
+    monkeypatch.setattr(readertoken, "_POLL_S", 0.01)
     server.fills_tokens = False
     assert "has not filled its token Secret yet" in await make(server).reconcile()
     assert server.find(meta.SECRETS, "one", NAMESPACE) is None
 
 
+def token_of(server: FakeServer) -> str:
+    return str(kubeconfig(server)["users"][0]["user"]["token"])
+
+
+class Clocks:
+    """The wall's clock and the loop's, moved by hand."""
+
+    def __init__(self, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall_s, self.loop_s = 1_800_000_000.0, 50.0
+        server.now_s = lambda: self.wall_s
+        monkeypatch.setattr(readertoken.time, "time", lambda: self.wall_s)
+        monkeypatch.setattr(readertoken, "_now_s", lambda: self.loop_s)
+
+    def pass_s(self, seconds: float) -> None:
+        self.wall_s += seconds
+        self.loop_s += seconds
+
+
+@pytest.fixture
+def clocks(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    return Clocks(server, monkeypatch)
+
+
+@pytest.mark.clause("P3")
+@pytest.mark.parametrize(("asked_s", "granted_s"), [(600, 600), (86_400, 3_600)])
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+async def test_a_token_that_expires_is_renewed_at_four_fifths_of_what_was_granted(
+    server: FakeServer, clocks: Clocks, asked_s: int, granted_s: int, restarted: bool
+) -> None:
+    server.grants_s = 3_600
+    home = make(server, reader_token_expiration_seconds=asked_s)
+    assert await home.reconcile() == ""
+    first, writes = token_of(server), len(server.writes)
+    assert home._published.renew_in_s() == pytest.approx(granted_s * 0.8, abs=1)
+    clocks.pass_s(granted_s * 0.8 - 5)
+    if restarted:
+        clocks.loop_s = 3.0  # as a new process counts
+        home = make(server, reader_token_expiration_seconds=asked_s)
+    assert await home.reconcile() == ""
+    assert (token_of(server), len(server.writes)) == (first, writes)
+    assert home._published.renew_in_s() == pytest.approx(5, abs=1)
+    clocks.pass_s(6)
+    assert await home.reconcile() == ""
+    assert token_of(server) != first
+    assert server.writes[writes:] == ["issue token", "replace secrets"]
+    assert server.find(meta.SECRETS, f"{READER}-token", NAMESPACE) is None, "nothing that lasts is made"
+
+
+async def test_a_clock_that_is_set_leaves_a_token_of_this_life_alone(server: FakeServer, clocks: Clocks) -> None:
+    home = make(server, reader_token_expiration_seconds=600)
+    await home.reconcile()
+    first = token_of(server)
+    for wall_s in (-1e6, 1e6, 1e6):
+        clocks.wall_s += wall_s
+        await home.reconcile()
+        assert token_of(server) == first
+    clocks.wall_s -= 5e6
+    await make(server, reader_token_expiration_seconds=600).reconcile()
+    assert token_of(server) != first, "from the future: when it ends cannot be told"
+
+
+@pytest.mark.parametrize("what", ["secret", "account"])
+async def test_a_token_whose_secret_or_account_was_made_anew_is_replaced(server: FakeServer, what: str) -> None:
+    """P3: either revokes it at once."""
+    home = make(server, reader_token_expiration_seconds=600)
+    await home.reconcile()
+    first = token_of(server)
+    if what == "secret":
+        server.drop(meta.SECRETS, f"{READER}-token-binding", NAMESPACE)
+    else:
+        server.drop(homeapi.SERVICE_ACCOUNTS, READER, NAMESPACE)
+        assert f"ServiceAccount {NAMESPACE}/{READER} does not exist" in await home.reconcile()
+        server.put(homeapi.SERVICE_ACCOUNTS, {"metadata": {"name": READER, "namespace": NAMESPACE}})
+    assert await home.reconcile() == ""
+    assert token_of(server) != first
+
+
+async def test_the_option_goes_both_ways(server: FakeServer) -> None:
+    await make(server).reconcile()
+    lasting = token_of(server)
+    await make(server, reader_token_expiration_seconds=600).reconcile()
+    assert token_of(server) != lasting
+    await make(server).reconcile()
+    assert token_of(server) == lasting
+
+
+async def test_who_may_issue_no_tokens_says_so(server: FakeServer) -> None:
+    server.forbidden.add(("create", "serviceaccounts/token"))
+    said = await make(server, reader_token_expiration_seconds=600).reconcile()
+    assert f"cannot create serviceaccounts/token.v1 in namespace {NAMESPACE}: forbidden" in said
+
+
 async def test_a_missing_service_account_is_named_and_no_token_secret_is_made(server: FakeServer) -> None:
-    server.drop(published.SERVICE_ACCOUNTS, READER, NAMESPACE)
+    server.drop(homeapi.SERVICE_ACCOUNTS, READER, NAMESPACE)
     assert f"ServiceAccount {NAMESPACE}/{READER} does not exist" in await make(server).reconcile()
     assert server.find(meta.SECRETS, f"{READER}-token", NAMESPACE) is None
 

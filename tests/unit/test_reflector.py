@@ -126,7 +126,7 @@ class Diary:
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:
         self.lines.append(f"-{key.name}" + (f"@{heard.revision}" if heard else ""))
 
-    def complete(self) -> None:
+    def complete(self, revision: int) -> None:
         self.lines.append("complete")
 
     def stalled(self, error: errors.RegistryError) -> None:
