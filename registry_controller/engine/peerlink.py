@@ -36,6 +36,11 @@ PROBE_TIMEOUT_S: Final = 5.0
 REDIAL_CAP_S: Final = 5.0
 METADATA_PERIOD_S: Final = 300.0
 
+_OUTDATED: Final = (
+    "the credentials in its Secret are not good any more: newer ones come through any member that has them; "
+    "if none has, carry the Secret over from its cluster again"
+)
+
 
 class LostError(Exception):
     """The connection is no longer to be used."""
@@ -152,6 +157,8 @@ class PeerLink:
             raw = await reader.get(meta.NAMESPACES, KUBE_SYSTEM, timeout_s=PROBE_TIMEOUT_S)
         except NotFound as error:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
+        except Unauthorized as error:
+            raise Unauthorized(f"{error}; {_OUTDATED}", status=error.status) from None
         uid = decode_heard(raw).uid
         if uid != self.cluster_id:
             raise RegistryError(

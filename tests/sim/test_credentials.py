@@ -31,6 +31,7 @@ def test_credentials_that_a_person_carries_are_not_undone_by_what_was_heard_befo
         await asyncio.sleep(30.0)
         new = owner.get("Secret", "a", namespace=NAMESPACE)["data"]
         assert here.get("Secret", "a", namespace=NAMESPACE)["data"] == old != new
+        assert "carry the Secret over from its cluster again" in here.get("Cluster", "a")["status"]["message"]
         group.wire("b", "a").delay_s = (2.0, 2.0)
         await asyncio.sleep(10.0 + wait_s)
         here.apply({"kind": "Secret", "metadata": {"name": "a", "namespace": NAMESPACE}, "data": new})
@@ -39,3 +40,21 @@ def test_credentials_that_a_person_carries_are_not_undone_by_what_was_heard_befo
         assert here.get("Cluster", "a")["status"]["state"] == "Ready"
 
     simulate(scenario, n=2)
+
+
+def test_who_missed_a_rotation_gets_the_new_credentials_through_another_member() -> None:
+    """P3, O4, O7."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner, here = group["a"], group["b"]
+        group.wire("b", "a").set(Fault.REFUSED)
+        owner.delete("Secret", f"{READER}-token", namespace=NAMESPACE)
+        await asyncio.sleep(120.0)
+        group.wire("b", "a").set(Fault.NONE)
+        await group.settle()
+        new = owner.get("Secret", "a", namespace=NAMESPACE)["data"]
+        assert here.get("Secret", "a", namespace=NAMESPACE)["data"] == new
+        assert here.get("Cluster", "a")["status"]["state"] == "Ready"
+
+    simulate(scenario, n=3)
