@@ -126,7 +126,7 @@ class StatusWriter:
     def _patch_for(self, memory: _Memory, wish: _Wish) -> Status | None:
         """Compute what to write; None for nothing."""
         base = self._base(memory, wish)
-        if memory.sent is not None and same(memory.sent, wish.status) and _says_the_same(memory.stored, base):
+        if memory.sent is not None and _is_same(memory.sent, wish.status) and _says_the_same(memory.stored, base):
             return None  # sent before and answered with exactly this: the CRD prunes the rest
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return merge_status(base, wish.status, now=now)
@@ -202,8 +202,11 @@ def _uid_of(answer: Status) -> str:
 
 
 def _says_the_same(one: Status | None, other: Status | None) -> bool:
-    stored, wanted = _without_times(one or {}), _without_times(other or {})
-    return stored == wanted or same(stored, wanted)  # equal nearly always, which is seen in one step
+    return _is_same(_without_times(one or {}), _without_times(other or {}))
+
+
+def _is_same(one: Status, other: Status) -> bool:
+    return one == other or same(one, other)  # equal nearly always, which is seen in one step
 
 
 def _without_times(status: Status) -> Status:
