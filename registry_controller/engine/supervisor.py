@@ -242,7 +242,7 @@ class Supervisor:
         try:
             return Choice(cluster, credentials=with_endpoint(found, cluster.endpoint_for(self._network_name)))
         except InvalidKubeconfig as error:
-            return Choice(cluster, auth_problem=f"spec.kubernetesApiEndpoints: {error}")
+            return Choice(cluster, auth_problem=str(error))
 
     def _dispute(self, secret: ObjectKey) -> str:
         for held, names in self._members.disputed_secrets():

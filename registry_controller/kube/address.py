@@ -5,28 +5,33 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from registry_controller.api.errors import InvalidKubeconfig
 
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*\.?\Z")
+_BRACKETED: Final = re.compile(r"\[[^\[\]]*\](:[0-9]*)?\Z")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~:@+-]*)*\Z")
 _LENGTH: Final = 1024
+_NO_HOST: Final = "has no valid host and port; an IPv6 address needs brackets"
 
 
 def read_server(text: str, *, field: str) -> str:
     """Read an https URL and write it anew, without a trailing slash; raise InvalidKubeconfig naming the field."""
     if not text or len(text) > _LENGTH or not text.isascii() or not text.isprintable() or set(text) & set(" \\%?#"):
-        raise InvalidKubeconfig(f"{field}: is no plain URL (no spaces, escapes, query or fragment)")
-    try:
-        parts = urlsplit(text)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        raise InvalidKubeconfig(f"{field}: is no URL") from None
+        raise InvalidKubeconfig(
+            f"{field}: is no plain URL; it must be ASCII, without spaces, escapes, zone, query or fragment"
+        )
+    found = _split(text)
+    if found is None:
+        raise InvalidKubeconfig(f"{field}: {_NO_HOST}")
+    parts, host, port = found
     if parts.scheme != "https":
         raise InvalidKubeconfig(f"{field}: must be an https URL")
+    if not parts.netloc:
+        raise InvalidKubeconfig(f"{field}: has no host")
     if "@" in parts.netloc:
-        raise InvalidKubeconfig(f"{field}: must not hold a user or password")
+        raise InvalidKubeconfig(f"{field}: must not hold a user or password; use token or a client certificate")
     if port == 0 or parts.netloc.endswith(":"):
         raise InvalidKubeconfig(f"{field}: has no valid port")
     path = parts.path.rstrip("/")
@@ -41,19 +46,34 @@ def read_address(text: str, *, field: str) -> str:
     text = text.strip()
     if "://" in text:
         return read_server(text, field=field)
+    return read_server(f"https://[{text}]" if _ipv6(text) else f"https://{text}", field=field)
+
+
+def _split(text: str) -> tuple[SplitResult, str, int | None] | None:
+    """Split a URL; None for what is none, so that no error that quotes it stays behind ours."""
     try:
-        bare = f"[{text}]" if ipaddress.ip_address(text).version == 6 else text
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
     except ValueError:
-        bare = text
-    return read_server(f"https://{bare}", field=field)
+        return None
+    if "[" in parts.netloc and "@" not in parts.netloc and not _BRACKETED.match(parts.netloc):
+        return None  # urlsplit passes over what stands between ] and the port
+    return parts, host, port
+
+
+def _ipv6(text: str) -> ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
 
 
 def _read_host(host: str, *, bracketed: bool, field: str) -> str:
     if bracketed:
-        try:
-            return f"[{ipaddress.IPv6Address(host)}]"
-        except ValueError:
-            raise InvalidKubeconfig(f"{field}: has no valid IPv6 address") from None
+        address = _ipv6(host)
+        if address is None:
+            raise InvalidKubeconfig(f"{field}: {_NO_HOST}")
+        return f"[{address}]"
     if not _HOST.match(host):
         raise InvalidKubeconfig(f"{field}: has no valid host")
     return host

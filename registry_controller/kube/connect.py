@@ -191,7 +191,10 @@ def connect_peer(credentials: Credentials) -> Reader:
                 key_pem=credentials.client_key_pem,
             )
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise InvalidKubeconfig(f"certificates: cannot be used ({type(error).__name__})") from error
+        word = getattr(error, "reason", None) or type(error).__name__
+        raise InvalidKubeconfig(
+            f"certificate-authority-data, client-certificate-data: cannot be used ({word})"
+        ) from error
     return Reader(transport)
 
 

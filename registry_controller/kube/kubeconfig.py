@@ -1,4 +1,4 @@
-"""Kubeconfigs of peers, read as data from a stranger, and the one that we publish. No I/O.
+"""Kubeconfigs of peers, read as data from a stranger, and the one that we publish. No I/O; OpenSSL looks in memory.
 
 Law: an allow-list. What is not known to be harmless is refused by name, before a process, file or connection.
 """
@@ -17,7 +17,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Endpoint
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.kube.address import read_address, read_server
-from registry_controller.kube.pem import decode_base64, read_certificates, read_key_pair
+from registry_controller.kube.pem import decode_base64, read_ca, read_key_pair
 from registry_controller.kube.strictyaml import load_document
 
 _KEYS: Final = (meta.KUBECONFIG_KEY, "value", "Config")
@@ -31,8 +31,22 @@ _ENTRY: Final = {
     "user": frozenset({"token", "client-certificate-data", "client-key-data", "extensions"}),
     "context": frozenset({"cluster", "user", "namespace", "extensions"}),
 }
+_CREDENTIALS: Final = "; use token, or client-certificate-data with client-key-data"
+_FLATTEN: Final = "-data instead, which kubectl config view --flatten --minify --raw writes"
+_INSTEAD: Final[Mapping[str, str]] = {
+    "certificate-authority": f"; use certificate-authority{_FLATTEN}",
+    "proxy-url": "; a peer is reached directly",
+    "insecure-skip-tls-verify": "; use certificate-authority-data",
+    "client-certificate": f"; use client-certificate{_FLATTEN}",
+    "client-key": f"; use client-key{_FLATTEN}",
+    "tokenFile": "; use token",
+    **dict.fromkeys(("exec", "auth-provider", "username", "password"), _CREDENTIALS),
+    **dict.fromkeys(("as", "as-uid", "as-groups", "as-user-extra"), "; a peer is read as who the credentials say"),
+}
+"""What to do about a field that kubectl knows and we refuse."""
 _FIELD_NAME: Final = re.compile(r"[A-Za-z][A-Za-z-]{0,39}\Z")  # no token and no password looks like this by chance
-_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}\Z")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+\Z")
+_TOKEN_CHARS: Final = 16 * 1024  # Go's servers take 1 MiB of headers; the longest tokens of providers have 4 KiB
 _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,253}\Z")
 _ADDRESS_FIELD: Final = "spec.kubernetesApiEndpoints.serverAddress"
 _BUNDLE_FIELD: Final = "spec.kubernetesApiEndpoints.caBundle"
@@ -51,16 +65,19 @@ class Credentials:
 
 
 def read_secret(*, secret_type: str, data: Mapping[str, str]) -> Credentials:
-    """Read a registry Secret (`data` is base64, as in the API); raise InvalidKubeconfig naming the field."""
+    """Read a registry Secret (`data` is base64, as in the API); raise InvalidKubeconfig naming the field.
+
+    Both may be anything: a peer's server, too, says what stands in a Secret.
+    """
     if secret_type != meta.REGISTRY_SECRET_TYPE:
         raise InvalidKubeconfig(f"type: must be {meta.REGISTRY_SECRET_TYPE}")
+    if not isinstance(data, Mapping):
+        raise InvalidKubeconfig("data: is no mapping")
     for key in _KEYS:
-        if data.get(key):
-            try:
-                text = decode_base64(data[key], field=f"data.{key}").decode()
-            except UnicodeDecodeError:
-                raise InvalidKubeconfig(f"data.{key}: is not UTF-8") from None
-            return _read_kubeconfig(load_document(text))
+        if encoded := data.get(key):
+            if not isinstance(encoded, str):
+                raise InvalidKubeconfig(f"data.{key}: is no text")
+            return _read_kubeconfig(load_document(_decode(encoded, field=f"data.{key}")))
     raise InvalidKubeconfig(f"data.{meta.KUBECONFIG_KEY}: is missing")
 
 
@@ -73,7 +90,7 @@ def with_endpoint(credentials: Credentials, endpoint: Endpoint | None) -> Creden
         credentials = replace(credentials, server=server, tls_server_name="")
     if endpoint.ca_bundle.strip():
         bundle = decode_base64(endpoint.ca_bundle, field=_BUNDLE_FIELD)
-        credentials = replace(credentials, ca_pem=read_certificates(bundle, field=_BUNDLE_FIELD))
+        credentials = replace(credentials, ca_pem=read_ca(bundle, field=_BUNDLE_FIELD))
     return credentials
 
 
@@ -94,12 +111,22 @@ def render(*, cluster_name: str, server: str, ca_pem: str, user: str, token: str
     return yaml.safe_dump(document, width=10**9)
 
 
+def _decode(encoded: str, *, field: str) -> str:
+    try:
+        return decode_base64(encoded, field=field).decode()
+    except UnicodeDecodeError:
+        pass
+    raise InvalidKubeconfig(f"{field}: is not UTF-8")  # not in the except: Python's own error holds all the bytes
+
+
 def _read_kubeconfig(document: Any) -> Credentials:
     top = _mapping(document, path="kubeconfig", allowed=_TOP)
     if top.get("apiVersion") not in (None, "", "v1") or top.get("kind") not in (None, "", "Config"):
         raise InvalidKubeconfig("apiVersion, kind: must be v1 and Config")
     clusters, users, contexts = (_entries(top, kind) for kind in _ENTRY)
     current = _text(top, "current-context", path="current-context")
+    if not current:
+        raise InvalidKubeconfig("current-context: is missing")
     if current not in contexts:
         raise InvalidKubeconfig("current-context: names no context")
     path, context = contexts[current]
@@ -115,7 +142,9 @@ def _read_credentials(
     ca = _text(cluster, "certificate-authority-data", path=ca_field)
     token = _text(user, "token", path=f"{user_path}.token")
     if token and not _TOKEN.match(token):
-        raise InvalidKubeconfig(f"{user_path}.token: holds characters that no token has")
+        raise InvalidKubeconfig(f"{user_path}.token: must be printable ASCII, without spaces and line breaks")
+    if len(token) > _TOKEN_CHARS:
+        raise InvalidKubeconfig(f"{user_path}.token: is longer than {_TOKEN_CHARS} characters")
     server_name = _text(cluster, "tls-server-name", path=f"{cluster_path}.tls-server-name")
     if server_name and not _SERVER_NAME.match(server_name):
         raise InvalidKubeconfig(f"{cluster_path}.tls-server-name: is no host name")
@@ -132,7 +161,7 @@ def _read_credentials(
         raise InvalidKubeconfig(f"{user_path}: has no credentials; a token or a client certificate is needed")
     return Credentials(
         server=read_server(_text(cluster, "server", path=f"{cluster_path}.server"), field=f"{cluster_path}.server"),
-        ca_pem=read_certificates(decode_base64(ca, field=ca_field), field=ca_field) if ca else "",
+        ca_pem=read_ca(decode_base64(ca, field=ca_field), field=ca_field) if ca else "",
         token=token,
         client_certificate_pem=pair[0],
         client_key_pem=pair[1],
@@ -154,7 +183,7 @@ def _entries(top: Mapping[str, Any], kind: str) -> dict[str, tuple[str, Mapping[
             raise InvalidKubeconfig(f"{path}.name: is missing or not the only one of that name")
         body = _mapping(entry.get(kind) or {}, path=f"{path}.{kind}", allowed=_ENTRY[kind])
         if body.get("insecure-skip-tls-verify", False) is not False:
-            raise InvalidKubeconfig(f"{path}.{kind}.insecure-skip-tls-verify: is not allowed")
+            raise _refuse("insecure-skip-tls-verify", path=f"{path}.{kind}")
         found[name] = (f"{path}.{kind}", body)
     return found
 
@@ -173,9 +202,13 @@ def _mapping(value: Any, *, path: str, allowed: frozenset[str]) -> Mapping[str, 
         raise InvalidKubeconfig(f"{path}: is no mapping")
     for name, found in value.items():
         if name not in allowed and found is not None:
-            shown = f"{path}.{name}" if _FIELD_NAME.match(name) else f"{path}: a field in it"
-            raise InvalidKubeconfig(f"{shown}: is not allowed")
+            raise _refuse(name, path=path)
     return value
+
+
+def _refuse(name: str, *, path: str) -> InvalidKubeconfig:
+    shown = f"{path}.{name}" if _FIELD_NAME.match(name) else f"{path}: a field in it"
+    return InvalidKubeconfig(f"{shown}: is not allowed{_INSTEAD.get(name, '')}")
 
 
 def _text(mapping: Mapping[str, Any], name: str, *, path: str) -> str:
@@ -183,5 +216,5 @@ def _text(mapping: Mapping[str, Any], name: str, *, path: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidKubeconfig(f"{path}: is no text")
+        raise InvalidKubeconfig(f"{path}: is no text; put it in quotes")
     return value

@@ -11,6 +11,7 @@ from registry_controller.api.errors import InvalidKubeconfig
 _SIZE_BYTES: Final = 256 * 1024  # a Secret holds 1 MiB; a kubeconfig with ten CAs is 40 KiB
 _EVENTS: Final = 5_000
 _DEPTH: Final = 20
+_NUMBER_CHARS: Final = 100  # no number and no date is longer
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING: Final = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
@@ -20,12 +21,23 @@ _CLOSING: Final = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 class _Strict(_Loader):  # type: ignore[misc]
     """A safe loader that refuses what could say two things at once."""
 
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
+        """Find a tag. A long text is one: PyYAML's expression for numbers takes fifty times its size to see that."""
+        if kind is yaml.ScalarNode and len(value) > _NUMBER_CHARS:
+            return "tag:yaml.org,2002:str"
+        return super().resolve(kind, value, implicit)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
-        names = [key.value for key, _ in node.value]
-        if any(key.tag != "tag:yaml.org,2002:str" for key, _ in node.value):
-            raise InvalidKubeconfig("kubeconfig: has a key that is not text")
-        if len(set(names)) != len(names):
-            raise InvalidKubeconfig(f"kubeconfig: has the same key twice (line {node.start_mark.line + 1})")
+        names = set()
+        for key, _ in node.value:
+            where = _line(key.start_mark)
+            if key.tag == "tag:yaml.org,2002:merge":
+                raise InvalidKubeconfig(f"kubeconfig: uses a YAML merge key{where}, which is not allowed")
+            if key.tag != "tag:yaml.org,2002:str":
+                raise InvalidKubeconfig(f"kubeconfig: has a key that is not text{where}; put it in quotes")
+            if key.value in names:
+                raise InvalidKubeconfig(f"kubeconfig: has the same key twice{where}")
+            names.add(key.value)
         return {key.value: self.construct_object(value, deep=True) for key, value in node.value}
 
 
@@ -46,22 +58,31 @@ def load_document(text: str) -> Any:
         _check_events(text)
         return yaml.load(text, Loader=_Strict)  # noqa: S506 -- _Strict is a SafeLoader
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise InvalidKubeconfig(f"kubeconfig: is not valid YAML{where}") from None
+        problem = f"is not valid YAML{_line(getattr(error, 'problem_mark', None))}"
     except (ValueError, OverflowError, RecursionError):
-        raise InvalidKubeconfig("kubeconfig: holds a value that cannot be read") from None
+        problem = "holds a value that cannot be read"
+    raise InvalidKubeconfig(f"kubeconfig: {problem}")  # not in the except: the parser's own error quotes the text
+
+
+def _line(mark: Any) -> str:
+    """Say where something stands; the C parser and the Python parser have marks of their own, or none."""
+    return f" (line {mark.line + 1})" if mark is not None else ""
 
 
 def _check_events(text: str) -> None:
     """Look before building: what an alias would multiply is never built."""
     depth = documents = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
+        where = _line(event.start_mark)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise InvalidKubeconfig("kubeconfig: uses a YAML anchor or alias, which is not allowed")
+            raise InvalidKubeconfig(f"kubeconfig: uses a YAML anchor or alias{where}, which is not allowed")
         if getattr(event, "tag", None) not in (None, "!"):
-            raise InvalidKubeconfig("kubeconfig: uses a YAML tag, which is not allowed")
+            raise InvalidKubeconfig(f"kubeconfig: uses a YAML tag{where}, which is not allowed")
         documents += isinstance(event, yaml.DocumentStartEvent)
         depth += isinstance(event, _OPENING) - isinstance(event, _CLOSING)
-        if count > _EVENTS or depth > _DEPTH or documents > 1:
-            raise InvalidKubeconfig("kubeconfig: is too deep, too long, or more than one document")
+        if documents > 1:
+            raise InvalidKubeconfig(f"kubeconfig: is more than one YAML document{where}")
+        if depth > _DEPTH:
+            raise InvalidKubeconfig(f"kubeconfig: is nested more than {_DEPTH} deep{where}")
+        if count > _EVENTS:
+            raise InvalidKubeconfig(f"kubeconfig: has more than {_EVENTS} YAML nodes")

@@ -19,6 +19,11 @@ def relax(context: ssl.SSLContext) -> None:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
+def scratch_context() -> ssl.SSLContext:
+    """Make a context in which to try what a connection would load; it is never connected with."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
 def load_certificate(context: ssl.SSLContext, *, certificate_pem: str, key_pem: str) -> None:
     """Load a certificate and its key; OpenSSL takes them from a path only."""
     with _unnamed_file(f"{key_pem}\n{certificate_pem}".encode()) as path:
