@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-import orjson
-
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import RegistryError
@@ -19,7 +17,7 @@ from registry_controller.engine.peerlink import KUBE_SYSTEM, PROBE_TIMEOUT_S, Pe
 from registry_controller.engine.registry import Registry
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import decode_heard, decode_manifest
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -106,7 +104,7 @@ class Rebuilds:
         link = self._links.get(rebuild.offered_by)
         if link is None or link.reader is None:
             return False
-        cluster = read_cluster(orjson.loads(await link.reader.get(meta.CLUSTERS, ObjectKey("", rebuild.name))))
+        cluster = read_cluster(decode_manifest(await link.reader.get(meta.CLUSTERS, ObjectKey("", rebuild.name))))
         if cluster.cluster_id != rebuild.cluster_id or cluster.secret is None:
             return False
         reader = self._connect_peer(await self._credentials(link.reader, cluster, cluster.secret))
@@ -117,6 +115,6 @@ class Rebuilds:
         return decode_heard(answer).uid == rebuild.cluster_id
 
     async def _credentials(self, reader: Reader, cluster: Cluster, key: ObjectKey) -> Credentials:
-        secret = orjson.loads(await reader.get(meta.SECRETS, key))
+        secret = decode_manifest(await reader.get(meta.SECRETS, key))
         found = read_secret(secret_type=secret.get("type", ""), data=secret.get("data") or {})
         return with_endpoint(found, cluster.endpoint_for(self._network_name))
