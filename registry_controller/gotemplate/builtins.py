@@ -119,7 +119,7 @@ def _js(budget: Budget, *given: Any) -> str:
             return _JS[char]
         if char < " ":
             return f"\\u{ord(char):04X}"
-        return char if char.isprintable() or char == " " else f"\\u{ord(char):04X}"
+        return char if char.isprintable() or char == "\x7f" else f"\\u{ord(char):04X}"
 
     return "".join(escape(char) for char in written)
 
