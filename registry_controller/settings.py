@@ -12,9 +12,11 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from registry_controller.api.errors import InvalidOption
+from registry_controller.api.meta import GroupKind
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
+_KIND: Final = re.compile(rf"(?P<kind>[A-Z][A-Za-z0-9]{{0,62}}|\*(?=\.))(\.(?P<group>{_SUBDOMAIN.pattern}))?")
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
 
@@ -121,6 +123,27 @@ def _choice(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
+def _items(value: str) -> list[str]:
+    return list(dict.fromkeys(item for part in value.split(",") if (item := part.strip())))
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(_name(item) for item in _items(value))
+
+
+def _kinds(value: str) -> tuple[GroupKind, ...]:
+    found = []
+    for item in _items(value):
+        match = _KIND.fullmatch(item)
+        if match is None:
+            raise ValueError(
+                f"{item!r} is no kind: write Secret, Role.rbac.authorization.k8s.io, or *.rbac.authorization.k8s.io "
+                "for all kinds of a group, with commas between them"
+            )
+        found.append(GroupKind(match["group"] or "", match["kind"]))
+    return tuple(found)
+
+
 def parse_address(value: str) -> Address | None:
     """Read `:8080`, `127.0.0.1:0` or `[::1]:80`; None, nothing is served, for `0` and for an empty value."""
     if value in ("", "0"):
@@ -198,6 +221,28 @@ OPTIONS: Final = (
         "DELETION_LIMIT_PERCENT", "50", _whole(0, 100), "number",
         "How many of a rule's copies from one owner may be deleted within five minutes; 50 always may. 0: all.", "%",
     ),
+    Option(
+        "SYNCED_RULES_ENABLED", "true", _flag, "true|false",
+        "Let rules act here that came from other clusters. With false they do nothing, and what they made stays.",
+    ),
+    Option(
+        "SYNCED_RULES_KINDS", "", _kinds, "kinds",
+        "Kinds that rules from other clusters may read and write here, as `Secret,Deployment.apps,*.example.com`. "
+        "Empty: all.",
+    ),
+    Option(
+        "SYNCED_RULES_NAMESPACES", "", _names, "names",
+        "Namespaces into which rules from other clusters may write; objects in none then need their kind to be listed. "
+        "Empty: all.",
+    ),
+    Option(
+        "CLOSED_KINDS", "", _kinds, "kinds",
+        "Kinds of which no rule, whoever made it, writes copies here; the registry's own kinds and Secrets apart.",
+    ),
+    Option(
+        "CLOSED_NAMESPACES", "", _names, "names",
+        "Namespaces into which no rule, whoever made it, writes copies; not the daemon's own one.",
+    ),
     Option("WORKERS", "32", _whole(1, 1024), "number", "How many objects are written at a time.", "objects"),
 )  # fmt: skip
 
@@ -234,6 +279,11 @@ class Settings:
     cluster_validator_webhook_port: int
     cluster_validator_webhook_certificate_directory: str
     deletion_limit_percent: int = 50
+    synced_rules_enabled: bool = True
+    synced_rules_kinds: tuple[GroupKind, ...] = ()
+    synced_rules_namespaces: tuple[str, ...] = ()
+    closed_kinds: tuple[GroupKind, ...] = ()
+    closed_namespaces: tuple[str, ...] = ()
     workers: int = 32
     ignored: tuple[str, ...] = ()
 
@@ -244,10 +294,13 @@ class Settings:
     def dump(self) -> dict[str, str | int | bool]:
         """Spell every option under its environment name, as it would be given. There is no secret among them."""
         values = {option.environment: getattr(self, option.field) for option in OPTIONS}
-        return {
-            name: value if isinstance(value, str | int) else "" if value is None else str(value)
-            for name, value in values.items()
-        }
+        return {name: _spelled(value) for name, value in values.items()}
+
+
+def _spelled(value: object) -> str | int | bool:
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return value if isinstance(value, str | int) else "" if value is None else str(value)
 
 
 def load(environ: Mapping[str, str], flags: Mapping[str, str | None]) -> Settings:
@@ -263,6 +316,11 @@ def load(environ: Mapping[str, str], flags: Mapping[str, str | None]) -> Setting
             values[option.field] = option.parse(text)
         except ValueError as error:
             raise InvalidOption(f"{option.environment} ({option.flag}): {error}") from None
+    if values["namespace"] in values["closed_namespaces"]:  # type: ignore[operator]
+        raise InvalidOption(
+            f"CLOSED_NAMESPACES (--closed-namespaces): must not name {values['namespace']}, where the registry's own "
+            "Secrets are"
+        )
     return Settings(**values, ignored=_ignored(environ, flags))  # type: ignore[arg-type]
 
 

@@ -74,6 +74,20 @@ class GVK(NamedTuple):
         return f"{self.kind}.{self.group}/{self.version}"
 
 
+class GroupKind(NamedTuple):
+    """A kind in any version, or with `*` every kind of a group: `Secret`, `Role.rbac.authorization.k8s.io`."""
+
+    group: str
+    kind: str
+
+    def covers(self, group: str, kind: str) -> bool:
+        """Say whether a kind is meant."""
+        return self.group == group and self.kind in (kind, "*")
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
 class GVR(NamedTuple):
     """Where a kind is served: the plural resource, and whether its objects live in namespaces."""
 

@@ -115,7 +115,6 @@ class SyncRule:
     targets: Targets | None
     suspend: bool
     create_namespaces: bool
-    is_core: bool
     sync_disabled: bool
 
     @property
@@ -149,7 +148,6 @@ def read_rule(manifest: meta.Manifest) -> SyncRule:
         targets=_read_targets(spec["targetClusters"]),
         suspend=spec["suspend"].flag(),
         create_namespaces=spec["createNamespaces"].flag(),
-        is_core=info["labels"].text_map().get(meta.CORE_RESOURCE) == "true",
         sync_disabled=meta.SYNC_DISABLED in annotations,
     )
 

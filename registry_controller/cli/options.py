@@ -15,7 +15,10 @@ from registry_controller.api.errors import InvalidOption
 from registry_controller.settings import Settings
 
 _DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|)")
-_ASKED: Final = ("namespace", "network_name", "deletion_limit_percent")
+_ASKED: Final = (
+    "namespace", "network_name", "deletion_limit_percent", "synced_rules_enabled", "synced_rules_kinds",
+    "synced_rules_namespaces", "closed_kinds", "closed_namespaces",
+)  # fmt: skip
 """The daemon's options on which it depends what is decided."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

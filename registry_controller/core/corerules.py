@@ -19,6 +19,8 @@ SERVICE_ACCOUNT: Final = "kubernetes.io/service-account.name"
 BINDING_SECRET_TYPE: Final = "cluster-registry.k8s.cisco.com/token-binding"
 """Type of the Secret to which expiring tokens are bound; there is nothing in it."""
 
+_MARKS: Final = frozenset((meta.OWNER, meta.PROVENANCE, meta.GO_LAST_APPLIED))
+
 
 def local_cluster(name: str, *, cluster_id: ClusterUID, namespace: str) -> Manifest:
     """Build our own Cluster object; its Secret has its name and is in the daemon's namespace."""
@@ -103,6 +105,8 @@ def owner_reference(cluster: Manifest) -> Mapping[str, Any]:
 def repaired(current: Manifest, *, wanted: Manifest) -> Manifest | None:
     """Build what a core object must become; None when it is as wanted.
 
+    It carries nobody's mark: a copy of another cluster's object would follow that cluster.
+
     Empties count as absent, because members that run the Go original store them. Labels, annotations and owners
     that others added stay, except Clusters of ours that are no more.
     """
@@ -113,11 +117,15 @@ def repaired(current: Manifest, *, wanted: Manifest) -> Manifest | None:
     others = [reference for reference in present if not is_cluster_reference(reference)]
     owned = [reference for reference in present if is_cluster_reference(reference)] == ours
     same_spec = without_empties(current.get("spec")) == without_empties(wanted["spec"])
-    if same_spec and owned and labels == meta.labels_of(current):
+    labels = {name: value for name, value in labels.items() if name not in _MARKS}
+    annotations = {name: value for name, value in meta.annotations_of(current).items() if name not in _MARKS}
+    unmarked = (labels, annotations) == (meta.labels_of(current), meta.annotations_of(current))
+    if same_spec and owned and unmarked:
         return None
+    marked = {"annotations": annotations} if "annotations" in info else {}
     return {
         **current,
-        "metadata": {**info, "labels": labels, "ownerReferences": [*others, *ours]},
+        "metadata": {**info, "labels": labels, **marked, "ownerReferences": [*others, *ours]},
         "spec": current.get("spec") if same_spec else wanted["spec"],
     }
 

@@ -2,13 +2,17 @@
 
 Laws: the input is never changed and the same input gives the same Decision · a native object is never touched ·
 no deletion without proof · no copy goes back to an older state of its owner · what an intermediary holds is no
-source, membership apart · what nobody answered for is held, never deleted.
+source, membership apart · what nobody answered for is held, never deleted · what a rule may not write here it may
+not delete either.
 
 A Decision is Apply, Delete, Hold or Skip, each with its reason; status, Events, metrics and logs read that value.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from registry_controller.core.allowance import Barrier
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.membership import decide_membership
 from registry_controller.core.own import Marks, Voice
@@ -22,7 +26,15 @@ def decide(view: View) -> Decision:
         return Hold(Reason.LOCAL_NOT_HEARD)
     if view.current is not None and view.current.deleting:
         return Hold(Reason.BEING_DELETED, view.current.marks.owner)
+    allowed = tuple(claim for claim in view.claims if claim.barrier is None)
+    if len(allowed) < len(view.claims) or view.barrier is not None:
+        barred = _barred(view, allowed)
+        if barred is not None:
+            return barred
+        view = replace(view, claims=allowed)
     decision = decide_membership(view) if view.membership else _decide_ordinary(view)
+    if isinstance(decision, Delete) and view.barrier is not None:
+        return Skip(BARRED[view.barrier], decision.owner)
     if isinstance(decision, Apply) and view.current is None:
         return _with_namespace(view, decision)
     if isinstance(decision, Delete) and view.current is not None and view.current.may_hold_natives:
@@ -36,6 +48,29 @@ def _with_namespace(view: View, decision: Apply) -> Decision:
     if view.namespace is NamespaceState.MISSING and not view.create_namespace:
         return Hold(Reason.NAMESPACE_MISSING, decision.claim.owner)
     return decision
+
+
+# What the administrator here does not allow.
+
+
+def _barred(view: View, allowed: tuple[Claim, ...]) -> Decision | None:
+    """Leave alone what only barred rules want, or made; None where others have a say in it."""
+    marks = view.current.marks if view.current is not None else None
+    is_copy = marks is not None and marks.owner not in (None, view.local)
+    if view.barrier is not None and is_copy and marks is not None and not any(_counts(c, view) for c in allowed):
+        return Skip(BARRED[view.barrier], marks.owner)
+    if allowed or is_copy or (view.membership and marks is not None):
+        return None
+    first = min(view.claims, key=lambda c: (c.rank, c.peer, c.kind), default=None)
+    return Skip(BARRED[first.barrier], first.owner) if first is not None and first.barrier is not None else None
+
+
+BARRED = {
+    Barrier.RESERVED: Reason.RESERVED,
+    Barrier.NOT_ALLOWED: Reason.NOT_ALLOWED,
+    Barrier.CLOSED: Reason.CLOSED,
+}
+"""How a Decision calls what is in a rule's way."""
 
 
 # Only its owner is a source of an ordinary object.

@@ -43,6 +43,9 @@ class Reason(enum.Enum):
     NOT_NAMED = "SecretNotNamed"
     ADDRESS_CHANGED = "AddressChangeRefused"
     CONFLICT = "Conflict"
+    RESERVED = "ReservedForThisCluster"
+    NOT_ALLOWED = "NotAllowedHere"
+    CLOSED = "ClosedHere"
 
     OWNER_SILENT = "OwnerSilent"
     OWNER_NOT_HEARD = "OwnerNotHeard"

@@ -71,6 +71,7 @@ class _Facts:
     generation: int
     verdict: Judgement
     suspended: bool
+    barred: tuple[str, str]
     idle: Sequence[str]
     peers: Sequence[PeerCounts]
     problems: Sequence[str]
@@ -82,6 +83,7 @@ def rule_status(
     generation: int,
     verdict: Judgement,
     suspended: bool = False,
+    barred: tuple[str, str] = ("", ""),
     idle: Sequence[str] = (),
     peers: Sequence[PeerCounts] = (),
     problems: Sequence[str] = (),
@@ -91,12 +93,13 @@ def rule_status(
 ) -> Mapping[str, Any]:
     """Compute the status of one rule; `conditions` holds all of ours, without times; status None takes one away.
 
-    `idle` is why it reads from nobody (no peer has the feature, not selected here), `problems` what somebody must
+    `barred` is what does not allow it to act here, as a reason and in words, empty where nothing does. `idle` is why
+    it reads from nobody (no peer has the feature, not selected here), `problems` what somebody must
     act on (`peer b: cannot watch secrets.v1: forbidden; ...`), `halted` and `restored` the words for DeletionHalted
     and HistoryRestored, empty when they do not hold. `current` is the stored status: when something was last written
     is taken from there where it is not known, so that a restart writes nothing.
     """
-    facts = _Facts(generation, verdict, suspended, idle, peers, problems, halted)
+    facts = _Facts(generation, verdict, suspended, barred, idle, peers, problems, halted)
     conditions = [
         _accepted(facts),
         _synced(facts),
@@ -145,6 +148,8 @@ def _synced(facts: _Facts) -> Mapping[str, Any]:
         )
     if facts.suspended:
         return _condition("Synced", None, reason="Suspended", message="the rule is suspended", facts=facts)
+    if facts.barred[0]:
+        return _condition("Synced", None, reason=facts.barred[0], message=facts.barred[1], facts=facts)
     if facts.halted:
         return _condition("Synced", False, reason="DeletionHalted", message=facts.halted, facts=facts)
     unread = [peer.name for peer in peers if peer.last_error]
@@ -168,7 +173,8 @@ def _synced(facts: _Facts) -> Mapping[str, Any]:
     counts = ((sum(peer.skipped for peer in peers), "skipped"), (sum(peer.held for peer in peers), "held"))
     message = "; ".join(f"{count} {word}" for count, word in counts if count)
     warnings = [f"warning: {warning}" for warning in sorted(set(verdict.warnings))[:1]]
-    return _condition("Synced", True, reason="Synced", message=_joined([message, *warnings]), facts=facts)
+    said = _joined([message, *_first_words(facts), *warnings])
+    return _condition("Synced", True, reason="Synced", message=said, facts=facts)
 
 
 def _first_words(facts: _Facts) -> list[str]:

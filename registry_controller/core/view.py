@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.core.allowance import Barrier
 from registry_controller.core.own import Marks, Voice
 
 
@@ -26,7 +27,7 @@ class Claim:
     """A source that maps onto the target. `owner` is who it speaks for, `peer` where it was read.
 
     `revision` is the resourceVersion at the owner: at an intermediary the one in its provenance, 0 if unknown.
-    `rule` names the winning rule; `held_revision` is the resourceVersion at `peer`.
+    `rule` names the winning rule; `barrier` is what keeps it from writing here.
     """
 
     peer: ClusterUID
@@ -40,6 +41,7 @@ class Claim:
     rule: str
     deleting: bool = False
     sync_disabled: bool = False
+    barrier: Barrier | None = None
 
     @property
     def source(self) -> SourceRef:
@@ -126,7 +128,8 @@ class View:
     its objects are to go first. `successors` are the IDs that proved to be what a Cluster of that name stands for
     now (P11). `rule` is the one that made the copy; of a copy without provenance, one that reads its owner.
     `rule_state` is that of the rule which made the copy, `deletes_unwanted` its policy, and `moved` says that this
-    very rule makes something else, elsewhere, of the copy's source now.
+    very rule makes something else, elsewhere, of the copy's source now. `barrier` is what keeps that rule from
+    touching the copy that is here: as long as nobody else wants it, it stays as it is.
     """
 
     target: Target
@@ -146,6 +149,7 @@ class View:
     rule_state: RuleState = RuleState.SILENT
     deletes_unwanted: bool = False
     moved: bool = False
+    barrier: Barrier | None = None
     inquiry: Inquiry | None = None
     tombstone: int = 0
     departed: frozenset[ClusterUID] = frozenset()

@@ -13,6 +13,7 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.api.syncrule import RuleEntry, SyncRule
+from registry_controller.core.allowance import NO_FENCE, Barrier, Fence
 from registry_controller.core.match import Facts, matching_entries
 from registry_controller.core.mutate import NOWHERE, Context, desired, kind_of
 from registry_controller.core.rendering import may_move
@@ -20,7 +21,10 @@ from registry_controller.core.selections import selections
 
 
 class Hit(NamedTuple):
-    """A rule that matches an object: its matching entries, the kind of the copy, and where to if it is moved."""
+    """A rule that matches an object: its matching entries, the kind of the copy, and where to if it is moved.
+
+    `barrier` is what keeps it from writing that; None where nothing does.
+    """
 
     rule: str
     rule_owner: ClusterUID
@@ -29,6 +33,7 @@ class Hit(NamedTuple):
     kind: GVK
     context: Context
     moved_to: Target | None = None
+    barrier: Barrier | None = None
 
     def target(self, key: ObjectKey) -> Target:
         """Say what the object of that key becomes here."""
@@ -39,20 +44,22 @@ class Hit(NamedTuple):
 class ActiveRule:
     """A rule that is accepted and not suspended. `born` and `owner` are those of the rule where it was written.
 
-    `context` is what its templates see beside the object; NOWHERE until the rule reads a peer.
+    `fence` says what it may write here; `context` is what its templates see beside the object, NOWHERE until the rule
+    reads a peer.
     """
 
     rule: SyncRule
     born: str
     owner: ClusterUID
     selections: tuple[Selection, ...]
+    fence: Fence = NO_FENCE
     context: Context = NOWHERE
 
     @property
     def identity(self) -> tuple[object, ...]:
         """Name what this rule makes of a source: while it is the same, nothing needs to be read again."""
         rule = self.rule
-        return (rule.name, rule.uid, rule.generation, self.born, self.owner, rule.entries, self.context)
+        return (rule.name, rule.uid, rule.generation, self.born, self.owner, rule.entries, self.fence, self.context)
 
     def within(self, context: Context) -> ActiveRule:
         """Let templates see a context; rules without any see none, and need no second look when it changes."""
@@ -66,12 +73,21 @@ class ActiveRule:
         entries = matching_entries(self.rule, facts, body)
         if not entries:
             return None
-        moved_to = None
-        if any(may_move(override) for entry in entries for override in entry.mutations.overrides):
-            target = desired(body(), self.rule.kind, entries, owner=owner, context=self.context).target
-            moved_to = target if target.key != facts.key else None
         rule, kind = self.rule, kind_of(self.rule.kind, entries)
-        return Hit(rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to)
+        overrides = [override for entry in entries for override in entry.mutations.overrides]
+        target, secret_type, moved_to = Target(kind.group, kind.kind, *facts.key), facts.kind_type, None
+        if any(may_move(override) for override in overrides) or self._may_retype(kind, has_overrides=bool(overrides)):
+            copy = desired(body(), rule.kind, entries, owner=owner, context=self.context)
+            target, secret_type = copy.target, str(copy.manifest.get("type") or "")
+            moved_to = target if target.key != facts.key else None
+        barrier = self.fence.barrier(target, source=rule.kind, secret_type=secret_type)
+        return Hit(rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to, barrier)
+
+    def _may_retype(self, kind: GVK, *, has_overrides: bool) -> bool:
+        """Say whether a copy may be a Secret of another type than its source, where that decides what is allowed."""
+        if not self.fence.synced or (kind.group, kind.kind) != ("", "Secret"):
+            return False
+        return has_overrides or (self.rule.kind.group, self.rule.kind.kind) != ("", "Secret")
 
     @property
     def rank(self) -> tuple[str, ClusterUID, str]:
@@ -79,9 +95,9 @@ class ActiveRule:
         return (self.born or "~", self.owner, self.rule.name)
 
 
-def activate(rule: SyncRule, *, born: str, owner: ClusterUID) -> ActiveRule:
-    """Prepare an accepted rule for acting."""
-    return ActiveRule(rule, born, owner, selections(rule))
+def activate(rule: SyncRule, *, born: str, owner: ClusterUID, fence: Fence = NO_FENCE) -> ActiveRule:
+    """Prepare an accepted rule for acting within a fence."""
+    return ActiveRule(rule, born, owner, selections(rule), fence)
 
 
 def rules_for(rules: Iterable[ActiveRule], features: Iterable[Feature] | None) -> Mapping[GVK, tuple[ActiveRule, ...]]:

@@ -237,6 +237,8 @@ def _losers(offer: Offer, wanted: Wanted, manifest: Manifest, *, owner: ClusterU
     for hit in offer.record.hits:
         if hit.rule == offer.hit.rule or hit.entries == offer.hit.entries or hit.target(offer.key) != wanted.target:
             continue
+        if hit.barrier is not None:
+            continue
         other = desired(manifest, offer.feed.kind, hit.entries, owner=owner, context=hit.context)
         ours = desired(manifest, offer.feed.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
         if (other.manifest, other.status) != (ours.manifest, ours.status):

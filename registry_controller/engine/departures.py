@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ClusterUID
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision import Decision, Hold, Reason
 from registry_controller.core.view import View
 from registry_controller.engine.containers import is_container
-from registry_controller.engine.copies import Copies
+from registry_controller.engine.copies import Copies, CopyRecord
 from registry_controller.engine.outcomes import owner_of
 from registry_controller.engine.peerlink import PeerLink
+from registry_controller.engine.rulestates import RuleStates
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -31,11 +32,13 @@ class Departures:
         *,
         copies: Copies,
         link: Callable[[ClusterUID], PeerLink | None],
+        rule_states: RuleStates,
         look_at: Callable[[ClusterUID], None],
     ) -> None:
         self.left: Mapping[ClusterUID, int] = {}
         self._copies = copies
         self._link = link
+        self._rule_states = rule_states
         self._look_at = look_at
 
     def has_no_cluster(self, member: ClusterUID) -> bool:
@@ -54,10 +57,16 @@ class Departures:
             and not record.deleting
             and not record.marks.frozen
             and not is_container(feed.target(key))
+            and not self._stays(feed.target(key), record)
             for feed in self._copies.all_feeds()
             if (feed.kind.group, feed.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
             for key, record in feed.records.items()
         )
+
+    def _stays(self, target: Target, record: CopyRecord) -> bool:
+        """Say whether nothing may be done here for the rule that made a copy."""
+        held = self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
+        return held is not None
 
     def hear(self, decision: Decision, view: View) -> None:
         """Hear what was decided about a Cluster: its member has left, or is one again."""

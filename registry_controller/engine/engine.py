@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
+from registry_controller.core.allowance import Allowance
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.copies import Copies, LocalFeed
@@ -66,6 +67,21 @@ class Settings(Protocol):
     @property
     def reader_token_expiration_seconds(self) -> int: ...
 
+    @property
+    def synced_rules_enabled(self) -> bool: ...
+
+    @property
+    def synced_rules_kinds(self) -> tuple[GroupKind, ...]: ...
+
+    @property
+    def synced_rules_namespaces(self) -> tuple[str, ...]: ...
+
+    @property
+    def closed_kinds(self) -> tuple[GroupKind, ...]: ...
+
+    @property
+    def closed_namespaces(self) -> tuple[str, ...]: ...
+
 
 class Engine:
     """The caches, the links that fill them, and the judge that reads them."""
@@ -98,7 +114,7 @@ class Engine:
             on_standing=listener.feed_changed,
         )
         self.attention = Attention(sources=self.sources, copies=self.copies, add=add)
-        self.registry = Registry(on_change=self._own_kind_changed)
+        self.registry = Registry(on_change=self._own_kind_changed, allowance=_allowance(settings))
         self.own_kinds = OwnKinds(reader=home, registry=self.registry)
         self.credentials = CredentialStore(on_change=self._credentials_changed)
         self.namespaces = Namespaces(on_change=self.attention.namespace_changed)
@@ -134,8 +150,14 @@ class Engine:
             standing_changed=self.attention.members_changed,
             rebuilt=lambda name: add(cluster_target(name)),
         )
+        self.rule_states = RuleStates(
+            registry=self.registry, sources=self.sources, local=local, link=self.supervisor.links.get
+        )
         self.departures = Departures(
-            copies=self.copies, link=self.supervisor.links.get, look_at=self.attention.member_changed
+            copies=self.copies,
+            link=self.supervisor.links.get,
+            rule_states=self.rule_states,
+            look_at=self.attention.member_changed,
         )
         self.judge = Judge(views=self._views(), home=home, connection=self.connection, departures=self.departures)
 
@@ -164,12 +186,7 @@ class Engine:
             standing=self.supervisor.standing,
             namespace_state=self.namespaces.state,
             creates_namespaces=self._creates_namespaces,
-            rule_states=RuleStates(
-                registry=self.registry,
-                sources=self.sources,
-                local=self.local,
-                link=self.supervisor.links.get,
-            ),
+            rule_states=self.rule_states,
             departures=self.departures,
             successors=self.supervisor.rebuilds.successors,
         )
@@ -188,3 +205,13 @@ class Engine:
     def _credentials_changed(self, key: ObjectKey) -> None:
         self.supervisor.poke()
         self._listener.credentials_changed(key)
+
+
+def _allowance(settings: Settings) -> Allowance:
+    return Allowance(
+        enabled=settings.synced_rules_enabled,
+        kinds=frozenset(settings.synced_rules_kinds),
+        namespaces=frozenset(settings.synced_rules_namespaces),
+        closed_kinds=frozenset(settings.closed_kinds),
+        closed_namespaces=frozenset(settings.closed_namespaces),
+    )

@@ -28,6 +28,9 @@ class Class(enum.Enum):
     CONFLICTING = "conflicting"
 
 
+_SAMPLED: Final = frozenset((Class.FAILING, Class.CONFLICTING, Class.WAITING))
+
+
 class Outcome(NamedTuple):
     """What became of a target."""
 
@@ -81,7 +84,7 @@ class Ledger:
             if outcomes:
                 self._outcomes[target] = self._shared.setdefault(outcomes, outcomes)
         for outcome, message in said:
-            if outcome.fate in (Class.FAILING, Class.CONFLICTING, Class.WAITING):
+            if outcome.fate in _SAMPLED or (outcome.fate is Class.SKIPPED and message):
                 self._sample(target, outcome, message)
         return changed
 

@@ -5,14 +5,16 @@ Law: everything is read from the Decision and the View that it was taken on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 from registry_controller.api.meta import ClusterUID
+from registry_controller.core.decide import BARRED
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.own import Voice
 from registry_controller.core.view import View
 from registry_controller.engine.ledger import Class, Outcome, Said
+from registry_controller.report.reasons import words_of
 
 RECHECKED: Final = frozenset(
     {Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.OWNER_LEAVES}
@@ -44,7 +46,8 @@ def outcomes_of(decision: Decision, view: View, *, losers: Sequence[str] = ()) -
         case Skip():
             fate = Class.SKIPPED
     said = [Said(Outcome(rule, owner, fate, decision.reason.value), _MESSAGES.get(decision.reason, ""))]
-    return said + _lost(view, owner) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
+    lost = _lost(view, owner) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
+    return said + lost + _barred(view, {(one.outcome.rule, one.outcome.owner) for one in said + lost})
 
 
 def _lost(view: View, winner: ClusterUID) -> list[Said]:
@@ -56,7 +59,19 @@ def _lost(view: View, winner: ClusterUID) -> list[Said]:
         Said(Outcome(claim.rule, claim.owner, Class.CONFLICTING, Reason.CONFLICT.value), words)
         for claim in view.claims
         if claim.voice is Voice.OWNER and claim.owner != winner and not claim.deleting and not claim.sync_disabled
+        if claim.barrier is None
     ]
+
+
+def _barred(view: View, told: Set[tuple[str, ClusterUID]]) -> list[Said]:
+    """Name the rules that want this target and may not write it here."""
+    found: dict[tuple[str, ClusterUID], Said] = {}
+    for claim in view.claims:
+        if claim.barrier is not None and (claim.rule, claim.owner) not in told:
+            reason = BARRED[claim.barrier]
+            said = Said(Outcome(claim.rule, claim.owner, Class.SKIPPED, reason.value), words_of(reason))
+            found.setdefault((claim.rule, claim.owner), said)
+    return list(found.values())
 
 
 def _lost_to_rule(loser: str, owner: ClusterUID, *, winner: str) -> Said:
@@ -72,7 +87,7 @@ def owner_of(decision: Decision) -> ClusterUID | None:
 def rule_of(view: View, decision: Decision) -> str:
     """Name the rule that a decision is about: that of its owner's claim, else the one that made the copy."""
     owner = owner_of(decision)
-    for claim in view.claims:
+    for claim in sorted(view.claims, key=lambda claim: claim.barrier is not None):
         if claim.owner == owner:
             return claim.rule
     return view.rule or (view.claims[0].rule if view.claims else "")
@@ -90,4 +105,5 @@ _MESSAGES: Final = {
     Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
     Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
     Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
+    **{reason: words_of(reason) for reason in BARRED.values()},
 }

@@ -14,6 +14,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ClusterUID, Manifest
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.core.accept import Verdict, read_and_accept
+from registry_controller.core.allowance import Allowance, Bar, Fence
 from registry_controller.core.own import Marks, read_marks
 from registry_controller.core.wanted import ActiveRule, activate
 from registry_controller.engine.members import cluster_target
@@ -37,19 +38,32 @@ class HeldRule:
     marks: Marks
     manifest: Manifest
 
-    def active(self, *, local: ClusterUID) -> ActiveRule | None:
+    def is_synced(self, local: ClusterUID) -> bool:
+        """Say whether the rule came from another cluster: neither its name nor a label make it one of ours."""
+        return self.marks.owner not in (None, local)
+
+    def bar(self, allowance: Allowance, *, local: ClusterUID) -> Bar | None:
+        """Say what does not allow the rule to act here; None where nothing does, or it cannot be read."""
+        return allowance.bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
+
+    def active(self, allowance: Allowance, *, local: ClusterUID) -> ActiveRule | None:
         """Prepare the rule for acting, if this cluster is meant; None when it does not act."""
-        if self.rule is None or not self.verdict.accepted or self.rule.suspend:
+        if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
             return None
         provenance = self.marks.provenance
         born = provenance.created if provenance else self.rule.created
-        return activate(self.rule, born=born, owner=self.marks.owner or local)
+        fence = Fence(allowance, self.is_synced(local))
+        return activate(self.rule, born=born, owner=self.marks.owner or local, fence=fence)
 
 
 class Registry:
-    """What was heard of our own kinds; `on_change` hears which one changed: its plural and name."""
+    """What was heard of our own kinds; `on_change` hears which one changed: its plural and name.
 
-    def __init__(self, *, on_change: Callable[[str, str], None]) -> None:
+    `allowance` is what rules may do here.
+    """
+
+    def __init__(self, *, on_change: Callable[[str, str], None], allowance: Allowance | None = None) -> None:
+        self.allowance = allowance or Allowance()
         self.clusters: dict[str, HeldCluster] = {}
         self.rules: dict[str, HeldRule] = {}
         self.features: dict[str, Manifest] = {}
@@ -114,13 +128,24 @@ class Registry:
     def wishes(self, local: ClusterUID) -> Mapping[str, object]:
         """Tell by rule what decides whether its copies are wanted here: while it is the same, nobody needs to look."""
         return {
-            name: (held.rule, held.verdict.accepted, held.rule is not None and self.selects_us(held.rule, local=local))
+            name: (
+                held.rule,
+                held.verdict.accepted,
+                held.rule is not None and self.selects_us(held.rule, local=local),
+                held.is_synced(local),
+            )
             for name, held in self.rules.items()
         }
 
+    def bar(self, name: str, *, local: ClusterUID) -> Bar | None:
+        """Say what does not allow a rule to act here; None where nothing does."""
+        held = self.rules.get(name)
+        return held.bar(self.allowance, local=local) if held is not None else None
+
     def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
         """List the rules that act here."""
-        found = (held.active(local=local) for name, held in sorted(self.rules.items()) if name not in self.pruned)
+        acting = (held for name, held in sorted(self.rules.items()) if name not in self.pruned)
+        found = (held.active(self.allowance, local=local) for held in acting)
         return [active for active in found if active is not None and self.selects_us(active.rule, local=local)]
 
     def _hold(self, plural: str, name: str, manifest: Manifest) -> None:

@@ -11,6 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotServed
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.core.accept import Verdict
+from registry_controller.core.decide import BARRED
 from registry_controller.core.rulestatus import PeerCounts, rule_status
 from registry_controller.engine.brake import Brake
 from registry_controller.engine.engine import Engine
@@ -45,7 +46,9 @@ class RuleStanding:
         generation = info.get("generation", 0)
         verdict = self._verdict(held, name)
         suspended = bool(held.rule and held.rule.suspend)
-        peers, problems, idle = ((), (), ()) if not verdict.accepted or suspended else self._counts(held, name)
+        bar = self._registry.bar(name, local=self._supervisor.local) if verdict.accepted and not suspended else None
+        is_silent = not verdict.accepted or suspended or bar is not None
+        peers, problems, idle = ((), (), ()) if is_silent else self._counts(held, name)
         if (
             held.rule is not None
             and verdict.accepted
@@ -56,6 +59,7 @@ class RuleStanding:
             generation=generation,
             verdict=verdict,
             suspended=suspended,
+            barred=(BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", ""),
             idle=idle,
             peers=peers,
             problems=problems,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
+from registry_controller.core.allowance import Barrier
 from registry_controller.core.own import is_at_home
 from registry_controller.core.view import RuleState
 from registry_controller.core.wanted import reads_from
@@ -40,6 +41,8 @@ class RuleStates:
         rule = held.rule
         if rule is None or not held.verdict.accepted or rule.suspend or provenance.rule in self._registry.pruned:
             return RuleState.SILENT
+        if held.bar(self._registry.allowance, local=self._local) is not None:
+            return RuleState.SILENT
         selected = self._registry.selects_us(rule, local=self._local)
         if selected is not True:
             return RuleState.NOT_HERE if selected is False else RuleState.SILENT
@@ -47,6 +50,16 @@ class RuleStates:
         if link is None or not link.alive or link.features.held is None:
             return RuleState.SILENT
         return RuleState.READS if reads_from(rule, link.features.held) else RuleState.UNSELECTED
+
+    def barrier(self, target: Target, provenance: Provenance | None, *, secret_type: str) -> Barrier | None:
+        """Say what keeps the rule that made a copy from touching it: the rule as it is now, else where it came from."""
+        if provenance is None:
+            return None
+        held = self._registry.rules.get(provenance.rule)
+        synced = held.is_synced(self._local) if held is not None else provenance.rule_owner not in ("", self._local)
+        return self._registry.allowance.barrier(
+            target, source=provenance.source, secret_type=secret_type, synced=synced
+        )
 
     def deletes_unwanted(self, provenance: Provenance | None) -> bool:
         """Say whether copies go that the rule no longer wants: the rule as it is now, else as it was last known."""

@@ -42,8 +42,9 @@ class SourceRecord:
     went_back: int = 0
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
-        """Find the rule by which this object becomes that target; the highest ranked, if several do."""
-        return next((hit for hit in self.hits if hit.target(key) == target), None)
+        """Find the rule by which this object becomes that target; the highest ranked, if several do, that may."""
+        found = [hit for hit in self.hits if hit.target(key) == target]
+        return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
 
 
 class Feed:
@@ -104,7 +105,7 @@ class Feed:
                 hit = active.hit(heard, _lazily(heard), owner=self.peer)
             except InvalidObject:
                 return True
-            if hit is not None and hit.target(heard.key) == target:
+            if hit is not None and hit.barrier is None and hit.target(heard.key) == target:
                 return True
         return False
 

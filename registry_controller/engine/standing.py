@@ -68,4 +68,6 @@ class StandingReport:
         held = self._registry.rules.get(name)
         if held is None or held.rule is None or not held.verdict.accepted or held.rule.suspend:
             return False
+        if self._registry.bar(name, local=self._engine.local) is not None:
+            return False
         return (held.manifest.get("status") or {}).get("observedGeneration") == held.rule.generation

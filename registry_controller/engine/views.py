@@ -8,6 +8,7 @@ from typing import NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
+from registry_controller.core.allowance import Barrier
 from registry_controller.core.own import Marks, Voice, is_at_home, is_membership, voice_of, voice_of_membership
 from registry_controller.core.view import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
 from registry_controller.core.wanted import Hit
@@ -92,7 +93,7 @@ class Views:
             membership=membership,
             local_heard=record is not None or (feed is not None and feed.covers(target.namespace)),
             namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
-            create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims),
+            create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims if claim.barrier is None),
             copied_from=copied_from,
             tracking=Tracking.ABSENT if owner_leaves else self._tracking(copied_from, record),
             rule=self._rule(copied_from, provenance),
@@ -100,6 +101,7 @@ class Views:
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             moved=self._is_moved(copied_from, provenance),
+            barrier=None if membership or record is None else self._barrier(target, record, copied_from),
             inquiry=inquiry,
             departed=frozenset(self._departures.left),
             owner_leaves=owner_leaves,
@@ -141,6 +143,7 @@ class Views:
             rule=offer.hit.rule,
             deleting=record.deleting,
             sync_disabled=record.marks.sync_disabled,
+            barrier=offer.hit.barrier,
         )
 
     def _natural(self, offer: Offer) -> frozenset[ClusterUID]:
@@ -206,7 +209,18 @@ class Views:
             return False
         feed = self._sources.feed(source.owner, source.kind)
         held = feed.records.get(source.key) if feed is not None else None
-        return held is not None and any(hit.rule == provenance.rule for hit in held.hits)
+        return held is not None and any(hit.rule == provenance.rule and hit.barrier is None for hit in held.hits)
+
+    def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
+        """Say what keeps the rule that made a copy from touching it; without provenance, all that read its owner."""
+        if record.marks.provenance is not None or source is None:
+            return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
+        feed = self._sources.feed(source.owner, source.kind)
+        found = [
+            active.fence.barrier(target, source=source.kind, secret_type=record.kind_type)
+            for active in (feed.rules if feed is not None else ())
+        ]
+        return found[0] if found and all(found) else None
 
 
 def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:

@@ -13,6 +13,7 @@ from datetime import datetime
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.names import CORE_RULES
 from registry_controller.core.decision import Hold, Reason
 from registry_controller.core.miss import Miss, feature_miss
 from registry_controller.core.view import SourceRef, View
@@ -94,9 +95,10 @@ def rows_of(found: Foreseen) -> Iterator[Row]:
     owner, rule = owner_of(decision) or ClusterUID(""), rule_of(view, decision)
     reason, words = reason_of(found)
     yield Row(action_of(found), view.target, rule, owner, reason, words, _source_of(view, owner))
-    for (loser, loser_owner, _, why), message in outcomes_of(decision, view, losers=found.carried.losers)[1:]:
+    for (loser, loser_owner, fate, why), message in outcomes_of(decision, view, losers=found.carried.losers)[1:]:
         source = _source_of(view, loser_owner)
-        yield Row(Action.CONFLICT, view.target, loser, loser_owner, why, message, source)
+        action = Action.SKIP if fate is Class.SKIPPED else Action.CONFLICT
+        yield Row(action, view.target, loser, loser_owner, why, message, source)
 
 
 def action_of(found: Foreseen) -> Action:
@@ -162,7 +164,7 @@ def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
         if owner is not None and owner != engine.local:
             where = engine.supervisor.name_of(owner) or owner
             yield f"rule {name} belongs to cluster {where}: apply it there; what is changed in a copy of it is put back"
-        if held.rule is not None and held.rule.is_core:
+        if name in CORE_RULES and not held.is_synced(engine.local):
             yield f"rule {name} is kept by the daemon itself: what is changed in it is put back"
         idle = why_idle(engine, held)
         if idle is not None:
@@ -184,6 +186,9 @@ def why_idle(engine: Engine, held: HeldRule) -> Miss | None:
         return Miss("spec", f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release")
     if held.rule.suspend:
         return Miss("spec.suspend", "it is suspended")
+    bar = held.bar(engine.registry.allowance, local=engine.local)
+    if bar is not None:
+        return Miss(bar.path, bar.words)
     selected = engine.registry.selects_us(held.rule, local=engine.local)
     if selected is None:
         return Miss("spec.targetClusters", "cannot be judged while not exactly one Cluster has this cluster's ID")

@@ -40,6 +40,10 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.NOT_NAMED: "no Cluster names this registry Secret",
     Reason.ADDRESS_CHANGED: "another member may bring new credentials of a cluster, but no other server or CA",
     Reason.CONFLICT: "somebody older has this place",
+    Reason.RESERVED: "a rule from another cluster never writes the registry's own objects, nor tokens of this cluster",
+    Reason.NOT_ALLOWED: "the rule came from another cluster, and SYNCED_RULES_ENABLED, SYNCED_RULES_KINDS or "
+    "SYNCED_RULES_NAMESPACES does not let it write this here",
+    Reason.CLOSED: "CLOSED_KINDS or CLOSED_NAMESPACES does not let any rule write this here",
     Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
     Reason.OWNER_NOT_HEARD: "the owner has not shown all of its objects yet; the copy stays until it has",
     Reason.NEEDS_PROOF: "the owner is to be asked by name whether the source is gone; the copy stays until it answers",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
+from registry_controller.core.allowance import Barrier
 from registry_controller.core.decide import decide
 from registry_controller.core.decision import Apply, Delete, Hold, Reason, Skip
 from registry_controller.core.own import Marks, Voice
@@ -73,7 +74,7 @@ def claims(draw: st.DrawFn, membership: bool) -> Claim:
     owner = draw(ids.filter(lambda uid: uid not in (peer, LOCAL))) if voice is Voice.INTERMEDIARY else peer
     return Claim(
         peer, owner, voice, KIND, KEY, "uid", draw(created), draw(revisions), "rule", draw(st.booleans()),
-        draw(st.booleans()),
+        draw(st.booleans()), draw(st.none() | st.sampled_from(Barrier)),
     )  # fmt: skip
 
 
@@ -108,6 +109,7 @@ def views(draw: st.DrawFn) -> View:
         create_namespace=draw(st.booleans()),
         copied_from=source,
         tracking=draw(st.sampled_from(Tracking)),
+        barrier=None if membership else draw(st.none() | st.sampled_from(Barrier)),
         inquiry=inquiry,
         tombstone=draw(revisions),
     )
@@ -330,3 +332,22 @@ def test_the_table(view: View, kind: type, reason: Reason) -> None:
     """O1, O3, O5, O8, O9."""
     decision = decide(view)
     assert (type(decision), decision.reason) == (kind, reason)
+
+
+@given(views())
+def test_what_a_rule_may_not_write_here_it_neither_writes_nor_deletes(view: View) -> None:
+    """W8: and what it made stays as it is, unless a rule that may wants it."""
+    decision = decide(view)
+    if isinstance(decision, Apply):
+        assert decision.claim.barrier is None
+    if view.barrier is not None:
+        assert not isinstance(decision, Delete)
+
+
+@given(views())
+def test_a_rule_that_is_barred_is_as_none_to_all_others(view: View) -> None:
+    """W8."""
+    allowed = dataclasses.replace(view, claims=tuple(claim for claim in view.claims if claim.barrier is None))
+    with_it, without = decide(view), decide(allowed)
+    assert type(with_it) is type(without)
+    assert not isinstance(with_it, Apply | Delete) or with_it == without

@@ -108,7 +108,10 @@ class SimEar:
 
 
 class Member:
-    """One cluster, and the daemon in it while that runs. `starts` counts the daemons that there were."""
+    """One cluster, and the daemon in it while that runs.
+
+    `starts` counts the daemons that there were, `options` are what the next one is given beside its names.
+    """
 
     def __init__(
         self, group: Ways, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None
@@ -118,6 +121,7 @@ class Member:
         self.ready: dict[str, str | None] = {}
         self._group = group
         self.starts = 0
+        self.options: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._life = Life()
         self.install(chance, uid=uid, begins=begins)
@@ -184,7 +188,7 @@ class Member:
         self._life = life = Life()
         transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
         writer = Writer(transport, ca_pem=ca_pem())
-        options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, "WORKERS": "4"}
+        options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, "WORKERS": "4", **self.options}
         self.daemon = Daemon(
             settings.load(options, {}),
             writer=writer,

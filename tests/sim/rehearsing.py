@@ -35,7 +35,7 @@ async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float =
 
     transport: Any = SimTransport(group.wire(at, at), token=None, methods=REHEARSING, life=life)
     home = Writer(transport, ca_pem="")
-    options = settings.load({"NAMESPACE": NAMESPACE}, {})
+    options = settings.load({"NAMESPACE": NAMESPACE, **group[at].options}, {})
     try:
         async with rehearse(
             options, home=home, manifests=rules, now=NOW, wait_s=wait_s, connect_peer=connect
