@@ -48,6 +48,8 @@ EVERYTHING: Manifest = {
         "workers": 8,
         "apiServerEndpointAddress": "https://api.example.test:6443",
         "network": {"name": "vpn"}, "deletionLimitPercent": 20,
+        "syncedRules": {"enabled": False, "kinds": ["Secret", "*.apps"], "namespaces": ["a", "b"]},
+        "closed": {"kinds": ["ClusterRole.rbac.authorization.k8s.io"], "namespaces": ["kube-system"]},
         "coreResourceSource": {"enabled": False},
         "createNamespaces": True,
         "leaderElection": {"enabled": False, "name": "none"},
@@ -61,6 +63,7 @@ VALUE_SETS: dict[str, Manifest] = {
     "the defaults": {},
     "a name": {"localCluster": {"name": "alpha"}},
     "narrow Secrets": {"rbac": {"narrowSecrets": True}},
+    "the hardened profile": yaml.safe_load((Path(CHART) / "values-hardened.yaml").read_text(encoding="utf-8")),
     "the webhook": {"webhooks": {"clusterValidator": {"enabled": True}}},
     "everything": EVERYTHING,
     "empty lists and maps": {
@@ -225,6 +228,7 @@ def test_the_defaults_reach_the_daemon(plane: Cluster) -> None:
         "READER_SERVICE_ACCOUNT_NAME": "cluster-registry-controller-reader",
         "NETWORK_NAME": "default",
         "DELETION_LIMIT_PERCENT": "50",
+        "SYNCED_RULES_ENABLED": "true",
         "CORE_RESOURCES_SOURCE_ENABLED": "true",
         "METRICS_ADDR": ":8080",
         "HEALTH_ADDR": ":8090",
@@ -244,6 +248,11 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
         "READER_SERVICE_ACCOUNT_NAME": "other-cluster-registry-controller-reader",
         "NETWORK_NAME": "vpn",
         "DELETION_LIMIT_PERCENT": "20",
+        "SYNCED_RULES_ENABLED": "false",
+        "SYNCED_RULES_KINDS": "Secret,*.apps",
+        "SYNCED_RULES_NAMESPACES": "a,b",
+        "CLOSED_KINDS": "ClusterRole.rbac.authorization.k8s.io",
+        "CLOSED_NAMESPACES": "kube-system",
         "APISERVER_ENDPOINT_ADDRESS": "https://api.example.test:6443",
         "CORE_RESOURCES_SOURCE_ENABLED": "false",
         "METRICS_ADDR": ":9090",
@@ -317,7 +326,8 @@ UNKNOWN_VALUES = (
     "foo",
     *(f"{parent}.foo" for parent in (
         "localCluster", "image", "service", "resources", "rbac", "controller", "controller.log", "controller.network",
-        "controller.leaderElection", "webhooks", "webhooks.clusterValidator", "securityContext", "podSecurityContext",
+        "controller.leaderElection", "controller.syncedRules", "controller.closed",
+        "webhooks", "webhooks.clusterValidator", "securityContext", "podSecurityContext",
         "affinity", "health", "istio", "serviceAccount", "podDisruptionBudget",
     )),
 )  # fmt: skip
@@ -340,6 +350,8 @@ WRONG_VALUES = {
     "controller.log.verbosity=high": "at '/controller/log/verbosity'",
     "localCluster.name=A_b": "at '/localCluster/name'",
     "rbac.narrowSecrets=perhaps": "at '/rbac/narrowSecrets'",
+    "controller.syncedRules.kinds={secrets}": "at '/controller/syncedRules/kinds/0'",
+    "controller.closed.namespaces={kube-*}": "at '/controller/closed/namespaces/0'",
     "health.port=8080": "they must differ",
 }
 
