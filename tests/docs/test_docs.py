@@ -26,7 +26,19 @@ SHELL = [block for block in BLOCKS if block.language in ("sh", "bash", "shell", 
 YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag != "example"]  # those: unit, e2e
 RULES, OPERATIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "operations.md"
 CRD = ROOT / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
-READERS = {"rule": read_rule, "feature": read_feature, "cluster": read_cluster}
+VALUES = ROOT / "deploy" / "helm" / "cluster-registry" / "values.yaml"
+
+
+def read_values(values: dict[str, Any], known: Any = None) -> None:
+    """Hold values for the chart against those that it has."""
+    known = yaml.safe_load(VALUES.read_text(encoding="utf-8")) if known is None else known
+    for name, value in values.items():
+        assert name in known
+        if isinstance(value, dict):
+            read_values(value, known[name])
+
+
+READERS = {"rule": read_rule, "feature": read_feature, "cluster": read_cluster, "values": read_values}
 
 
 @pytest.mark.parametrize("block", SHELL, ids=lambda block: block.name)

@@ -19,7 +19,7 @@ from tests.docs.documents import ROOT, blocks
 
 WALK = [
     block
-    for document in ("README.md", "docs/operations.md")
+    for document in ("README.md", "docs/security.md", "docs/operations.md")
     for block in blocks(ROOT / document)
     if block.language == "sh" and block.tag == "run=walk"
 ]

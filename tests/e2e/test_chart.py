@@ -351,6 +351,7 @@ WRONG_VALUES = {
     "localCluster.name=A_b": "at '/localCluster/name'",
     "rbac.narrowSecrets=perhaps": "at '/rbac/narrowSecrets'",
     "controller.syncedRules.kinds={secrets}": "at '/controller/syncedRules/kinds/0'",
+    f"controller.closed.namespaces={{{NAMESPACE}}}": "must not name the release's own namespace",
     "controller.closed.namespaces={kube-*}": "at '/controller/closed/namespaces/0'",
     "health.port=8080": "they must differ",
 }
