@@ -43,6 +43,21 @@ def message(found: Mapping[str, Any], kind: str) -> str:
     return str(condition["message"])
 
 
+def test_a_rule_that_is_not_allowed_here_is_accepted_and_says_what_does_not_let_it() -> None:
+    found = status(barred=("NotAllowedHere", "SYNCED_RULES_ENABLED: is false"))
+    assert said(found, "Accepted") == ("True", "Accepted")
+    assert said(found, "Synced") == ("Unknown", "NotAllowedHere")
+    assert message(found, "Synced") == "SYNCED_RULES_ENABLED: is false"
+    assert said(found, "Stalled") == ("False", "NotStalled")
+
+
+def test_what_a_rule_may_not_write_is_said_where_everything_else_is_here() -> None:
+    left_out = Failure("ConfigMap a/b", "NotAllowedHere", "an option does not let it")
+    found = status(peers=[counts(matched=3, synced=2, skipped=1, failures=[left_out])])
+    assert said(found, "Synced") == ("True", "Synced")
+    assert message(found, "Synced") == "1 skipped; ConfigMap a/b: an option does not let it"
+
+
 def test_a_rule_whose_objects_are_all_here_is_synced() -> None:
     found = status(peers=[counts(matched=3, synced=2, skipped=1, last_sync="2026-01-01T00:00:00Z")])
     assert said(found, "Accepted") == ("True", "Accepted")
