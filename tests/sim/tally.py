@@ -17,6 +17,10 @@ CLAUSES: Final = (
 UNREACHABLE: Final[Mapping[str, str]] = {
     Reason.REBUILT.value: "no cluster is replaced by another one: test_rebuilt.py does that",
     Reason.DELETION_HALTED.value: "50 copies may always go, and no rule has so many here: test_brake.py has",
+    **dict.fromkeys(
+        (Reason.NOT_ALLOWED.value, Reason.CLOSED.value, Reason.RESERVED.value),
+        "no administrator here limits rules: test_synced_rules.py has those",
+    ),
 }
 """Reasons that cannot occur here, and why."""
 
