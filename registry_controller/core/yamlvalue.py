@@ -28,6 +28,7 @@ _MOST_CHARACTERS: Final = 4 * _LONGEST  # what all aliases together may stand fo
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT64: Final = range(-(2**63), 2**63)
 _BARE_TAG: Final = re.compile(r"(?:&\S+\s+)?!(?:\s|\Z)")
+_COLON: Final = re.compile(r":[,\[\]{}]")
 _OPEN: Final = object()
 """What an anchor stands for inside its own value."""
 
@@ -51,7 +52,9 @@ def parse_value(text: str, *, path: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise InvalidObject(path, f"the rendered text is no valid YAML{where}") from None
+        # yaml.v2 reads such a colon as part of the text, later YAML as a mapping: people may mean either.
+        advice = "; inside [] or {} a text that ends in a colon needs quotes" if _COLON.search(text) else ""
+        raise InvalidObject(path, f"the rendered text is no valid YAML{where}{advice}") from None
     except ValueError:  # a lone surrogate
         raise InvalidObject(path, "the rendered text is no valid Unicode") from None
 
