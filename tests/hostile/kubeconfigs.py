@@ -474,3 +474,15 @@ SECRETS: Final = (
 )  # fmt: skip
 
 ROWS: Final = (*FORBIDDEN, *YAML, *SHAPES, *SERVERS, *MATERIAL, *SECRETS)
+
+
+def markdown() -> str:
+    """Spell the table for the docs, one row a row."""
+    lines = ["| What the Secret holds | What becomes of it |", "|---|---|"]
+    for row in ROWS:
+        if isinstance(row.expected, Refused):
+            words = f"`{row.expected.words}`"
+        else:
+            words = f"is read at {row.expected.server}, with a {'token' if row.expected.token else 'certificate'}"
+        lines.append(f"| {row.name} | {words} |".replace("\n", " "))
+    return "\n".join(lines) + "\n"

@@ -29,6 +29,7 @@ from tests.hostile.kubeconfigs import (
     Refused,
     Row,
     b64,
+    markdown,
 )
 from tests.hostile.recorder import recorded
 
@@ -234,3 +235,9 @@ def test_p4_a_secret_of_another_type_is_not_even_heard() -> None:
 def _descriptors() -> set[str]:
     """List what is open, by what it is: numbers are used again."""
     return {f"{path.name} {path.readlink()}" for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+
+
+def test_the_docs_have_the_table() -> None:
+    """P4: as it is here, row by row."""
+    docs = Path(__file__).parents[2] / "docs" / "security.md"
+    assert markdown() in docs.read_text(encoding="utf-8")
