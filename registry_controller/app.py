@@ -19,11 +19,11 @@ from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.clusterstanding import ClusterStanding
 from registry_controller.engine.copies import LocalFeed
 from registry_controller.engine.engine import Engine
+from registry_controller.engine.feed import Feed
 from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
 from registry_controller.engine.ledger import Ledger
 from registry_controller.engine.rulestanding import RuleStanding
-from registry_controller.engine.sources import Feed
 from registry_controller.engine.standing import StandingReport
 from registry_controller.engine.worker import Worker
 from registry_controller.engine.workqueue import WorkQueue

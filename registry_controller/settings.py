@@ -6,31 +6,14 @@ the docs are readings of it. A flag beats the environment; a variable that is se
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from registry_controller.api import optiontext
 from registry_controller.api.errors import InvalidOption
 from registry_controller.api.meta import GroupKind
-
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
-_KIND: Final = re.compile(rf"(?P<kind>[A-Z][A-Za-z0-9]{{0,62}}|\*(?=\.))(\.(?P<group>{_SUBDOMAIN.pattern}))?")
-_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE: Final = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server listens. An empty host is every address of the machine; port 0 is any free port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+from registry_controller.api.optiontext import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,183 +50,97 @@ class Ignored:
         return self.flag.removeprefix("--").replace("-", "_")
 
 
-def _text(value: str) -> str:
-    return value
-
-
-def _flag(value: str) -> bool:
-    if value in _TRUE:
-        return True
-    if value in _FALSE:  # the original, too, reads an empty one as false
-        return False
-    raise ValueError("must be true or false")
-
-
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError("must be the name of a namespace: lower case letters, digits and dashes, at most 63")
-    return value
-
-
-def _object_name(value: str) -> str:
-    if len(value) > 253 or not _SUBDOMAIN.fullmatch(value):
-        raise ValueError("must be the name of an object: lower case letters, digits, dashes and dots")
-    return value
-
-
-def _object_name_or_none(value: str) -> str:
-    return _object_name(value) if value else value
-
-
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def parse(value: str) -> int:
-        if not (value.isascii() and value.isdigit() and len(value) < 10 and low <= int(value) <= high):
-            raise ValueError(f"must be a whole number from {low} to {high}")
-        return int(value)
-
-    return parse
-
-
-def _none_or_whole(low: int, high: int) -> Callable[[str], int]:
-    def parse(value: str) -> int:
-        try:
-            return 0 if value == "0" else _whole(low, high)(value)
-        except ValueError as error:
-            raise ValueError(f"{error}, or 0") from None
-
-    return parse
-
-
-def _choice(*allowed: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value not in allowed:
-            raise ValueError("must be " + " or ".join(allowed))
-        return value
-
-    return parse
-
-
-def _items(value: str) -> list[str]:
-    return list(dict.fromkeys(item for part in value.split(",") if (item := part.strip())))
-
-
-def _names(value: str) -> tuple[str, ...]:
-    return tuple(_name(item) for item in _items(value))
-
-
-def _kinds(value: str) -> tuple[GroupKind, ...]:
-    found = []
-    for item in _items(value):
-        match = _KIND.fullmatch(item)
-        if match is None:
-            raise ValueError(
-                f"{item!r} is no kind: write Secret, Role.rbac.authorization.k8s.io, or *.rbac.authorization.k8s.io "
-                "for all kinds of a group, with commas between them"
-            )
-        found.append(GroupKind(match["group"] or "", match["kind"]))
-    return tuple(found)
-
-
-def parse_address(value: str) -> Address | None:
-    """Read `:8080`, `127.0.0.1:0` or `[::1]:80`; None, nothing is served, for `0` and for an empty value."""
-    if value in ("", "0"):
-        return None
-    host, colon, port = value.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        colon = ""  # an IPv6 address without brackets: where its port begins cannot be told
-    if not colon or not re.fullmatch(r"[A-Za-z0-9.:_%-]*", host):
-        raise ValueError("must be host:port, as :8080, 127.0.0.1:8080 or [::1]:8080; 0 serves nothing")
-    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536):
-        raise ValueError("must end in a port from 0 to 65535")
-    return Address(host, int(port))
-
-
 OPTIONS: Final = (
-    Option("NAMESPACE", "cluster-registry", _name, "name", "Namespace of the daemon and of the Secrets it publishes."),
     Option(
-        "PROVISION_LOCAL_CLUSTER", "", _object_name_or_none, "name",
+        "NAMESPACE", "cluster-registry", optiontext.namespace, "name",
+        "Namespace of the daemon and of the Secrets it publishes.",
+    ),
+    Option(
+        "PROVISION_LOCAL_CLUSTER", "", optiontext.object_name_or_none, "name",
         "Make the Cluster object of this cluster, under this name, when there is none. Empty: you make it.",
     ),
     Option(
-        "MANAGE_LOCAL_CLUSTER_SECRET", "true", _flag, "true|false",
+        "MANAGE_LOCAL_CLUSTER_SECRET", "true", optiontext.flag, "true|false",
         "Keep the Secret that the local Cluster names filled with a kubeconfig for the reader ServiceAccount.",
     ),
     Option(
-        "READER_SERVICE_ACCOUNT_NAME", "cluster-registry-controller-reader", _object_name, "name",
+        "READER_SERVICE_ACCOUNT_NAME", "cluster-registry-controller-reader", optiontext.object_name, "name",
         "ServiceAccount with whose token the other clusters read here.",
     ),
     Option(
-        "READER_TOKEN_EXPIRATION_SECONDS", "0", _none_or_whole(600, 999_999_999), "number",
+        "READER_TOKEN_EXPIRATION_SECONDS", "0", optiontext.none_or_whole(600, 999_999_999), "number",
         "How long the token of the reader is good; it is renewed in time. 0: until its Secret is deleted.", "s",
     ),
     Option(
-        "NETWORK_NAME", "default", _text, "text",
+        "NETWORK_NAME", "default", optiontext.text, "text",
         "Network that this cluster is in: chooses among the endpoints of the other clusters.",
     ),
     Option(
-        "APISERVER_ENDPOINT_ADDRESS", "", _text, "host[:port] or URL",
+        "APISERVER_ENDPOINT_ADDRESS", "", optiontext.text, "host[:port] or URL",
         "Address of this API server for the other clusters. Empty: what the API server says of itself.",
     ),
     Option(
-        "CORE_RESOURCES_SOURCE_ENABLED", "true", _flag, "true|false",
+        "CORE_RESOURCES_SOURCE_ENABLED", "true", optiontext.flag, "true|false",
         "Let the other clusters learn of Clusters, their Secrets and rules from this one.",
     ),
-    Option("METRICS_ADDR", ":8080", parse_address, "host:port", "Where /metrics is served. Empty or 0: nowhere."),
     Option(
-        "HEALTH_ADDR", ":8090", parse_address, "host:port",
+        "METRICS_ADDR", ":8080", optiontext.parse_address, "host:port",
+        "Where /metrics is served. Empty or 0: nowhere.",
+    ),
+    Option(
+        "HEALTH_ADDR", ":8090", optiontext.parse_address, "host:port",
         "Where /livez, /readyz and /healthz are served. Empty or 0: nowhere.",
     ),
-    Option("LOG_FORMAT", "json", _choice("json", "console"), "json|console", "Form of the log lines."),
+    Option("LOG_FORMAT", "json", optiontext.choice("json", "console"), "json|console", "Form of the log lines."),
     Option(
-        "LOG_VERBOSITY", "0", _whole(0, 127), "number", "How much is logged: 0 for changes, more for details.", "level"
+        "LOG_VERBOSITY", "0", optiontext.whole(0, 127), "number",
+        "How much is logged: 0 for changes, more for details.", "level",
     ),
     Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "false", _flag, "true|false",
+        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "false", optiontext.flag, "true|false",
         "Serve the webhook that refuses a second Cluster object for this cluster.",
     ),
     Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_NAME", "cluster-validator-webhook", _object_name, "name",
+        "CLUSTER_VALIDATOR_WEBHOOK_NAME", "cluster-validator-webhook", optiontext.object_name, "name",
         "Name of the webhook's ValidatingWebhookConfiguration, which the chart makes.",
     ),
     Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_HOST", "", _text, "host",
+        "CLUSTER_VALIDATOR_WEBHOOK_HOST", "", optiontext.text, "host",
         "Address of the machine at which the webhook is served. Empty: every one.",
     ),
-    Option("CLUSTER_VALIDATOR_WEBHOOK_PORT", "9443", _whole(0, 65535), "port", "Port of the webhook."),
+    Option("CLUSTER_VALIDATOR_WEBHOOK_PORT", "9443", optiontext.whole(0, 65535), "port", "Port of the webhook."),
     Option(
         "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "/tmp/webhooks/clusterValidator/certificates",  # noqa: S108
-        _text, "path",
+        optiontext.text, "path",
         "Directory in which the daemon keeps the webhook's key and certificate, which it makes itself, over restarts.",
     ),
     Option(
-        "DELETION_LIMIT_PERCENT", "50", _whole(0, 100), "number",
+        "DELETION_LIMIT_PERCENT", "50", optiontext.whole(0, 100), "number",
         "How many of a rule's copies from one owner may be deleted within five minutes; 50 always may. 0: all.", "%",
     ),
     Option(
-        "SYNCED_RULES_ENABLED", "true", _flag, "true|false",
+        "SYNCED_RULES_ENABLED", "true", optiontext.flag, "true|false",
         "Let rules act here that came from other clusters. With false they do nothing, and what they made stays.",
     ),
     Option(
-        "SYNCED_RULES_KINDS", "", _kinds, "kinds",
+        "SYNCED_RULES_KINDS", "", optiontext.kinds, "kinds",
         "Kinds that rules from other clusters may read and write here, as `Secret,Deployment.apps,*.example.com`. "
         "Empty: all.",
     ),
     Option(
-        "SYNCED_RULES_NAMESPACES", "", _names, "names",
+        "SYNCED_RULES_NAMESPACES", "", optiontext.namespaces, "names",
         "Namespaces into which rules from other clusters may write; objects in none then need their kind to be listed. "
         "Empty: all.",
     ),
     Option(
-        "CLOSED_KINDS", "", _kinds, "kinds",
+        "CLOSED_KINDS", "", optiontext.kinds, "kinds",
         "Kinds of which no rule, whoever made it, writes copies here; the registry's own kinds and Secrets apart.",
     ),
     Option(
-        "CLOSED_NAMESPACES", "", _names, "names",
+        "CLOSED_NAMESPACES", "", optiontext.namespaces, "names",
         "Namespaces into which no rule, whoever made it, writes copies; not the daemon's own one.",
     ),
-    Option("WORKERS", "32", _whole(1, 1024), "number", "How many objects are written at a time.", "objects"),
+    Option("WORKERS", "32", optiontext.whole(1, 1024), "number", "How many objects are written at a time.", "objects"),
 )  # fmt: skip
 
 IGNORED: Final = (

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.engine.copies import Copies, LocalFeed
-from registry_controller.engine.sources import Feed, Sources
+from registry_controller.engine.feed import Feed
+from registry_controller.engine.sources import Sources
 
 
 class Attention:

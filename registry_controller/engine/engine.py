@@ -16,16 +16,19 @@ from registry_controller.core.allowance import Allowance
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.credentialstore import CredentialStore
 from registry_controller.engine.departures import Departures
-from registry_controller.engine.homelink import CredentialStore, HomeLink, Namespaces
+from registry_controller.engine.feed import Feed
+from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.judge import Connection, Judge
 from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members, cluster_target
+from registry_controller.engine.namespaces import Namespaces
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.readertoken import token_type
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.rulestates import RuleStates
-from registry_controller.engine.sources import Feed, Sources
+from registry_controller.engine.sources import Sources
 from registry_controller.engine.supervisor import Supervisor
 from registry_controller.engine.views import Views
 from registry_controller.kube.connect import Reader

@@ -18,9 +18,10 @@ from registry_controller.api.selection import Selection
 from registry_controller.core.peer import PeerHealth, backoff_s
 from registry_controller.core.wanted import ActiveRule
 from registry_controller.engine.clustermetadata import read_metadata
+from registry_controller.engine.feed import Feed
 from registry_controller.engine.members import Members
 from registry_controller.engine.reflector import Reflector
-from registry_controller.engine.sources import Feed, Sources
+from registry_controller.engine.sources import Sources
 from registry_controller.engine.stream import Stream
 from registry_controller.engine.taps import ClusterTap, FeatureTap, Tap
 from registry_controller.kube.connect import Reader

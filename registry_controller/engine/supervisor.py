@@ -18,7 +18,8 @@ from registry_controller.core.view import Claim
 from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
 from registry_controller.engine.aliases import Alias, Aliases
 from registry_controller.engine.contexts import Contexts
-from registry_controller.engine.homelink import CredentialStore, HomeLink
+from registry_controller.engine.credentialstore import CredentialStore
+from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members
 from registry_controller.engine.peerlink import PeerLink

@@ -15,9 +15,10 @@ from registry_controller.core.wanted import Hit
 from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.departures import Departures
+from registry_controller.engine.feed import Feed, SourceRecord
 from registry_controller.engine.members import Members
 from registry_controller.engine.rulestates import RuleStates
-from registry_controller.engine.sources import Feed, SourceRecord, Sources
+from registry_controller.engine.sources import Sources
 from registry_controller.kube.watch import Heard
 
 

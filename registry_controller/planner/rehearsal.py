@@ -24,12 +24,12 @@ from registry_controller.engine.carrier import Carried, Carrier
 from registry_controller.engine.copies import LocalFeed, Origin
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.engine import Settings as EngineSettings
+from registry_controller.engine.feed import Feed
 from registry_controller.engine.judge import Judgement
 from registry_controller.engine.members import cluster_target
 from registry_controller.engine.outcomes import owner_of
 from registry_controller.engine.peerlink import KUBE_SYSTEM
 from registry_controller.engine.settling import waited_for
-from registry_controller.engine.sources import Feed
 from registry_controller.engine.writing import Hand
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials

@@ -11,8 +11,8 @@ from typing import Self
 
 from aiohttp import web
 
+from registry_controller.api.optiontext import Address
 from registry_controller.report.listening import listen
-from registry_controller.settings import Address
 
 Checks = Mapping[str, Callable[[], str | None]]
 """By name: None when all is well, else what is wrong, in words that hold no data."""

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from aiohttp import web
 
 from registry_controller.api.errors import InvalidOption
-from registry_controller.settings import Address
+from registry_controller.api.optiontext import Address
 
 
 async def listen(

@@ -16,10 +16,10 @@ from aiohttp import web
 
 from registry_controller.api import meta
 from registry_controller.api.meta import Manifest
+from registry_controller.api.optiontext import Address
 from registry_controller.core.admission import ALLOWED, Admission, admit_cluster
 from registry_controller.report.listening import listen
 from registry_controller.report.logs import get_logger
-from registry_controller.settings import Address
 from registry_controller.webhook.registration import PATH
 
 log = get_logger(__name__)

@@ -17,9 +17,10 @@ from registry_controller.core.own import Marks
 from registry_controller.core.wanted import activate
 from registry_controller.engine.bodies import Bodies, Slot
 from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.feed import Feed
 from registry_controller.engine.members import Members, MemberView, secret_target
 from registry_controller.engine.registry import Registry
-from registry_controller.engine.sources import Feed, Sources
+from registry_controller.engine.sources import Sources
 from registry_controller.engine.taps import Tap
 from registry_controller.kube.heard import decode_heard
 

@@ -13,8 +13,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from registry_controller import __version__
+from registry_controller.api.optiontext import Address
 from registry_controller.cli import program
-from registry_controller.settings import Address, Settings
+from registry_controller.settings import Settings
 
 Call = tuple[Settings, Path | None, str | None]
 

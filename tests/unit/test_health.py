@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from registry_controller.api.errors import InvalidOption
+from registry_controller.api.optiontext import Address
 from registry_controller.report.health import HealthServer
-from registry_controller.settings import Address
 
 HERE = Address("127.0.0.1", 0)
 Check = Callable[[], str | None]

@@ -8,7 +8,8 @@ import pytest
 
 from registry_controller import settings
 from registry_controller.api.errors import InvalidOption
-from registry_controller.settings import OPTIONS, Address, Settings, load, parse_address
+from registry_controller.api.optiontext import Address, parse_address
+from registry_controller.settings import OPTIONS, Settings, load
 
 
 def test_nothing_given_is_the_original_with_our_defaults() -> None:

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import serialization
 
 from registry_controller.api.errors import Conflict, RegistryError, Unreachable
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
+from registry_controller.api.optiontext import Address
 from registry_controller.kube.tls import load_certificate
-from registry_controller.settings import Address
 from registry_controller.webhook.certificate import LIFETIME, Certificate, make_certificate, read_certificate
 from registry_controller.webhook.gate import Gate
 from registry_controller.webhook.keeping import CertificateDirectory

@@ -1,0 +1,134 @@
+"""How the text of an option is read. Each function raises ValueError with what the value must be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from registry_controller.api.meta import GroupKind
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
+_KIND: Final = re.compile(rf"(?P<kind>[A-Z][A-Za-z0-9]{{0,62}}|\*(?=\.))(\.(?P<group>{_SUBDOMAIN.pattern}))?")
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE: Final = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens. An empty host is every address of the machine; port 0 is any free port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def text(value: str) -> str:
+    """Take it as it is."""
+    return value
+
+
+def flag(value: str) -> bool:
+    """Read true or false, as Go does."""
+    if value in _TRUE:
+        return True
+    if value in _FALSE:  # the original, too, reads an empty one as false
+        return False
+    raise ValueError("must be true or false")
+
+
+def namespace(value: str) -> str:
+    """Read the name of a namespace."""
+    if not _NAME.fullmatch(value):
+        raise ValueError("must be the name of a namespace: lower case letters, digits and dashes, at most 63")
+    return value
+
+
+def object_name(value: str) -> str:
+    """Read the name of an object."""
+    if len(value) > 253 or not _SUBDOMAIN.fullmatch(value):
+        raise ValueError("must be the name of an object: lower case letters, digits, dashes and dots")
+    return value
+
+
+def object_name_or_none(value: str) -> str:
+    """Read the name of an object; empty for none."""
+    return object_name(value) if value else value
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Read a whole number of a range."""
+
+    def parse(value: str) -> int:
+        if not (value.isascii() and value.isdigit() and len(value) < 10 and low <= int(value) <= high):
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(value)
+
+    return parse
+
+
+def none_or_whole(low: int, high: int) -> Callable[[str], int]:
+    """Read a whole number of a range, or 0."""
+
+    def parse(value: str) -> int:
+        try:
+            return 0 if value == "0" else whole(low, high)(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or 0") from None
+
+    return parse
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    """Read one of some words."""
+
+    def parse(value: str) -> str:
+        if value not in allowed:
+            raise ValueError("must be " + " or ".join(allowed))
+        return value
+
+    return parse
+
+
+def _items(value: str) -> list[str]:
+    return list(dict.fromkeys(item for part in value.split(",") if (item := part.strip())))
+
+
+def namespaces(value: str) -> tuple[str, ...]:
+    """Read names of namespaces, with commas between them."""
+    return tuple(namespace(item) for item in _items(value))
+
+
+def kinds(value: str) -> tuple[GroupKind, ...]:
+    """Read kinds as `Kind`, `Kind.group` or `*.group`, with commas between them."""
+    found = []
+    for item in _items(value):
+        match = _KIND.fullmatch(item)
+        if match is None:
+            raise ValueError(
+                f"{item!r} is no kind: write Secret, Role.rbac.authorization.k8s.io, or *.rbac.authorization.k8s.io "
+                "for all kinds of a group, with commas between them"
+            )
+        found.append(GroupKind(match["group"] or "", match["kind"]))
+    return tuple(found)
+
+
+def parse_address(value: str) -> Address | None:
+    """Read `:8080`, `127.0.0.1:0` or `[::1]:80`; None, nothing is served, for `0` and for an empty value."""
+    if value in ("", "0"):
+        return None
+    host, colon, port = value.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""  # an IPv6 address without brackets: where its port begins cannot be told
+    if not colon or not re.fullmatch(r"[A-Za-z0-9.:_%-]*", host):
+        raise ValueError("must be host:port, as :8080, 127.0.0.1:8080 or [::1]:8080; 0 serves nothing")
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536):
+        raise ValueError("must end in a port from 0 to 65535")
+    return Address(host, int(port))

@@ -1,0 +1,261 @@
+"""One kind at one peer: what it has there, and what the rules make of it.
+
+Laws: of an object we remember marks and numbers, never its body · what a stream no longer has claims nothing · an
+incomplete feed proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.selection import EVERYTHING
+from registry_controller.core.own import Marks, is_membership, read_marks
+from registry_controller.core.wanted import ActiveRule, Hit
+from registry_controller.engine.bodies import Bodies, Slot, decode_body
+from registry_controller.engine.stream import Stream
+from registry_controller.engine.taps import Tap
+from registry_controller.kube.watch import Heard
+
+
+@dataclass(slots=True)
+class SourceRecord:
+    """One object at a peer. `hits` are in the order of the rules' rank.
+
+    `streams` are the bits of the streams that have it, `went_back` of those whose last word was an older one.
+    `unclear` names the rules that could not be evaluated on it: whether they want it is not known.
+    """
+
+    uid: str
+    revision: int
+    created: str
+    deleting: bool
+    marks: Marks
+    membership: bool
+    cluster_id: ClusterUID | None
+    hits: tuple[Hit, ...]
+    streams: int
+    unclear: frozenset[str] = frozenset()
+    went_back: int = 0
+
+    def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
+        """Find the rule by which this object becomes that target; the highest ranked, if several do, that may."""
+        found = [hit for hit in self.hits if hit.target(key) == target]
+        return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
+
+
+class Claims(Protocol):
+    """Who is told what a feed claims."""
+
+    bodies: Bodies
+    on_change: Callable[[Target], None]
+    on_complete: Callable[[Feed], None]
+    on_standing: Callable[[Feed], None]
+
+    def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+        """Hear by which rules an object claims targets now, and did before."""
+
+    def note_deleted(self, peer: ClusterUID, target: Target, revision: int) -> None:
+        """Hear at which revision an object that claimed a target was deleted."""
+
+
+class Feed:
+    """Objects of one kind at one peer, as the rules that read them see them."""
+
+    def __init__(
+        self, *, peer: ClusterUID, kind: GVK, rules: tuple[ActiveRule, ...], sources: Claims, tap: Tap | None = None
+    ) -> None:
+        self.peer = peer
+        self.kind = kind
+        self.rules = rules
+        self.records: dict[ObjectKey, SourceRecord] = {}
+        self.unclear: dict[str, dict[ObjectKey, InvalidObject]] = {}
+        self._sources = sources
+        self._tap = tap
+        self._closed = False
+        self._shared: dict[tuple[Hit, ...], tuple[Hit, ...]] = {}
+        asked = {selection for active in rules for selection in active.selections}
+        if tap is not None:
+            asked.add(EVERYTHING)
+        self.streams = {selection: Stream(self, selection, 1 << index) for index, selection in enumerate(sorted(asked))}
+
+    def is_complete_for(self, rule: str) -> bool:
+        """Say whether everything that a rule asks of this peer was heard."""
+        return any(active.rule.name == rule for active in self.rules) and all(
+            self.streams[selection].is_complete
+            for active in self.rules
+            if active.rule.name == rule
+            for selection in active.selections
+        )
+
+    def has_rule(self, rule: str) -> bool:
+        """Say whether a rule reads this feed."""
+        return any(active.rule.name == rule for active in self.rules)
+
+    def upsert(self, stream: Stream, heard: Heard) -> None:
+        """Hear an object's present state on one stream."""
+        if self._closed:
+            return
+        old = self.records.get(heard.key)
+        if old is not None and heard.revision < old.revision and self._is_behind(stream, old):
+            return
+        try:
+            self._take(heard, old, stream.bit | (old.streams if old else 0))
+        except InvalidObject as error:
+            stream.refused(error)
+
+    def reread(self, heard: Heard) -> None:
+        """Take what was read by name, newer than any stream has it yet; InvalidObject for what cannot be used."""
+        old = self.records.get(heard.key)
+        if not self._closed and old is not None and heard.revision >= old.revision:
+            self._take(heard, old, old.streams)
+
+    def wants(self, target: Target, heard: Heard) -> bool:
+        """Say whether a rule makes that target of an object; what cannot be evaluated may be wanted."""
+        for active in self.rules:
+            try:
+                hit = active.hit(heard, _lazily(heard), owner=self.peer)
+            except InvalidObject:
+                return True
+            if hit is not None and hit.barrier is None and hit.target(heard.key) == target:
+                return True
+        return False
+
+    def _take(self, heard: Heard, old: SourceRecord | None, streams: int) -> None:
+        body = _lazily(heard)
+        if self._tap is not None:
+            self._tap.upsert(heard, body)
+        hits, unclear = self._hits(heard, body)
+        if not hits and not unclear:
+            if old is not None:
+                self._forget(heard.key, old)
+            return
+        record = self._record(heard, body, hits, streams)
+        record.unclear = unclear
+        self.records[heard.key] = record
+        self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard)
+        if old is None or old.hits is not hits:
+            self._sources.relink(self, heard.key, old.hits if old else (), hits)
+        touched = {hit.target(heard.key) for hit in (*hits, *(old.hits if old is not None else ()))}
+        for target in sorted(touched) if len(touched) > 1 else touched:
+            self._sources.on_change(target)
+
+    def _is_behind(self, stream: Stream, record: SourceRecord) -> bool:
+        """Say whether a stream is merely late; when all of an object's streams went back, so did their server."""
+        record.streams |= stream.bit
+        record.went_back |= stream.bit
+        return bool(record.streams & ~record.went_back)
+
+    def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
+        """Hear that a stream no longer has an object: deleted, or not matching its selection any more."""
+        if self._closed:
+            return
+        if self._tap is not None and stream.selection == EVERYTHING:
+            self._tap.remove(key)
+        record = self.records.get(key)
+        if record is None:
+            return
+        record.streams &= ~stream.bit
+        if not record.streams:
+            self._forget(key, record, deleted_at=heard.revision if heard else record.revision)
+
+    def completed(self, stream: Stream) -> None:
+        """Hear that a stream's list is complete."""
+        if self._closed:
+            return
+        if self._tap is not None and stream.selection == EVERYTHING:
+            self._tap.complete()
+        self._sources.on_complete(self)
+        self.changed()
+
+    def changed(self) -> None:
+        """Say that this feed's standing changed."""
+        self._sources.on_standing(self)
+
+    def went_back(self, stream: Stream) -> None:
+        """Hear that the peer is in an older state than it was; `_is_behind` tells what that means for an object."""
+
+    def close(self) -> None:
+        """Withdraw all claims of this feed; what a later stream event says is not heard."""
+        self._closed = True
+        for key, record in list(self.records.items()):
+            self._forget(key, record)
+
+    def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
+        del self.records[key]
+        for rule in record.unclear:
+            self._set_unclear(rule, key, None)
+        self._sources.bodies.drop(Slot(self.peer, self.kind, key))
+        self._sources.relink(self, key, record.hits, ())
+        for hit in record.hits:
+            target = hit.target(key)
+            if deleted_at and not any(stream.selection.labels for stream in self.streams.values()):
+                self._sources.note_deleted(self.peer, target, deleted_at)
+            self._sources.on_change(target)
+
+    def _hits(self, heard: Heard, body: Callable[[], Manifest]) -> tuple[tuple[Hit, ...], frozenset[str]]:
+        """Ask every rule; what one cannot evaluate is its own problem (W1)."""
+        found: list[Hit] = []
+        unclear: set[str] = set()
+        for active in self.rules:
+            try:
+                hit = active.hit(heard, body, owner=self.peer)
+            except InvalidObject as error:
+                unclear.add(active.rule.name)
+                self._set_unclear(active.rule.name, heard.key, error)
+                continue
+            self._set_unclear(active.rule.name, heard.key, None)
+            if hit is not None:
+                found.append(hit)
+        hits = tuple(found)
+        return (self._shared.setdefault(hits, hits) if hits else ()), frozenset(unclear)
+
+    def _set_unclear(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:
+        held = self.unclear.get(rule)
+        if error is None and (held is None or key not in held):
+            return
+        held = self.unclear.setdefault(rule, {})
+        if error is None:
+            del held[key]
+        else:
+            held[key] = error
+        if not held:
+            del self.unclear[rule]
+        self.changed()
+
+    def _record(self, heard: Heard, body: Callable[[], Manifest], hits: tuple[Hit, ...], streams: int) -> SourceRecord:
+        own = Target(self.kind.group, self.kind.kind, heard.key.namespace, heard.key.name)
+        membership = is_membership(self.kind, heard.kind_type)
+        is_cluster = membership and self.kind.group == meta.GROUP
+        return SourceRecord(
+            uid=heard.uid,
+            revision=heard.revision,
+            created=heard.created,
+            deleting=heard.deleting,
+            marks=read_marks(heard.annotations, of=own),
+            membership=membership,
+            cluster_id=_cluster_id(body()) if is_cluster else None,
+            hits=hits,
+            streams=streams,
+        )
+
+
+def _lazily(heard: Heard) -> Callable[[], Manifest]:
+    held: list[Manifest] = []
+
+    def body() -> Manifest:
+        if not held:
+            held.append(decode_body(heard.raw, what=str(heard.key)))
+        return held[0]
+
+    return body
+
+
+def _cluster_id(manifest: Manifest) -> ClusterUID | None:
+    spec = manifest.get("spec")
+    found = spec.get("clusterID") if isinstance(spec, Mapping) else None
+    return ClusterUID(found) if isinstance(found, str) and found else None
