@@ -22,6 +22,7 @@ _BATCH = 5
 _LARGE = 1000
 """From so many schedules on, what never occurred is a failure: by chance alone it should have."""
 _SHOWN = 3
+_SAID_EVERY_S = 60.0
 _LINES = 60
 
 
@@ -57,7 +58,7 @@ def play_some(seeds: Sequence[int]) -> Report:
 def main(argv: Sequence[str] | None = None) -> int:
     """Play, count, and show what is broken."""
     options = _parser().parse_args(argv)
-    began_s = time.monotonic()
+    began_s = said_s = time.monotonic()
     report = Report()
     seeds, size = range(options.seed, options.seed + options.schedules), 1 if options.until_broken else _BATCH
     parts = _parts(seeds, workers=options.workers, size=size)
@@ -67,6 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"seed {seed}: {words}", flush=True)
         if sys.stderr.isatty():
             print(f"\r{report.count} of {options.schedules}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - said_s >= _SAID_EVERY_S:
+            said_s = time.monotonic()
+            print(f"{report.count} of {options.schedules}", file=sys.stderr, flush=True)
         if options.until_broken and report.broken:
             parts.close()
     took_s = time.monotonic() - began_s
