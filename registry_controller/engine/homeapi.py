@@ -14,6 +14,7 @@ import msgspec
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
+from registry_controller.kube.connect import object_path
 
 SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
 
@@ -112,7 +113,7 @@ class HomeApi:
     async def request_token(self, account: ObjectKey, spec: Mapping[str, Any]) -> str:
         """Have a token of a ServiceAccount issued; `spec` is a TokenRequestSpec (authentication.k8s.io/v1)."""
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        path = SERVICE_ACCOUNTS.path(account.namespace, quote(account.name), "token")
+        path = object_path(SERVICE_ACCOUNTS, account, subresource="token")
         try:
             answer = _decode(await self._writer.post_path(path, msgspec.json.encode(request)), what=path)
         except Forbidden as error:

@@ -18,6 +18,7 @@ from registry_controller.engine.engine import Engine
 from registry_controller.engine.ledger import SAMPLES, Class, Ledger
 from registry_controller.engine.registry import HeldRule
 from registry_controller.engine.stream import Stream
+from registry_controller.report.reasons import granting
 from registry_controller.report.status import StatusWriter
 
 
@@ -148,7 +149,7 @@ def _problems(who: str, kind: GVK, streams: Iterable[Stream]) -> list[str]:
     found = []
     for error in (stream.error for stream in streams):
         if isinstance(error, Forbidden):
-            found.append(f'{who}: cannot {error}; grant it with a ClusterRole labelled {label}: "true" there')
+            found.append(f"{who}: cannot {error}; {granting(label, place='there')}")
         elif isinstance(error, NotServed):
             found.append(f"{who}: cannot list or watch {kind}: it is not served there")
         elif error is not None:

@@ -9,6 +9,7 @@ from registry_controller.api.errors import Forbidden, NotServed
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.stream import Stream
+from registry_controller.report.reasons import granting
 
 
 def waited_for(engine: Engine) -> list[str]:
@@ -87,7 +88,7 @@ def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[st
 def _errors(streams: Iterable[Stream], *, label: str) -> Iterator[str]:
     for stream in streams:
         if isinstance(stream.error, Forbidden):
-            yield f'cannot {stream.error}; grant it with a ClusterRole labelled {label}: "true" there'
+            yield f"cannot {stream.error}; {granting(label, place='there')}"
         elif isinstance(stream.error, NotServed):
             yield "is not served there; install its CustomResourceDefinition, or correct the rule's kind"
         elif stream.error is not None:

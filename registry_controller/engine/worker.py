@@ -30,6 +30,7 @@ from registry_controller.engine.outcomes import RECHECKED, outcomes_of, owner_of
 from registry_controller.engine.workqueue import WorkQueue
 from registry_controller.report.logs import get_logger
 from registry_controller.report.metrics import Metrics
+from registry_controller.report.reasons import granting
 
 log = get_logger(__name__)
 
@@ -121,5 +122,5 @@ class Worker:
 def _words(error: RegistryError) -> str:
     """Say what went wrong; of a missing right, what grants it (S3)."""
     if isinstance(error, Forbidden) and error.lacks_right:
-        return f'{error}; grant it with a ClusterRole labelled {meta.CONTROLLER_AGGREGATED}: "true" here'
+        return f"{error}; {granting(meta.CONTROLLER_AGGREGATED, place='here')}"
     return str(error)

@@ -63,3 +63,8 @@ WORDS: Final[Mapping[Reason, str]] = {
 def words_of(reason: Reason) -> str:
     """Say a reason as a sentence without its end."""
     return WORDS[reason]
+
+
+def granting(label: str, *, place: str) -> str:
+    """Say how a missing right is given, by a ClusterRole with that label; `place` is `here` or `there` (S3)."""
+    return f'grant it with a ClusterRole labelled {label}: "true" {place}'

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from registry_controller.api.errors import ApiError, Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.core.statusmerge import merge_status, same, transitions
+from registry_controller.core.statusmerge import merge_status, says_the_same, transitions
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)
@@ -126,7 +126,7 @@ class StatusWriter:
     def _patch_for(self, memory: _Memory, wish: _Wish) -> Status | None:
         """Compute what to write; None for nothing."""
         base = self._base(memory, wish)
-        if memory.sent is not None and _is_same(memory.sent, wish.status) and _says_the_same(memory.stored, base):
+        if memory.sent is not None and says_the_same(memory.sent, wish.status) and _same_but_times(memory.stored, base):
             return None  # sent before and answered with exactly this: the CRD prunes the rest
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return merge_status(base, wish.status, now=now)
@@ -134,7 +134,7 @@ class StatusWriter:
     def _base(self, memory: _Memory, wish: _Wish) -> Status | None:
         """Choose what is stored: our own last answer, while the caller still shows what stood before it."""
         lagging = asyncio.get_running_loop().time() - memory.written_s < _ECHO_S
-        if memory.stored is not None and lagging and _says_the_same(memory.before, wish.current):
+        if memory.stored is not None and lagging and _same_but_times(memory.before, wish.current):
             return memory.stored
         return wish.current
 
@@ -201,12 +201,8 @@ def _uid_of(answer: Status) -> str:
     return str((answer.get("metadata") or {}).get("uid") or "")
 
 
-def _says_the_same(one: Status | None, other: Status | None) -> bool:
-    return _is_same(_without_times(one or {}), _without_times(other or {}))
-
-
-def _is_same(one: Status, other: Status) -> bool:
-    return one == other or same(one, other)  # equal nearly always, which is seen in one step
+def _same_but_times(one: Status | None, other: Status | None) -> bool:
+    return says_the_same(_without_times(one or {}), _without_times(other or {}))
 
 
 def _without_times(status: Status) -> Status:
