@@ -82,7 +82,8 @@ def _find_in_array(value: list[Any], step: Step, rest: tuple[Step, ...]) -> obje
 
 def _holds(query: Query, item: object) -> bool:
     if query.steps is None:
-        found = _MISSING if isinstance(item, (Mapping, list)) else item
+        # An object is asked for its empty key, as gjson does.
+        found = item.get("", _MISSING) if isinstance(item, Mapping) else _MISSING if isinstance(item, list) else item
     else:
         found = _find(item, query.steps)
     if found is _MISSING:

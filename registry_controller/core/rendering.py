@@ -13,7 +13,7 @@ from registry_controller.api.syncrule import Override
 from registry_controller.core.overrides import Action, Operation, read_override
 from registry_controller.core.pointer import Key
 from registry_controller.core.yamlvalue import parse_value
-from registry_controller.gotemplate import Template, compile_template
+from registry_controller.gotemplate import Template, as_decoded, compile_template
 
 _KEPT_AT_HOME = frozenset(("labels", "annotations", "finalizers", "ownerReferences"))
 
@@ -25,8 +25,10 @@ def check_override(override: Override) -> None:
 
 def render_overrides(overrides: Iterable[Override], *, data: Mapping[str, Any]) -> list[tuple[Operation, Any]]:
     """Render all values; raise InvalidObject for the first that cannot be."""
-    return [(operation, _value(override, operation, template, data)) for override, operation, template in
-            ((override, *_read(override)) for override in overrides)]  # fmt: skip
+    readings = [(override, *_read(override)) for override in overrides]
+    if any(template is not None for _, _, template in readings):
+        data = as_decoded(data)
+    return [(operation, _value(override, operation, template, data)) for override, operation, template in readings]
 
 
 def may_move(override: Override) -> bool:

@@ -28,6 +28,7 @@ _MOST_CHARACTERS: Final = 4 * _LONGEST  # what all aliases together may stand fo
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT64: Final = range(-(2**63), 2**63)
 _BARE_TAG: Final = re.compile(r"(?:&\S+\s+)?!(?:\s|\Z)")
+_LATER_MARK: Final = re.compile(r"(?:\A|[\n\r\x85\u2028\u2029])\ufeff")
 _COLON: Final = re.compile(r":[,\[\]{}]")
 _OPEN: Final = object()
 """What an anchor stands for inside its own value."""
@@ -64,6 +65,9 @@ class _Reading:
 
     def __init__(self, text: str) -> None:
         self._text = text.removeprefix("\ufeff")  # libyaml does not count it
+        if mark := _LATER_MARK.search(self._text):  # part of a text for yaml.v2, nothing at all for libyaml
+            line = 1 + len(re.findall(r"\r\n|[\n\r\x85\u2028\u2029]", self._text[: mark.end()]))
+            raise _Refused(line, "a line begins with a byte order mark")
         self._events: Iterator[Any] = yaml.parse(self._text, Loader=_Loader)
         self._anchors: dict[str, Any] = {}
         self._values = self._characters = 0

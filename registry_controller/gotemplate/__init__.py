@@ -21,9 +21,9 @@ from registry_controller.gotemplate.library import FUNCTIONS
 from registry_controller.gotemplate.limits import DEFAULT, Budget, Limits, TemplateError
 from registry_controller.gotemplate.nodes import Tree
 from registry_controller.gotemplate.parse import parse
-from registry_controller.gotemplate.values import Object
+from registry_controller.gotemplate.values import Object, as_decoded
 
-__all__ = ["DEFAULT", "FUNCTIONS", "Limits", "Template", "compile_template"]
+__all__ = ["DEFAULT", "FUNCTIONS", "Limits", "Template", "as_decoded", "compile_template"]
 
 
 class Template:
@@ -37,7 +37,7 @@ class Template:
         self._limits = limits
 
     def render(self, data: Mapping[str, Any]) -> str:
-        """Write it; `data` holds objects as decoded JSON, None for one that is not known.
+        """Write it; `data` holds objects as `as_decoded` gives them, None for one that is not known.
 
         Raises InvalidObject with the path, the position and what cannot be done; it holds nothing of the data.
         """

@@ -103,6 +103,17 @@ class Object:
         return info[found] if found is not None else NOTHING
 
 
+def as_decoded(value: Any) -> Any:
+    """Give decoded JSON the numbers that Go decodes: an integer beyond 64 bits is a float. What has none is itself."""
+    if isinstance(value, Mapping):
+        changed = {key: new for key, old in value.items() if (new := as_decoded(old)) is not old}
+        return {**value, **changed} if changed else value
+    if isinstance(value, list):
+        items = [as_decoded(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return float(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
+
+
 def key_of(found: Mapping[str, Any], name: str) -> str | None:
     """Find the key that a field's name means: the same, else what Go's capitals hide."""
     if name in found:

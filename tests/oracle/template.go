@@ -17,7 +17,7 @@ import (
 // templateData is what a value is rendered with. Typed makes .Object the Go type of its kind, where we know it here,
 // as the original does for kinds in its scheme; else it is unstructured.
 type templateData struct {
-	Object       map[string]any  `json:"Object"`
+	Object       json.RawMessage `json:"Object"`
 	Typed        bool            `json:"typed"`
 	Cluster      json.RawMessage `json:"Cluster"`
 	LocalCluster json.RawMessage `json:"LocalCluster"`
@@ -73,7 +73,7 @@ func answerTemplate(asked question) (any, error) {
 
 func (given templateData) build() (map[string]any, error) {
 	data := map[string]any{}
-	if given.Object != nil {
+	if len(given.Object) > 0 {
 		object, err := given.object()
 		if err != nil {
 			return nil, err
@@ -94,10 +94,7 @@ func (given templateData) build() (map[string]any, error) {
 }
 
 func (given templateData) object() (any, error) {
-	raw, err := json.Marshal(given.Object)
-	if err != nil {
-		return nil, err
-	}
+	raw := given.Object
 	plain := &unstructured.Unstructured{}
 	if err := plain.UnmarshalJSON(raw); err != nil {
 		return nil, err

@@ -390,7 +390,9 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 
 JSON: Final = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), st.integers(-9, 99), st.sampled_from((2**53, -(2**53), 1.5, -0.0, 1e21, 1e-9, 3.0)),
+        st.none(), st.booleans(), st.integers(-9, 99),
+        st.sampled_from((2**53 + 1, -(2**53), 2**63 - 1, 2**63, 2**64 - 1, 2**70, -(2**63))),
+        st.sampled_from((1.5, -0.0, 1e21, 1e-9, 3.0)),
         st.sampled_from(_TEXTS),
     ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)),

@@ -31,6 +31,7 @@ DOCUMENT = {
     "markup": {"a": "<&>"},
     "digits": {"0": "zero"},
     "#": "hash",
+    "unnamed": [{"": "x"}, {"": "y", "n": 1}, ["y"]],
 }
 
 
@@ -72,6 +73,8 @@ DOCUMENT = {
         ("friends.#(age>100)#.#", []),
         ('children.#(!%"*a*")', "Alex"),
         ('children.#(="Sara")', "Sara"),
+        ("unnamed.#(=y).n", 1),
+        ("unnamed.#(=y)#.#", []),
         ("nothing", None),
     ],
 )

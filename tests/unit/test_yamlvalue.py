@@ -90,6 +90,9 @@ def test_yaml_is_read_as_the_original_reads_it(text: str, value: Any) -> None:
         ("<<: 1", 1),
         ("a: &a [{x: 1}]\n<<: *a", 2),
         ("%YAML 1.2\n---\na", 1),
+        ("---\n\ufeff", 2),
+        ("\ufeff\ufeffa", 1),
+        ("a: 1\r\n\u2028\ufeffb: 1", 3),
     ],
 )
 def test_what_is_not_taken_is_refused_with_its_line(text: str, line: int) -> None:
