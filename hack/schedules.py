@@ -52,6 +52,7 @@ def play_some(seeds: Sequence[int]) -> Report:
         if outcome.broken:
             wrong = outcome.broken[0]
             report.broken[seed] = f"{wrong.clause}: {wrong.where}: {wrong.words}"
+    gc.collect()
     return report
 
 

@@ -5,11 +5,12 @@ Law: too many looks are harmless, one too few is a bug; a look is a key in the q
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Target
-from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.feed import Feed
 from registry_controller.engine.sources import Sources
 
@@ -22,28 +23,40 @@ class Attention:
         self._copies = copies
         self._add = add
 
-    def members_changed(self) -> None:
-        """Look at every copy, and at what is offered of membership: somebody became alive, or no longer is."""
-        for local_feed in self._copies.all_feeds():
-            self._look_at_copies(local_feed)
+    def members_changed(self, members: Set[ClusterUID]) -> None:
+        """Look at what bears on members that became alive, or no longer are, and at what is offered of membership."""
+        self._look_at_copies_of(lambda record: not members.isdisjoint(_parties(record)))
         for feed in self._sources.all_feeds():
             if feed.kind in (meta.CLUSTER, meta.SECRET):
                 self._look_at_offers(feed)
 
+    def rules_changed(self, rules: Set[str], members: Set[ClusterUID]) -> None:
+        """Look at the copies that rules made which are others now, and at those of members with other features.
+
+        What such rules newly ask for comes with the feeds that are opened for them.
+        """
+
+        def is_meant(record: CopyRecord) -> bool:
+            provenance = record.marks.provenance
+            return provenance is None or provenance.rule in rules or record.marks.owner in members
+
+        self._look_at_copies_of(is_meant)
+
     def member_changed(self, member: ClusterUID) -> None:
         """Look at all that came from a member, and at all that it offers: it left, or is back."""
-        for local_feed in self._copies.all_feeds():
-            for key, record in local_feed.records.items():
-                if member in (record.marks.owner, record.natural):
-                    self._add(local_feed.target(key))
+        self._look_at_copies_of(lambda record: member in (record.marks.owner, record.natural))
         for feed in self._sources.feeds_of(member):
             self._look_at_offers(feed)
 
     def feed_complete(self, feed: Feed) -> None:
-        """Look at the copies of a peer whose list is now complete: what it lacks may be gone."""
+        """Look at the copies that a peer's list bears on, which is complete now: what it lacks may be gone."""
+        peer, group_kind = feed.peer, (feed.kind.group, feed.kind.kind)
         for local_feed in self._copies.all_feeds():
             for key, record in local_feed.records.items():
-                if feed.peer in (record.marks.owner, record.natural):
+                is_of_peer = peer in (record.marks.owner, record.natural)
+                if (is_of_peer and group_kind in _kinds_behind(local_feed, record)) or (
+                    group_kind == _RULE and record.marks.provenance and record.marks.provenance.rule_owner == peer
+                ):
                     self._add(local_feed.target(key))
 
     def local_feed_complete(self, local_feed: LocalFeed) -> None:
@@ -57,6 +70,12 @@ class Attention:
         for feed in self._sources.all_feeds():
             self._look_at_offers(feed, namespace=name)
 
+    def _look_at_copies_of(self, is_meant: Callable[[CopyRecord], bool]) -> None:
+        for local_feed in self._copies.all_feeds():
+            for key, record in local_feed.records.items():
+                if is_meant(record):
+                    self._add(local_feed.target(key))
+
     def _look_at_copies(self, local_feed: LocalFeed) -> None:
         for key in local_feed.records:
             self._add(local_feed.target(key))
@@ -69,3 +88,21 @@ class Attention:
                     continue
                 if kind is None or (target.group, target.kind) == (kind.group, kind.kind):
                     self._add(target)
+
+
+_RULE: Final = (meta.RULE.group, meta.RULE.kind)
+_MEMBERSHIP: Final = ((meta.CLUSTER.group, meta.CLUSTER.kind), (meta.SECRET.group, meta.SECRET.kind))
+
+
+def _parties(record: CopyRecord) -> tuple[ClusterUID | None, ...]:
+    """Name all whose silence bears on a copy: its owner, the member it stands for, and its rule's owner."""
+    provenance = record.marks.provenance
+    return (record.marks.owner, record.natural, provenance.rule_owner if provenance is not None else None)
+
+
+def _kinds_behind(local_feed: LocalFeed, record: CopyRecord) -> tuple[tuple[str, str], ...]:
+    """Name the kinds at the owner that say whether a copy stays. What credentials are for, a Cluster says."""
+    here = (local_feed.kind.group, local_feed.kind.kind)
+    provenance = record.marks.provenance
+    source = (provenance.source.group, provenance.source.kind) if provenance is not None else here
+    return (here, source, *_MEMBERSHIP) if here in _MEMBERSHIP else (here, source)

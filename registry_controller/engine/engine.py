@@ -150,7 +150,8 @@ class Engine:
             leftovers=self.leftovers,
             connect_peer=connect_peer,
             changed=listener.clusters_changed,
-            standing_changed=self.attention.members_changed,
+            members_changed=self.attention.members_changed,
+            rules_changed=self.attention.rules_changed,
             rebuilt=lambda name: add(cluster_target(name)),
         )
         self.rule_states = RuleStates(

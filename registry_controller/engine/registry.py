@@ -68,6 +68,7 @@ class Registry:
         self.rules: dict[str, HeldRule] = {}
         self.features: dict[str, Manifest] = {}
         self.pruned: dict[str, tuple[str, ...]] = {}
+        self._active: dict[str, tuple[HeldRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._listed_at: dict[str, int] = {}
         self._on_change = on_change
@@ -144,8 +145,11 @@ class Registry:
 
     def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
         """List the rules that act here."""
-        acting = (held for name, held in sorted(self.rules.items()) if name not in self.pruned)
-        found = (held.active(self.allowance, local=local) for held in acting)
+        before, self._active = self._active, {}
+        for name, held in sorted(self.rules.items()):
+            was, active = before.get(name, (None, None))
+            self._active[name] = (held, active if was is held else held.active(self.allowance, local=local))
+        found = [active for name, (_, active) in self._active.items() if name not in self.pruned]
         return [active for active in found if active is not None and self.selects_us(active.rule, local=local)]
 
     def _hold(self, plural: str, name: str, manifest: Manifest) -> None:

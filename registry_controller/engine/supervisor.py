@@ -7,9 +7,9 @@ Cluster object, the others of that ID are aliases · a cluster whose ID is held 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.errors import InvalidKubeconfig
@@ -29,6 +29,8 @@ from registry_controller.engine.sources import Sources
 from registry_controller.engine.views import Standing
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
+
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class Supervisor:
         leftovers: Leftovers,
         connect_peer: Callable[[Credentials], Reader],
         changed: Callable[[], None],
-        standing_changed: Callable[[], None],
+        members_changed: Callable[[Set[ClusterUID]], None],
+        rules_changed: Callable[[Set[str], Set[ClusterUID]], None],
         rebuilt: Callable[[str], None],
     ) -> None:
         self.local = local
@@ -82,11 +85,14 @@ class Supervisor:
         self.leftovers = leftovers
         self._connect_peer = connect_peer
         self._changed = changed
-        self._standing_changed = standing_changed
+        self._members_changed = members_changed
+        self._rules_changed = rules_changed
         self._poked = asyncio.Event()
         self._is_planned = False
         self._contexts = Contexts(registry=registry, local=local)
-        self._wishes: object = None
+        self._given: dict[ClusterUID, object] = {}
+        self._wishes: Mapping[str, object] = {}
+        self._features: Mapping[ClusterUID, object] = {}
         self.rebuilds = Rebuilds(
             local=local,
             network_name=network_name,
@@ -158,10 +164,7 @@ class Supervisor:
 
     def link_changed(self) -> None:
         """Hear that something about a link changed."""
-        alive = self.standing().alive
-        if alive != self._alive:
-            self._alive = alive
-            self._standing_changed()
+        self._compare_alive()
         self.poke()
         self._changed()
 
@@ -276,19 +279,29 @@ class Supervisor:
             )
             self.links[cluster_id] = link
             self._tasks[cluster_id] = scope.create_task(link.run(), name=f"peer {link.name}")
-        alive = self.standing().alive
-        if alive != self._alive:
-            self._alive = alive
-            self._standing_changed()
+        self._compare_alive()
+
+    def _compare_alive(self) -> None:
+        was, self._alive = self._alive, self.standing().alive
+        if self._alive != was:
+            self._members_changed(self._alive ^ was)
 
     def _plan_rules(self) -> None:
         active = self._registry.active_rules(self.local)
         self.active = {found.rule.name: found for found in active}
         self._home.set_kinds(self.leftovers.with_kinds(target_kinds(active)))
-        for link in self.links.values():
-            context = self._contexts.of(link.cluster_id, name=link.name)
-            link.set_rules(rules_for([found.within(context) for found in active], link.features.held))
-        wishes = (self._registry.wishes(self.local), {uid: link.features.held for uid, link in self.links.items()})
-        if wishes != self._wishes:
-            self._wishes = wishes
-            self._standing_changed()
+        given, self._given = self._given, {}
+        for cluster_id, link in self.links.items():
+            context = self._contexts.of(cluster_id, name=link.name)
+            self._given[cluster_id] = (link, active, context, link.features.held)
+            if self._given[cluster_id] != given.get(cluster_id):
+                link.set_rules(rules_for([found.within(context) for found in active], link.features.held))
+        wishes = self._registry.wishes(self.local)
+        features = {uid: link.features.held for uid, link in self.links.items()}
+        if (wishes, features) != (self._wishes, self._features):
+            self._rules_changed(_differing(self._wishes, wishes), _differing(self._features, features))
+            self._wishes, self._features = wishes, features
+
+
+def _differing(old: Mapping[_Key, object], new: Mapping[_Key, object]) -> frozenset[_Key]:
+    return frozenset(key for key in {*old, *new} if key not in old or key not in new or old[key] != new[key])
