@@ -72,7 +72,12 @@ class Daemon:
             on_result=lambda result: metrics.kube_events_total.labels(result=result).inc(),
         )
         transitions = Transitions(events=self.events, metrics=metrics)
-        self.status_writer = StatusWriter(writer, lambda: datetime.now(UTC), on_transition=transitions.say)
+        self.status_writer = StatusWriter(
+            writer,
+            lambda: datetime.now(UTC),
+            on_transition=transitions.say,
+            speaks_of=self.engine.replicas.speaks_of,
+        )
         self.brake = Brake(
             percent=settings.deletion_limit_percent,
             queue=self.queue,

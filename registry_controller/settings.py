@@ -55,6 +55,11 @@ OPTIONS: Final = (
         "NAMESPACE", "cluster-registry", optiontext.namespace, "name",
         "Namespace of the daemon and of the Secrets it publishes.",
     ),
+    Option("POD_NAME", "", optiontext.object_name_or_none, "name", "Name of the Pod that this daemon runs in."),
+    Option(
+        "POD_SELECTOR", "", optiontext.text, "labels",
+        "Labels of all Pods that run daemons for this cluster: they share the writing of status. Empty: there is one.",
+    ),
     Option(
         "PROVISION_LOCAL_CLUSTER", "", optiontext.object_name_or_none, "name",
         "Make the Cluster object of this cluster, under this name, when there is none. Empty: you make it.",
@@ -159,6 +164,8 @@ class Settings:
     """The options as the daemon uses them. `ignored` names what was given and has no effect."""
 
     namespace: str
+    pod_name: str
+    pod_selector: str
     provision_local_cluster: str
     manage_local_cluster_secret: bool
     reader_service_account_name: str

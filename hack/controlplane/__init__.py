@@ -24,6 +24,7 @@ volumes      what is mounted into a container: tokens, Secrets, ConfigMaps
 sandbox      the mount namespace in which a container's command runs
 probes       startup, liveness and readiness
 pod          one replica: its container, its restarts, its probes
+podobjects   what the API server shows of the pods
 rollout      the Deployment's status
 kubelet      the stand-in kubelet of one Deployment
 services     how the API server reaches pods by their Service

@@ -19,6 +19,7 @@ from .cluster import Cluster
 from .errors import ApiError, CommandError, ControlPlaneError, ProcessError
 from .parallel import run_all
 from .pod import LISTENING, Pod, Surroundings, failure
+from .podobjects import PodObjects
 from .podspec import Deployment, read_deployment
 from .ports import Port
 from .rollout import compute_status, deployment_path, is_reported, report_status
@@ -62,6 +63,7 @@ class Kubelet:
             backoff_s=backoff_s,
             max_backoff_s=max_backoff_s,
         )
+        self._objects = PodObjects(cluster, namespace=namespace)
         self._pods: list[Pod] = []
         self._ports: list[dict[str, Port]] = []
         self._deployment: Deployment | None = None
@@ -80,6 +82,11 @@ class Kubelet:
     def pids(self) -> list[int]:
         """The process ids of all containers that run."""
         return [pod.process.pid for pod in self._pods if pod.process.running]
+
+    @property
+    def pids_by_pod(self) -> dict[str, int]:
+        """The process ids of all containers that run, by the names of their pods."""
+        return {pod.facts.name: pod.process.pid for pod in self._pods if pod.process.running}
 
     @property
     def log(self) -> Path:
@@ -149,10 +156,12 @@ class Kubelet:
         self._end(lambda pod: pod.stop(grace_s))
         with contextlib.suppress(ControlPlaneError):
             self._report(self._read())
+        self._objects.forget()
 
     def kill(self) -> None:
         """End all pods with SIGKILL, then the kubelet: the node is gone, and nobody says so."""
         self._end(Pod.kill)
+        self._objects.forget()
 
     def crash(self) -> None:
         """End the containers with SIGKILL; the kubelet starts them again and counts it."""
@@ -245,6 +254,7 @@ class Kubelet:
 
     def _report(self, deployment: Deployment | None) -> None:
         """Write the status when it says something else; what was written last is compared first."""
+        self._objects.publish(self._pods, prefix=f"{self._name}-")
         if deployment is None:
             return
         running, ready = len(self._pods), sum(pod.is_ready for pod in self._pods)

@@ -154,6 +154,7 @@ FEATURE: Final = GVK(GROUP, VERSION, "ClusterFeature")
 SECRET: Final = GVK("", "v1", "Secret")
 NAMESPACE: Final = GVK("", "v1", "Namespace")
 NODE: Final = GVK("", "v1", "Node")
+POD: Final = GVK("", "v1", "Pod")
 
 CLUSTERS: Final = GVR(GROUP, VERSION, "clusters", False, True)
 RULES: Final = GVR(GROUP, VERSION, "resourcesyncrules", False, True)

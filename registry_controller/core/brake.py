@@ -58,6 +58,17 @@ def judge(
     return replace(window, deleted=max(window.deleted, gone), halted_at=""), verdict
 
 
+def joined(window: Window, stored: Window | None, *, now: datetime) -> Window:
+    """Count on with what another daemon of this cluster has stored of the same copies, unless its time is over.
+
+    A halt is everyone's own: who has lifted his must not find it again in what was stored before.
+    """
+    if stored is None or _is_over(stored, now):
+        return window
+    baseline, deleted = max(window.baseline, stored.baseline), max(window.deleted, stored.deleted)
+    return replace(window, start=min(window.start, stored.start), baseline=baseline, deleted=deleted)
+
+
 def _is_over(window: Window, now: datetime) -> bool:
     try:
         start = datetime.fromisoformat(window.start)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.core.brake import Verdict, Window, judge, stored_form, window_of
+from registry_controller.core.brake import Verdict, Window, joined, judge, stored_form, window_of
 from registry_controller.core.decision import Decision, Delete, Hold, Reason
 from registry_controller.engine.copies import Copies, Origin
 from registry_controller.engine.registry import Registry
@@ -161,7 +161,7 @@ class Brake:
             self._look_soon(origin, place, _LOOK_S)
             return
         rule = origin[0]
-        before = place.window
+        before = place.window and joined(place.window, self._stored(origin), now=self._now())
         place.window, verdict = judge(
             before,
             present=self._copies.counts[origin] + self._copies.counts["", origin[1]],

@@ -27,6 +27,7 @@ from registry_controller.engine.namespaces import Namespaces
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.readertoken import token_type
 from registry_controller.engine.registry import Registry
+from registry_controller.engine.replicas import Replicas
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.supervisor import Supervisor
@@ -63,6 +64,12 @@ class Settings(Protocol):
 
     @property
     def namespace(self) -> str: ...
+
+    @property
+    def pod_name(self) -> str: ...
+
+    @property
+    def pod_selector(self) -> str: ...
 
     @property
     def network_name(self) -> str: ...
@@ -121,13 +128,16 @@ class Engine:
         self.own_kinds = OwnKinds(reader=home, registry=self.registry)
         self.credentials = CredentialStore(on_change=self._credentials_changed)
         self.namespaces = Namespaces(on_change=self.attention.namespace_changed)
+        self.replicas = Replicas(own=settings.pod_name, changed=listener.clusters_changed)
         self.home_link = HomeLink(
             reader=home,
             discovery=self.discovery,
             copies=self.copies,
             credentials=self.credentials,
             namespaces=self.namespaces,
+            replicas=self.replicas,
             namespace=settings.namespace,
+            pod_selector=settings.pod_selector if settings.pod_name else "",
             token_type=token_type(settings.reader_token_expiration_seconds),
             tokens_changed=listener.tokens_changed,
         )

@@ -1,4 +1,4 @@
-"""Listening at home: the kinds that rules write, credential Secrets, namespaces, and the CRDs.
+"""Listening at home: the kinds that rules write, credential Secrets, namespaces, the CRDs, and our own Pods.
 
 Law: home is never given up; what cannot be heard here is said on the rules that need it.
 """
@@ -18,6 +18,7 @@ from registry_controller.engine.credentialstore import CredentialStore
 from registry_controller.engine.definitions import DEFINITION, Definitions
 from registry_controller.engine.namespaces import Namespaces
 from registry_controller.engine.reflector import Reflector, Sink
+from registry_controller.engine.replicas import Replicas
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 
@@ -35,7 +36,9 @@ class HomeLink:
         copies: Copies,
         credentials: CredentialStore,
         namespaces: Namespaces,
+        replicas: Replicas,
         namespace: str,
+        pod_selector: str,
         token_type: str,
         tokens_changed: Callable[[], None],
     ) -> None:
@@ -48,6 +51,8 @@ class HomeLink:
             (DEFINITION, EVERYTHING): Definitions(on_change=self._kinds_changed),
             (meta.SECRET, Selection(namespace=namespace, fields=f"type={token_type}")): Bell(tokens_changed),
         }
+        if pod_selector:
+            self._base[(meta.POD, Selection(namespace=namespace, labels=pod_selector))] = replicas
         self._running: dict[tuple[str, Place], tuple[Reflector, asyncio.Task[NoReturn]]] = {}
         self._scope: asyncio.TaskGroup | None = None
 

@@ -1,7 +1,8 @@
 """The one writer of the status of our own kinds.
 
-Laws: a status is written only when it says something new, at most once a second an object, the last wish wins and
-none is lost; what an older CRD prunes is never written again and again; one object's failure delays no other.
+Laws: of several daemons only the one that speaks of an object writes its status; only when that says something new,
+at most once a second an object, the last wish wins and none is lost; what an older CRD prunes is never written again
+and again; one object's failure delays no other.
 """
 
 from __future__ import annotations
@@ -66,9 +67,15 @@ class StatusWriter:
     """Write what is wanted. All methods belong to the event loop in which `run` runs."""
 
     def __init__(
-        self, writer: StatusClient, now: Callable[[], datetime], *, on_transition: OnTransition | None = None
+        self,
+        writer: StatusClient,
+        now: Callable[[], datetime],
+        *,
+        on_transition: OnTransition | None = None,
+        speaks_of: Callable[[GVR, str], bool] = lambda *_: True,
     ) -> None:
         self._writer, self._now, self._on_transition = writer, now, on_transition
+        self._speaks_of = speaks_of
         self._memories: dict[Key, _Memory] = {}
         self._wake = asyncio.Event()
 
@@ -92,7 +99,9 @@ class StatusWriter:
         if memory is None or memory.uid != uid:
             memory = self._memories[key] = _Memory(uid)
         memory.wish = _Wish(uid, wanted, current)
-        if not memory.busy and self._patch_for(memory, memory.wish) is None:
+        if not self._speaks_of(gvr, name):
+            memory.wish = None
+        elif not memory.busy and self._patch_for(memory, memory.wish) is None:
             memory.wish = None
             memory.failures = 0
         else:

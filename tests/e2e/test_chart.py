@@ -221,10 +221,14 @@ def test_selectors_and_labels_are_those_of_the_original(plane: Cluster, release:
         assert labels.items() <= manifest["metadata"]["labels"].items(), manifest["metadata"]["name"]
 
 
+_SELECTOR = "app.kubernetes.io/name=cluster-registry-controller,app.kubernetes.io/instance={}"
+
+
 def test_the_defaults_reach_the_daemon(plane: Cluster) -> None:
     assert environment(rendered(plane)) == {
         "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
         "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
+        "POD_SELECTOR": _SELECTOR.format("cluster-registry"),
         "MANAGE_LOCAL_CLUSTER_SECRET": "true",
         "READER_SERVICE_ACCOUNT_NAME": "cluster-registry-controller-reader",
         "READER_TOKEN_EXPIRATION_SECONDS": "0",
@@ -245,6 +249,7 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
     assert environment(manifests) == {
         "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
         "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
+        "POD_SELECTOR": _SELECTOR.format("other"),
         "PROVISION_LOCAL_CLUSTER": "alpha",
         "MANAGE_LOCAL_CLUSTER_SECRET": "false",
         "READER_SERVICE_ACCOUNT_NAME": "other-cluster-registry-controller-reader",

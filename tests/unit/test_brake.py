@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry_controller.core.brake import ALWAYS, LENGTH, Verdict, Window, judge, spell, stored_form, window_of
+from registry_controller.core.brake import ALWAYS, LENGTH, Verdict, Window, joined, judge, spell, stored_form, window_of
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 START = spell(NOW)
@@ -105,3 +105,30 @@ def test_no_more_than_the_share_goes_within_a_window(
 )
 def test_what_cannot_be_used_is_no_window(stored: dict[str, object] | None) -> None:
     assert window_of(stored) is None
+
+
+_windows = st.builds(
+    Window,
+    st.integers(0, 400).map(lambda ago_s: spell(NOW - timedelta(seconds=ago_s))),
+    st.integers(0, 300),
+    st.integers(0, 300),
+    st.sampled_from(("", spell(NOW))),
+)
+
+
+@given(_windows, _windows)
+def test_what_another_daemon_counted_counts_too(ours: Window, stored: Window) -> None:
+    """A7, W4: several daemons do not let go more than one would."""
+    found = joined(ours, stored, now=NOW)
+    assert found.halted_at == ours.halted_at
+    if NOW - datetime.fromisoformat(stored.start) >= timedelta(minutes=5):
+        assert found == ours
+        return
+    assert found.start == min(ours.start, stored.start)
+    assert found.baseline == max(ours.baseline, stored.baseline)
+    assert joined(found, stored, now=NOW) == found
+
+
+def test_without_what_is_stored_our_own_count_stands() -> None:
+    window = Window(spell(NOW), 100, 3)
+    assert joined(window, None, now=NOW) == window

@@ -49,8 +49,12 @@ class World:
     def __init__(self) -> None:
         self.server = Server()
         self.transitions: list[tuple[str, str, str]] = []
+        self.speaks = True
         self.writer = StatusWriter(
-            self.server, lambda: datetime(2026, 1, 1, tzinfo=UTC), on_transition=self._on_transition
+            self.server,
+            lambda: datetime(2026, 1, 1, tzinfo=UTC),
+            on_transition=self._on_transition,
+            speaks_of=lambda *_: self.speaks,
         )
 
     def _on_transition(self, gvr: GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
@@ -90,6 +94,17 @@ async def test_what_is_new_is_written_and_its_transition_told(world: World) -> N
     assert patch["status"]["state"] == "Ready"
     assert patch["status"]["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
     assert world.transitions == [("b", "Ready", "True")]
+
+
+async def test_what_another_daemon_speaks_of_is_not_written_and_then_is(world: World) -> None:
+    """A7."""
+    world.speaks = False
+    world.want({"state": "Ready"})
+    await asyncio.sleep(0.1)
+    assert world.server.writes == []
+    world.speaks = True
+    world.want({"state": "Ready"})
+    await eventually(lambda: "b" in world.server.stored)
 
 
 async def test_what_is_stored_is_not_written(world: World) -> None:

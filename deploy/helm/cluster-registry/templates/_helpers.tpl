@@ -32,6 +32,11 @@ app.kubernetes.io/name: {{ include "cluster-registry.name" . }}-controller
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* The same as a query. */}}
+{{- define "cluster-registry.podSelector" -}}
+app.kubernetes.io/name={{ include "cluster-registry.name" . }}-controller,app.kubernetes.io/instance={{ .Release.Name }}
+{{- end -}}
+
 {{- define "cluster-registry.labels" -}}
 app: {{ include "cluster-registry.controller" . }}
 {{ include "cluster-registry.selectorLabels" . }}

@@ -1,0 +1,149 @@
+"""A7: several daemons in one cluster, without a leader."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from hack.controlplane import Group
+from registry_controller.core.rendezvous import chosen
+from tests.e2e.group import (
+    API,
+    CONFIG_MAP,
+    Member,
+    config_map,
+    eventually,
+    grant,
+    holding_invariants,
+    in_sync,
+    rule,
+    steadily,
+    swap,
+)
+from tests.e2e.history import recorded
+
+_COUNT = 20
+_STATES = 12
+_PAUSED_S = 18.0  # the kubelet would start it again after half a minute
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Member, Member]]:
+    """One cluster with one daemon, and one with three."""
+    with Group(2, prefix="rep") as group, holding_invariants() as members:
+        owner, many = (Member(cluster, *values) for cluster, values in zip(group, ((), ("replicas=3",)), strict=True))
+        members += [owner, many]
+        for member in members:
+            member.install().daemon.wait_ready(timeout_s=90)
+            grant(member, "configmaps", [""], ["configmaps"])
+        swap(owner, many)
+        in_sync(members)
+        yield owner, many
+
+
+def _ready(member: Member) -> set[str]:
+    pods = member.get("-n", "cluster-registry", "pods")["items"]
+    return {
+        pod["metadata"]["name"]
+        for pod in pods
+        if any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
+    }
+
+
+def _speaker(member: Member, subject: str) -> str:
+    found = chosen(_ready(member), subject)
+    assert found is not None
+    return found
+
+
+def _states(history: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Tell how an object's conditions followed each other."""
+    shown = (
+        tuple(f"{one['type']}={one['status']}/{one['reason']}" for one in found["status"].get("conditions", ()))
+        for found in history
+        if found.get("status")
+    )
+    return [state for state, _ in itertools.groupby(shown)]
+
+
+def test_all_three_are_known_to_each_other(pair: tuple[Member, Member]) -> None:
+    _, many = pair
+    eventually(lambda: len(_ready(many)) == 3)
+    shares = Counter(_speaker(many, f"clusters/c{number}") for number in range(60))
+    assert len(shares) == 3
+
+
+def test_three_daemons_one_of_them_paused_bring_every_state_once(pair: tuple[Member, Member]) -> None:
+    """No update is lost, nothing goes back, no status flaps, and the server stores no more than one write a state."""
+    owner, many = pair
+    many.apply(rule("load", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"load": "yes"}}]}]}))
+    names = [f"load-{number}" for number in range(_COUNT)]
+
+    def put(state: int) -> None:
+        owner.apply(*(config_map(name, {"state": str(state)}, labels={"load": "yes"}) for name in names))
+
+    def copied(state: int) -> bool:
+        found = many.get("configmaps", "-l", "load=yes")["items"]
+        return [item["data"]["state"] for item in found] == [str(state)] * _COUNT
+
+    put(0)
+    eventually(lambda: copied(0))
+    many.kubectl("wait", "--for=condition=Synced", "rsr/load", "--timeout=30s")
+    speaker = _speaker(many, "resourcesyncrules/load")
+    others = sorted(set(many.daemon.pids_by_pod) - {speaker})
+    with (
+        recorded(many.cluster, "/api/v1/namespaces/default/configmaps?labelSelector=load%3Dyes") as copies,
+        recorded(many.cluster, f"/apis/{API}/clusters") as clusters,
+        recorded(many.cluster, f"/apis/{API}/resourcesyncrules?fieldSelector=metadata.name%3Dload") as rules,
+    ):
+        paused = many.daemon.pids_by_pod[others[0]]
+        os.kill(paused, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            for state in range(1, _STATES):
+                put(state)
+                time.sleep(max(0.0, began + state * _PAUSED_S / (_STATES - 1) - time.monotonic()))
+        finally:
+            os.kill(paused, signal.SIGCONT)
+        put(_STATES)
+        eventually(lambda: copied(_STATES))
+        eventually(lambda: len(_ready(many)) == 3, within_s=60)
+        steadily(lambda: copied(_STATES), for_s=3)
+    for name in names:
+        seen = [int(one["data"]["state"]) for one in copies if one["metadata"]["name"] == name]
+        assert seen == sorted(set(seen)), f"{name} went back, or was written twice: {seen}"
+        assert seen[-1] == _STATES
+    assert not _flaps(_states(rules)), _states(rules)
+    for name in (owner.name, many.name):
+        history = [one for one in clusters if one["metadata"]["name"] == name]
+        assert not _flaps(_states(history)), (name, _states(history))
+    # One of them speaks, once a second at most: while there was news, not for longer, and not three times.
+    assert len(rules) <= _PAUSED_S + 15, len(rules)
+
+
+def _flaps(states: Sequence[object]) -> bool:
+    return any(first == third for first, third in zip(states, states[2:], strict=False))
+
+
+def test_when_the_one_that_speaks_dies_or_hangs_another_takes_over(pair: tuple[Member, Member]) -> None:
+    owner, many = pair
+    eventually(lambda: len(_ready(many)) == 3, within_s=60)
+    speaker = _speaker(many, f"clusters/{owner.name}")
+    pid = many.daemon.pids_by_pod[speaker]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        eventually(lambda: speaker not in _ready(many), within_s=40, what="its Pod is not ready")
+        many.kubectl("annotate", "cluster", owner.name, "cluster-registry.k8s.cisco.com/cluster-disabled=true")
+        eventually(lambda: many.get("cluster", owner.name)["status"]["state"] == "Disabled", within_s=10)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    many.kubectl("annotate", "cluster", owner.name, "cluster-registry.k8s.cisco.com/cluster-disabled-")
+    eventually(lambda: many.get("cluster", owner.name)["status"]["state"] == "Ready", within_s=30)
+    eventually(lambda: len(_ready(many)) == 3, within_s=60)
