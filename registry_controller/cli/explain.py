@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("kind")
 @click.argument("name", metavar="[NAMESPACE/]NAME")
+@click.option(
+    "-n", "in_namespace", metavar="NAMESPACE", help="The object's namespace, when NAME is not NAMESPACE/NAME."
+)
 @asking_options
 @click.pass_context
 def explain(
@@ -27,6 +30,7 @@ def explain(
     *,
     kind: str,
     name: str,
+    in_namespace: str | None,
     kubeconfig: Path | None,
     context_name: str | None,
     wait_s: float,
@@ -39,9 +43,7 @@ def explain(
     do not match say which clause fails first. Exits with 1 when there is no such object, here or at a peer.
     """
     settings = load_settings(ctx, flags)
-    namespace, slash, last = name.rpartition("/")
-    if not last or "/" in namespace or (slash and not namespace):
-        raise click.UsageError(f"{name}: is no NAMESPACE/NAME, nor the NAME of an object without a namespace", ctx)
+    namespace, last = _read_name(ctx, name, in_namespace=in_namespace)
     from registry_controller.cli.asking import Question, end  # noqa: PLC0415  a wrong command is refused at once
     from registry_controller.planner import explain as room  # noqa: PLC0415
     from registry_controller.planner.telling import (  # noqa: PLC0415
@@ -61,3 +63,15 @@ def explain(
 
     told, is_found = Question(settings, kubeconfig, context_name, wait_s, datetime.now(UTC)).ask(answer)
     end(told, is_well=is_found)
+
+
+def _read_name(ctx: click.Context, name: str, *, in_namespace: str | None) -> tuple[str, str]:
+    """Read an object's namespace, empty for none, and its name."""
+    namespace, slash, last = name.rpartition("/")
+    if not last or "/" in namespace or (slash and not namespace):
+        raise click.UsageError(f"{name}: is no NAMESPACE/NAME, nor the NAME of an object without a namespace", ctx)
+    if in_namespace is None:
+        return namespace, last
+    if not in_namespace or (slash and namespace != in_namespace):
+        raise click.UsageError(f"-n {in_namespace}: is no namespace, or not the one of {name}", ctx)
+    return in_namespace, last

@@ -225,7 +225,7 @@ def test_a_secret_is_explained_without_its_data(members: list[Member]) -> None:
     first, second = members
     second.create(secret("quiet", {"password": CANARY}))
     first.apply(rule("quiet", SECRET, {"match": [{"content": [{"key": "data.password", "value": "b3RoZXI="}]}]}))
-    said = ask(first, "explain", "secret", "default/quiet")
+    said = ask(first, "explain", "secret", "-n", "default", "quiet")
     clause = "spec.rules[0].match[0].content[0]: data.password does not have the value that the rule asks for"
     assert f"rule quiet does not match: {clause}" in said
 

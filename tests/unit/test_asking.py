@@ -97,6 +97,8 @@ def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, co
         (("explain", "secret", "a/b/c"), "a/b/c: is no NAMESPACE/NAME"),
         (("explain", "secret", "/b"), "/b: is no NAMESPACE/NAME"),
         (("explain", "secret", "a/"), "a/: is no NAMESPACE/NAME"),
+        (("explain", "secret", "a/b", "-n", "c"), "-n c: is no namespace, or not the one of a/b"),
+        (("explain", "secret", "b", "-n", "a"), "kubeconfig /nowhere: there is no such file"),
         (("explain", "secret", "a/b"), "kubeconfig /nowhere: there is no such file"),
     ],
 )
