@@ -134,7 +134,13 @@ class Cluster:
     def _run(self, tool: str, argv: Sequence[str], *, stdin: str | None, check: bool, timeout_s: float) -> str:
         command = [str(self._binaries[tool]), *argv]
         homes = {f"HELM_{kind.upper()}_HOME": f"{self.directory}/helm/{kind}" for kind in ("cache", "config", "data")}
-        env = {"PATH": os.defpath, "HOME": str(self.directory), "KUBECONFIG": str(self.kubeconfig), **homes}
+        env = {
+            "PATH": os.defpath,
+            "HOME": str(self.directory),
+            "KUBECONFIG": str(self.kubeconfig),
+            "GOGC": "400",
+            **homes,
+        }
         done = subprocess.run(
             command,
             input=stdin or "",

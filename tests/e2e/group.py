@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hack.controlplane import Cluster, CommandError, Group, Kubelet
+from hack.controlplane import ApiError, Cluster, CommandError, Group, Kubelet
+from tests.e2e.reading import Reading
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "cluster-registry"
@@ -65,6 +66,7 @@ class Member:
         self.cluster = cluster
         self.name = name or cluster.name
         self.kubelet: Kubelet | None = None
+        self._reading = Reading(cluster)
         self.values = values
 
     def install(self, *flags: str) -> Member:
@@ -93,11 +95,20 @@ class Member:
         return self.cluster.kubectl(*arguments, stdin=stdin)
 
     def get(self, *arguments: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
-        return found
+        """Get what `kubectl get` would; CommandError when it is not there."""
+        found = self._reading.get(*arguments)
+        return found if found is not None else dict(json.loads(self.kubectl("get", *arguments, "-o", "json")))
 
     def find(self, *arguments: str) -> dict[str, Any] | None:
         """Get an object, or None when the server says that it is not there."""
+        try:
+            found = self._reading.get(*arguments)
+        except CommandError as error:
+            if isinstance(error.__cause__, ApiError) and error.__cause__.status == 404:
+                return None
+            raise
+        if found is not None:
+            return found
         text = self.kubectl("get", *arguments, "-o", "json", "--ignore-not-found")
         return json.loads(text) if text.strip() else None
 
