@@ -16,6 +16,11 @@ def is_empty(value: Any) -> bool:
     return is_missing(value) or (not isinstance(value, Object) and not value)
 
 
+def _to_strings(budget: Budget, value: Any) -> Slice:
+    """Make texts of all elements; a `[]string` is one already, and may be nil."""
+    return value if isinstance(value, Slice) and value.element == "string" else strings(texts(budget, value))
+
+
 def _default(_: Budget, fallback: Any, *given: Any) -> Any:
     return fallback if not given or is_empty(given[0]) else given[0]
 
@@ -98,7 +103,7 @@ def _type_is_like(_: Budget, name: Any, value: Any) -> bool:
 
 
 VALUES: Final[Mapping[str, Callable[..., Any]]] = {
-    "toString": shown, "toStrings": lambda budget, value: strings(texts(budget, value)), "default": _default,
+    "toString": shown, "toStrings": _to_strings, "default": _default,
     "empty": lambda _, value: is_empty(value), "coalesce": _coalesce, "ternary": _ternary, "fail": _fail,
     "toJson": _written, "toPrettyJson": lambda budget, value: _written(budget, value, indent=2), "deepCopy": _deep_copy,
     "deepEqual": same, "typeOf": lambda _, value: type_of(value), "kindOf": lambda _, value: kind_of(value),
