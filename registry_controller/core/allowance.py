@@ -14,13 +14,12 @@ from typing import Final, NamedTuple
 from registry_controller.api import meta, names
 from registry_controller.api.meta import GVK, GroupKind, Target
 from registry_controller.api.syncrule import SyncRule
+from registry_controller.core.match import CREDENTIAL_TYPES
 from registry_controller.core.mutate import kind_of
 
 _CORE_NAMES: Final = frozenset(
     {(meta.RULE.kind, name) for name in names.CORE_RULES} | {(meta.FEATURE.kind, names.CORE_FEATURE_OBJECT)}
 )
-_CREDENTIALS: Final = frozenset(("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"))
-"""Types of Secrets that Kubernetes fills with a token of the cluster in which they are, or lets their reader in by."""
 
 
 class Barrier(enum.Enum):
@@ -70,7 +69,7 @@ class Allowance:
             return Barrier.RESERVED
         is_registry_secret = _is_secret(target.group, target.kind) and secret_type == meta.REGISTRY_SECRET_TYPE
         if synced:
-            if is_own_kind or is_registry_secret or (_is_secret(*target[:2]) and secret_type in _CREDENTIALS):
+            if is_own_kind or is_registry_secret or (_is_secret(*target[:2]) and secret_type in CREDENTIAL_TYPES):
                 return Barrier.RESERVED
             if not self._allows(target, source):
                 return Barrier.NOT_ALLOWED

@@ -13,9 +13,10 @@ from registry_controller.api.meta import GVK, Manifest, ObjectKey
 from registry_controller.api.syncrule import ContentMatch, Match, RuleEntry, SyncRule
 from registry_controller.core.content import content_matches, value_matches
 
-_CLUSTERS_OWN_SECRETS: Final = frozenset(
-    ("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token", "helm.sh/release.v1")
-)
+CREDENTIAL_TYPES: Final = frozenset(("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"))
+"""Types of Secrets that Kubernetes fills with a token of the cluster in which they are, or lets their reader in by."""
+
+_CLUSTERS_OWN_SECRETS: Final = CREDENTIAL_TYPES | {"helm.sh/release.v1"}
 _CLUSTERS_OWN_CONFIG_MAP: Final = "kube-root-ca.crt"
 
 
@@ -79,8 +80,18 @@ def _matches(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]
         and (not match.namespaces or not namespace or namespace in match.namespaces)
         and (not match.labels or any(selector.matches(facts.labels) for selector in match.labels))
         and (not match.annotations or any(selector.matches(facts.annotations) for selector in match.annotations))
+        and asks_for_type(match, kind, facts)
         and all(content_holds(content, kind, facts, body) for content in match.content)
     )
+
+
+def asks_for_type(match: Match, kind: GVK, facts: Facts) -> bool:
+    """Say whether a match may have a Secret of its type: one that lets somebody in here is to be asked for by type.
+
+    Whoever offers an object chooses its name, labels and type: a rule that selects by others means no such Secret.
+    """
+    is_credential = (kind.group, kind.kind) == ("", "Secret") and facts.kind_type in CREDENTIAL_TYPES
+    return not is_credential or any(is_secret_type(content, kind) for content in match.content)
 
 
 def content_holds(content: ContentMatch, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:

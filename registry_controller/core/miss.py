@@ -14,7 +14,7 @@ from registry_controller.api.feature import Feature, FeatureMatch
 from registry_controller.api.meta import GVK, Manifest
 from registry_controller.api.selectors import Operator, Requirement, Selector
 from registry_controller.api.syncrule import Match, RuleEntry, SyncRule
-from registry_controller.core.match import Facts, content_holds, is_clusters_own, is_secret_type
+from registry_controller.core.match import Facts, asks_for_type, content_holds, is_clusters_own, is_secret_type
 
 
 class Miss(NamedTuple):
@@ -96,6 +96,9 @@ def _answers(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]
         yield _selector_miss(match.labels, facts.labels, f"{path}.labels", noun="label")
     if match.annotations:
         yield _selector_miss(match.annotations, facts.annotations, f"{path}.annotations", noun="annotation")
+    if not asks_for_type(match, kind, facts):
+        words = f'the type is "{facts.kind_type}", which lets somebody into a cluster: a match has to ask for that type'
+        yield Miss(f"{path}.content", words)
     for content in match.content:
         if content_holds(content, kind, facts, body):
             yield None

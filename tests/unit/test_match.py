@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -123,6 +123,26 @@ def test_what_every_cluster_has_of_its_own_is_left_out_of_everything(
     entry: dict[str, Any], kind: str, found: Object
 ) -> None:
     assert matching_entries(rule(entry, kind=kind), found, body_is_not_needed) == ()
+
+
+@pytest.mark.clause("W7")
+@pytest.mark.parametrize("secret_type", ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"])
+@pytest.mark.parametrize(
+    "match",
+    [
+        {"labels": [{"matchLabels": {"a": "1"}}]},
+        {"annotations": [{"matchLabels": {"a": "1"}}]},
+        {"objectKey": {"namespace": "apps", "name": "one"}},
+        {"namespaces": ["apps"]},
+    ],
+)
+def test_a_secret_that_lets_somebody_in_is_asked_for_by_its_type(match: dict[str, Any], secret_type: str) -> None:
+    """Its owner chooses name, labels and type: what a rule selects by others is not meant to be that."""
+    found = Object(ObjectKey("apps", "one"), labels={"a": "1"}, annotations={"a": "1"}, kind_type=secret_type)
+    assert not matches(match, found, kind="Secret")
+    assert matches(match, replace(found, kind_type="Opaque"), kind="Secret")
+    assert matches({**match, "content": [{"key": "type", "value": secret_type}]}, found, kind="Secret")
+    assert not matches({**match, "content": [{"key": "type", "value": "Opaque"}]}, found, kind="Secret")
 
 
 @pytest.mark.clause("W7")
