@@ -19,6 +19,7 @@ RegistryError
   Unreachable         no answer at all: connection, TLS, or timeout
   NotServed           the server does not serve that kind
   ProtocolError       an answer that is not what Kubernetes would say
+    TooMuch             more than is taken of one server; asked again rarely
 """
 
 from __future__ import annotations
@@ -134,3 +135,7 @@ class NotServed(RegistryError):
 
 class ProtocolError(RegistryError):
     """The server answered with something that no Kubernetes API server says."""
+
+
+class TooMuch(ProtocolError):
+    """The server answered with more than is taken of one server: bytes, objects or pages."""

@@ -35,6 +35,12 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "ibm": "ibm",  # IBM Cloud Kubernetes Service: ibm://ACCOUNT///CLUSTER/WORKER
 }
 
+_LONGEST: Final = 256
+"""Characters of what a node says of itself: a label's value has 63 at most."""
+
+_MOST_VALUES: Final = 64
+"""Versions, regions or zones that are told of one cluster."""
+
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -168,7 +174,7 @@ def _locality(nodes: Iterable[NodeFacts]) -> Mapping[str, Any]:
 
 
 def _distinct(values: Iterable[str]) -> list[str]:
-    return sorted({value for value in values if value})
+    return sorted({value for value in values if value})[:_MOST_VALUES]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -176,7 +182,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return value[:_LONGEST] if isinstance(value, str) else ""
 
 
 def _texts(value: Mapping[str, Any]) -> Mapping[str, str]:

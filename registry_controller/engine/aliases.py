@@ -14,6 +14,7 @@ from registry_controller.api.cluster import ClusterType
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.selection import EVERYTHING
+from registry_controller.engine.taps import read_view
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import decode_heard, decode_manifest, list_objects
@@ -81,8 +82,7 @@ async def _local_names(reader: Reader, cluster_id: ClusterUID) -> set[str]:
     found = set()
     async for page in list_objects(reader, meta.CLUSTERS, EVERYTHING, kind=meta.CLUSTER):
         for heard in page.items:
-            manifest = decode_manifest(heard.raw)
-            spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
-            if spec.get("clusterID") == cluster_id and status.get("type") == ClusterType.LOCAL.value:
+            view = read_view(heard, decode_manifest(heard.raw))
+            if view is not None and view.cluster_id == cluster_id and view.type == ClusterType.LOCAL.value:
                 found.add(heard.key.name)
     return found

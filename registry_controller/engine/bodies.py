@@ -24,7 +24,7 @@ class Slot(NamedTuple):
 
 
 def decode_body(raw: bytes, *, what: str) -> Manifest:
-    """Decode an object; InvalidObject for one that no API server would have stored (too deep, no object)."""
+    """Decode an object; InvalidObject for one that cannot be used (too deep, no object)."""
     try:
         return decode_manifest(raw)
     except ProtocolError:

@@ -23,7 +23,7 @@ from registry_controller.engine.fights import Fights
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection, Judgement
 from registry_controller.engine.views import Offer
 from registry_controller.engine.writing import Hand, Wanted, copy_slot
-from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.kube.watch import Heard, read_object
 from registry_controller.report.metrics import Metrics
 
 _T = TypeVar("_T")
@@ -200,7 +200,7 @@ class Carrier:
         if connection is None:
             raise ApiError("the peer is not connected; waiting for it")
         gvr = await connection.discovery.resolve(offer.feed.kind)
-        return decode_heard(await connection.reader.get(gvr, offer.key, timeout_s=ASK_TIMEOUT_S))
+        return await read_object(connection.reader, gvr, offer.key, kind=offer.feed.kind, timeout_s=ASK_TIMEOUT_S)
 
     def _consumed(self, offer: Offer, heard: Heard) -> None:
         slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)

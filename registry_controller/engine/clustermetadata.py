@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from registry_controller.api import meta
-from registry_controller.api.errors import InvalidObject, RegistryError
+from registry_controller.api.errors import InvalidObject, RegistryError, TooMuch
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.metadata import NodeFacts, combine, node_facts
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import decode_manifest, list_objects
 
+_MOST_NODES: Final = 20_000  # Kubernetes itself is made for 5,000
 _PERIOD_S: Final = 300.0
 _AFTER_PROBLEM_S: Final = 15.0
 
@@ -25,6 +26,8 @@ async def read_metadata(reader: Reader) -> Mapping[str, object]:
     async for page in list_objects(reader, meta.NODES, EVERYTHING, kind=meta.NODE):
         facts = [] if page.is_first else facts
         facts.extend(node_facts(decode_manifest(heard.raw)) for heard in page.items)
+        if len(facts) > _MOST_NODES:
+            raise TooMuch(f"list {meta.NODES}: more than {_MOST_NODES} nodes")
     return combine(facts, server_version=version)
 
 

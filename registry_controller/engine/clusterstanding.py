@@ -10,7 +10,7 @@ from typing import Any
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import State
-from registry_controller.api.errors import Forbidden, NotServed
+from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, ProtocolError
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.clusterstatus import ClusterFacts, PeerView, cluster_status
@@ -78,9 +78,12 @@ class ClusterStanding:
         )
 
     def _list_problem(self, peer: ClusterUID) -> str:
-        feed = self._sources.feed(peer, meta.CLUSTER)
-        error = feed.streams[EVERYTHING].error if feed is not None else None
-        return f"its Clusters cannot be listed: {error}" if isinstance(error, Forbidden | NotServed) else ""
+        for kind in (meta.CLUSTER, meta.FEATURE):
+            feed = self._sources.feed(peer, kind)
+            error = feed.streams[EVERYTHING].error if feed is not None else None
+            if isinstance(error, Forbidden | InvalidObject | NotServed | ProtocolError):
+                return f"its {kind.kind}s cannot be listed: {error}"
+        return ""
 
     def _known_here(self) -> list[PeerView]:
         """List our Clusters with the state that we find them in."""

@@ -21,7 +21,7 @@ from registry_controller.engine.departures import Departures
 from registry_controller.engine.views import Offer, Views
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import read_object
 
 ASK_TIMEOUT_S: Final = 10.0
 _CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
@@ -90,7 +90,7 @@ class Judge:
             return Inquiry(source, Answer.NOT_ASKED)
         gvr = await connection.discovery.resolve(source.kind)
         try:
-            heard = decode_heard(await connection.reader.get(gvr, source.key, timeout_s=ASK_TIMEOUT_S))
+            heard = await read_object(connection.reader, gvr, source.key, kind=source.kind, timeout_s=ASK_TIMEOUT_S)
         except NotFound as error:
             return Inquiry(source, Answer.NOT_FOUND if error.names_object else Answer.NOT_ASKED)
         marks = read_marks(heard.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))

@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, InvalidObject, NotFound, RegistryError, Unauthorized
+from registry_controller.api.errors import (
+    Forbidden,
+    InvalidObject,
+    NotFound,
+    ProtocolError,
+    RegistryError,
+    Unauthorized,
+)
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.core.peer import PeerHealth, backoff_s
@@ -21,6 +28,7 @@ from registry_controller.engine.clustermetadata import read_metadata
 from registry_controller.engine.feed import Feed
 from registry_controller.engine.members import Members
 from registry_controller.engine.reflector import Reflector
+from registry_controller.engine.room import make_room
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.stream import Stream
 from registry_controller.engine.taps import ClusterTap, FeatureTap, Tap
@@ -160,11 +168,11 @@ class PeerLink:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
         except Unauthorized as error:
             raise Unauthorized(f"{error}; {_OUTDATED}", status=error.status) from None
-        uid = decode_heard(raw).uid
+        uid = decode_heard(raw, kind=meta.NAMESPACE).uid
         if uid != self.cluster_id:
             raise RegistryError(
-                f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is {uid}, "
-                f"not the clusterID {self.cluster_id}; correct the kubeconfig or the clusterID"
+                f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "
+                f"{uid or 'missing'}, not the clusterID {self.cluster_id}; correct the kubeconfig or the clusterID"
             )
 
     async def _serve(self, reader: Reader) -> None:
@@ -228,7 +236,7 @@ class PeerLink:
         while True:
             try:
                 self.metadata, self.metadata_problem = await read_metadata(reader), ""
-            except (Forbidden, InvalidObject) as error:
+            except (Forbidden, InvalidObject, ProtocolError) as error:
                 self.metadata_problem = str(error)
             except RegistryError:  # passing: what was read before still holds
                 await asyncio.sleep(15.0)
@@ -288,6 +296,7 @@ class PeerLink:
                 selection=key[1],
                 sink=self._streams[key],
                 heard_from=self._heard,
+                make_room=lambda: make_room(key[0], self._reflectors, peer=self.name),
             )
         else:
             reflector.swap(self.reader, self.discovery)

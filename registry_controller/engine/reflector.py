@@ -21,6 +21,7 @@ from registry_controller.api.errors import (
     ProtocolError,
     RegistryError,
     ServerError,
+    TooMuch,
     Unauthorized,
     Unreachable,
 )
@@ -33,11 +34,14 @@ from registry_controller.kube.watch import Event, EventType, Heard, list_objects
 _WATCH_S: Final = (240, 290)  # below 290 s, so that lost permission is noticed
 _TAINTED_WATCH_S: Final = (30, 60)  # something was refused: list again soon
 _INITIAL_SILENCE_S: Final = 10.0  # a server with WatchList ends its initial events within about a second
+_INITIAL_S: Final = 120.0  # 100,000 objects take ten seconds
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
 _BASE_S: Final = 0.2
 _CAP_S: Final = 5.0
 _PATIENT_CAP_S: Final = 60.0  # somebody must act first: grant a right, install a kind
+_TOO_MUCH_S: Final = 30.0  # at least, before what was too much is asked for again
+_ROOM: Final = 64  # new objects between two questions whether there is room
 _BREATH: Final = 200  # events between two turns of the loop: about 10 ms
 
 
@@ -67,7 +71,8 @@ class Reflector:
     """One kind, one selection, one server.
 
     `revision` is the last resourceVersion heard, `synced` whether a list was ever complete, `refused` how many
-    objects were nonsense. `heard_from` is called for whatever proves that the server lives.
+    objects were nonsense. `heard_from` is called for whatever proves that the server lives. `make_room` is asked now
+    and then, while objects come that were not known, and raises TooMuch when they are too many. `size` counts them.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class Reflector:
         selection: Selection,
         sink: Sink,
         heard_from: Callable[[], None],
+        make_room: Callable[[], None] = lambda: None,
         watch_list: bool = True,
     ) -> None:
         self._reader = reader
@@ -87,6 +93,7 @@ class Reflector:
         self._selection = selection
         self._sink = sink
         self._heard_from = heard_from
+        self._make_room = make_room
         self._watch_list = watch_list
         self.revision = 0
         self.synced = False
@@ -101,6 +108,11 @@ class Reflector:
         self._ends_at_s = 0.0
         self._wake = asyncio.Event()
         self._since_breath = 0
+
+    @property
+    def size(self) -> int:
+        """Count the objects that are known."""
+        return len(self._keys)
 
     async def run(self) -> NoReturn:
         """Follow until cancelled."""
@@ -155,9 +167,10 @@ class Reflector:
         seen: dict[ObjectKey, None] = {}
         complete = False
         answers = self._reader.answers
+        ends_at_s = asyncio.get_running_loop().time() + _INITIAL_S
         try:
             async with contextlib.aclosing(self._open(gvr, initial=True)) as events:
-                while (event := await self._next(events, patient=complete)) is not None:
+                while (event := await self._next(events, ends_at_s=None if complete else ends_at_s)) is not None:
                     if event.is_initial_end and not complete:
                         complete = True
                         self._finish(seen, resource_version=event.resource_version)
@@ -193,8 +206,7 @@ class Reflector:
                     self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
                     self.refused += page.refused - 1
                 for heard in page.items:
-                    self._keys[heard.key] = seen[heard.key] = None
-                    self._sink.upsert(heard)
+                    self._hear(heard, seen=seen)
                     await self._breathe()
                 if page.is_last:
                     self._finish(seen, resource_version=page.resource_version)
@@ -219,9 +231,11 @@ class Reflector:
             silence_s=_SILENCE_S,
         )
 
-    async def _next(self, events: AsyncGenerator[Event, None], *, patient: bool) -> Event | None:
-        """Wait for an event; None at the end. TimeoutError when initial events stop coming."""
-        async with asyncio.timeout(None if patient else _INITIAL_SILENCE_S):
+    async def _next(self, events: AsyncGenerator[Event, None], *, ends_at_s: float | None) -> Event | None:
+        """Wait for an event; None at the end. TimeoutError when initial events stop coming, or never end."""
+        if ends_at_s is None:
+            return await anext(events, None)
+        async with asyncio.timeout_at(min(ends_at_s, asyncio.get_running_loop().time() + _INITIAL_SILENCE_S)):
             return await anext(events, None)
 
     def _take(self, event: Event, *, seen: dict[ObjectKey, None]) -> None:
@@ -234,8 +248,13 @@ class Reflector:
             seen.pop(heard.key, None)
             self._sink.remove(heard.key, heard)
         elif heard is not None:
-            self._keys[heard.key] = seen[heard.key] = None
-            self._sink.upsert(heard)
+            self._hear(heard, seen=seen)
+
+    def _hear(self, heard: Heard, *, seen: dict[ObjectKey, None]) -> None:
+        if heard.key not in self._keys and len(self._keys) % _ROOM == 0:
+            self._make_room()
+        self._keys[heard.key] = seen[heard.key] = None
+        self._sink.upsert(heard)
 
     def _advance(self, event: Event) -> None:
         if event.resource_version:
@@ -307,6 +326,8 @@ class Reflector:
         if self._patient and not was:  # a server that has just come back refuses what it will grant in a moment
             self._failures = 0
         retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+        if isinstance(error, TooMuch):
+            retry_after_s = _TOO_MUCH_S
         await self._pause(_PATIENT_CAP_S if self._patient else _CAP_S, at_least_s=min(retry_after_s, _PATIENT_CAP_S))
 
     async def _pause(self, cap_s: float, *, at_least_s: float = 0.0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
@@ -10,6 +11,9 @@ from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.engine.members import Members, MemberView
 from registry_controller.kube.watch import Heard
+
+_WORD: Final = 32
+"""Characters of a state or type: ours have no more."""
 
 
 class Tap:
@@ -79,7 +83,7 @@ class ClusterTap(Tap):
 
     def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
         """Hear a Cluster."""
-        if self._members.set_there(self._peer, heard.key.name, _read_view(heard, body())):
+        if self._members.set_there(self._peer, heard.key.name, read_view(heard, body())):
             self._changed()
 
     def remove(self, key: ObjectKey) -> None:
@@ -97,7 +101,8 @@ class ClusterTap(Tap):
         self._members.forget(self._peer)
 
 
-def _read_view(heard: Heard, manifest: Manifest) -> MemberView | None:
+def read_view(heard: Heard, manifest: Manifest) -> MemberView | None:
+    """Read a Cluster as a member holds it, whatever that member makes of its fields; None for one without an ID."""
     spec, status = manifest.get("spec"), manifest.get("status")
     spec = spec if isinstance(spec, Mapping) else {}
     status = status if isinstance(status, Mapping) else {}
@@ -110,4 +115,5 @@ def _read_view(heard: Heard, manifest: Manifest) -> MemberView | None:
     secret = ObjectKey(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
     disabled = meta.CLUSTER_DISABLED in heard.annotations
     state, kind = status.get("state"), status.get("type")
-    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, str(state or ""), str(kind or ""), disabled)
+    state, kind = (found if isinstance(found, str) else "" for found in (state, kind))
+    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, state[:_WORD], kind[:_WORD], disabled)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.drift import Drift, compare, content_digest, merge
 from registry_controller.core.own import Marks, read_marks
@@ -82,7 +82,7 @@ class Hand:
     async def create(self, wanted: Wanted, feed: LocalFeed) -> None:
         """Make a copy that is not here."""
         gvr = await self._discovery.resolve(wanted.kind)
-        raw = await self._pen.create(gvr, wanted.target.namespace, orjson.dumps(wanted.manifest))
+        raw = await self._pen.create(gvr, wanted.target.namespace, _spelled(wanted.manifest))
         self._remember(raw, wanted, feed)
 
     async def create_namespace(self, name: str) -> None:
@@ -119,7 +119,7 @@ class Hand:
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
                 self._accept(current, wanted, record)
                 return False, managers
-        raw = await self._pen.replace(gvr, wanted.target.key, orjson.dumps(body))
+        raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
         self._remember(raw, wanted, feed)
         return True, managers
 
@@ -136,7 +136,7 @@ class Hand:
             record.status_digest = self.status_digest(wanted)
             return False
         body = {**current, "status": wanted.status}
-        raw = await self._pen.replace(gvr, wanted.target.key, orjson.dumps(body), subresource="status")
+        raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
         if raw is not None:
             feed.heard_again(decode_heard(raw), status_digest=self.status_digest(wanted))
         return True
@@ -172,7 +172,7 @@ class Hand:
         is_same_wish = record.desired in (None, wanted.digest)  # else a rule was edited, and took something away
         if is_of_now and is_same_wish and self._believes_provenance:
             return True
-        raw = await self._pen.replace(gvr, wanted.target.key, orjson.dumps(body), dry_run=True)
+        raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), dry_run=True)
         current = await self._current(gvr, wanted, record)
         return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 
@@ -199,6 +199,14 @@ class Hand:
     def still_as_written(self, record: CopyRecord, heard: Heard) -> bool:
         """Say whether a copy that changed here is, in all that counts, still what the server stored for us."""
         return record.baseline is not None and self.digest(orjson.loads(heard.raw)) == record.baseline
+
+
+def _spelled(manifest: Manifest) -> bytes:
+    """Spell an object; InvalidObject for one that overrides nested too deeply."""
+    try:
+        return orjson.dumps(manifest)
+    except orjson.JSONEncodeError:
+        raise InvalidObject("object", "cannot be written: it is nested too deeply") from None
 
 
 def _is_plain(stored: Manifest, baseline: bytes, wanted: Wanted) -> bool:

@@ -6,6 +6,7 @@ parts only, so that no name leads elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -20,6 +21,7 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.home import connect_home_transport
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.lines import Lines
 from registry_controller.kube.tls import load_certificate
 from registry_controller.kube.transport import DRY_RUN, Transport
 
@@ -28,6 +30,14 @@ WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 REHEARSING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
 """Reading, and asking what a write would store."""
 
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""The largest page of a list: 500 objects of 16 KiB; a page that is larger is asked for in smaller ones."""
+
+ABOUT_BYTES: Final = 1024 * 1024
+"""The largest answer that says what a server is and serves: 20 KiB for the core group, 200 bytes a kind."""
+
+_WHOLE_BYTES: Final = 64 * 1024 * 1024  # a list without pages, for which home alone is asked
+_LISTS: Final = 4  # pages that are read from one server at a time, so that memory is bounded
 _PAGE_S: Final = 60.0
 _OPEN_S: Final = 30.0
 _WRITE_S: Final = 30.0  # admission webhooks may take 10 s, and there may be several
@@ -36,10 +46,15 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class Reader:
-    """One API server, only to be read. `answers` counts proofs of life: HTTP answers but 401 and 5xx."""
+    """One API server, only to be read. `answers` counts proofs of life: HTTP answers but 401 and 5xx.
+
+    `lines` are those of its watches that are under way.
+    """
 
     def __init__(self, transport: Transport) -> None:
+        self.lines = Lines()
         self._transport = transport
+        self._lists = asyncio.Semaphore(_LISTS)
 
     @property
     def server(self) -> str:
@@ -58,18 +73,25 @@ class Reader:
             "GET", object_path(gvr, key), what=what, timeout_s=timeout_s, gvr=gvr, key=key
         )
 
-    async def get_path(self, path: str, *, timeout_s: float = 10.0) -> bytes:
+    async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = _WHOLE_BYTES) -> bytes:
         """Read what is no object: discovery, /version."""
-        return await self._transport.send("GET", path, what=f"get {path}", timeout_s=timeout_s)
+        return await self._transport.send("GET", path, what=f"get {path}", timeout_s=timeout_s, limit_bytes=limit_bytes)
 
     async def list_page(
-        self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], timeout_s: float = _PAGE_S
+        self,
+        gvr: GVR,
+        selection: Selection,
+        *,
+        query: Mapping[str, str],
+        limit_bytes: int = PAGE_BYTES,
+        timeout_s: float = _PAGE_S,
     ) -> bytes:
-        """Read one page of a list; NotServed for a kind that is not there."""
+        """Read one page of a list; NotServed for a kind that is not there, TooMuch for a page that is too large."""
         what = f"list {gvr} ({selection})"
         path = _collection_path(gvr, selection, query=query)
         try:
-            return await self._transport.send("GET", path, what=what, timeout_s=timeout_s)
+            async with self._lists:
+                return await self._transport.send("GET", path, what=what, timeout_s=timeout_s, limit_bytes=limit_bytes)
         except NotFound as error:
             raise NotServed(f"{what}: is not served") from error
 

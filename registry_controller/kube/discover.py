@@ -11,21 +11,22 @@ import msgspec
 
 from registry_controller.api.errors import NotFound, NotServed, ProtocolError, RegistryError
 from registry_controller.api.meta import GVK, GVR
-from registry_controller.kube.connect import Reader
+from registry_controller.kube.connect import ABOUT_BYTES, Reader
 
 _GROUP: Final = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?\Z")
 _WORD: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+_PLAIN: Final = re.compile(r"[\x21-\x7e]{1,64}")
 _NEEDED: Final = frozenset({"list", "watch"})
 _WRITABLE: Final = _NEEDED | {"create", "delete", "update"}
 
 
-class _Resource(msgspec.Struct):
-    name: str = ""
-    kind: str = ""
+class _Resource(msgspec.Struct, kw_only=True):
+    name: str
+    kind: str
     group: str = ""
     version: str = ""
     namespaced: bool = False
-    verbs: list[str] = []
+    verbs: list[str]
     singular: str = msgspec.field(name="singularName", default="")
     short: list[str] = msgspec.field(name="shortNames", default_factory=list)
 
@@ -113,7 +114,7 @@ class Discovery:
 
     async def _preferred_versions(self) -> AsyncIterator[tuple[str, str, list[_Resource]]]:
         """Read every group in its preferred version; what is down is left out."""
-        answer = await self._reader.get_path("/apis")
+        answer = await self._reader.get_path("/apis", limit_bytes=ABOUT_BYTES)
         try:
             groups = _GROUPS.decode(answer).groups or []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -125,9 +126,9 @@ class Discovery:
 
     async def server_version(self) -> str:
         """Ask for the server's version, as `v1.36.1`."""
-        answer = await self._reader.get_path("/version")
+        answer = await self._reader.get_path("/version", limit_bytes=ABOUT_BYTES)
         try:
-            return _VERSION.decode(answer).git_version[:64]
+            return _plain(_VERSION.decode(answer).git_version)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ProtocolError(f"{self._reader.server}: /version is not what an API server says") from None
 
@@ -140,7 +141,7 @@ class Discovery:
             raise NotServed(f"{gvk}: no API group or version is named so")
         path = f"/apis/{gvk.group}/{gvk.version}" if gvk.group else f"/api/{gvk.version}"
         try:
-            answer = await self._reader.get_path(path)
+            answer = await self._reader.get_path(path, limit_bytes=ABOUT_BYTES)
         except NotFound as error:
             raise NotServed(f"{self._reader.server}: does not serve {path}") from error
         try:
@@ -158,3 +159,9 @@ def _index(resources: list[_Resource], *, group: str, version: str) -> dict[GVK,
             gvr = GVR(group, version, found.name, found.namespaced, found.name in with_status)
             index.setdefault(GVK(group, version, found.kind), gvr)
     return index
+
+
+def _plain(version: str) -> str:
+    """Cut a version down to what may stand in a status."""
+    found = _PLAIN.match(version)
+    return found[0] if found else ""

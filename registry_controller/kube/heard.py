@@ -15,6 +15,9 @@ from registry_controller.api.errors import ProtocolError
 from registry_controller.api.meta import GVK, ObjectKey, revision
 
 _NAME_LENGTH: Final = 253
+_UID_LENGTH: Final = 128  # a UUID has 36 characters
+_TIME_LENGTH: Final = 40  # RFC 3339, with a fraction and an offset, has 35
+_BRACKETS: Final = 250  # what has no more of them is nested no deeper
 _SHOWN: Final = 300
 
 
@@ -51,8 +54,8 @@ class _Meta(msgspec.Struct, gc=False):
 
 class _Object(msgspec.Struct, gc=False):
     metadata: _Meta
-    api_version: str = msgspec.field(name="apiVersion", default="")
-    kind: str = ""
+    api_version: str | None = msgspec.field(name="apiVersion", default=None)
+    kind: str | None = None
     type: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -78,8 +81,12 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
     _check_name(info.name)
     if info.namespace:
         _check_name(info.namespace)
+    if len(info.uid) > _UID_LENGTH or not info.uid.isprintable():
+        raise ProtocolError(f"{key}: has a uid that is none")
+    if len(info.created or "") > _TIME_LENGTH:
+        raise ProtocolError(f"{key}: has a creationTimestamp that is none")
     if kind is not None:
-        if not found.kind and not found.api_version:
+        if found.kind is None and found.api_version is None:
             head = json.dumps({"apiVersion": kind.api_version, "kind": kind.kind}).encode()
             body = head[:-1] + b"," + body[1:]
         elif found.kind != kind.kind or found.api_version != kind.api_version:
@@ -99,11 +106,18 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
 
 
 def decode_manifest(raw: bytes) -> dict[str, Any]:
-    """Decode a whole object; ProtocolError, also for numbers that no JSON of Go's has (1e999)."""
+    """Decode a whole object; ProtocolError, also for numbers that no JSON of Go's has (1e999).
+
+    What is nested deeper than 250 is refused: it could be read, but not be written again.
+    """
     try:
         found = orjson.loads(raw)
+        if raw.count(b"{") + raw.count(b"[") > _BRACKETS:
+            orjson.dumps(found)
     except (orjson.JSONDecodeError, RecursionError):
         raise ProtocolError("an object that is no readable JSON") from None
+    except orjson.JSONEncodeError:
+        raise ProtocolError("an object that is nested too deeply") from None
     if not isinstance(found, dict):
         raise ProtocolError("an answer that is no object")
     return found

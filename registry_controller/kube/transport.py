@@ -18,7 +18,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
 from registry_controller import __version__
-from registry_controller.api.errors import ProtocolError, RegistryError, Unreachable
+from registry_controller.api.errors import ProtocolError, RegistryError, TooMuch, Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube import tls
 from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
@@ -26,7 +26,9 @@ from registry_controller.kube.translate import FAILURES, error_of_answer, error_
 DRY_RUN: Final = "dryRun=All"
 """The parameter with which a server says what it would store, and stores nothing."""
 
-_BODY_BYTES: Final = 64 * 1024 * 1024  # a page of 500 objects of 100 KB
+OBJECT_BYTES: Final = 16 * 1024 * 1024
+"""The largest object that is read: etcd takes 1.5 MiB, aggregated servers more."""
+
 _ERROR_BYTES: Final = 256 * 1024
 _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 60.0  # below the 90 s after which Go servers' load balancers drop idle connections
@@ -78,6 +80,7 @@ class Transport(RESTClientObject):
         *,
         what: str,
         timeout_s: float,
+        limit_bytes: int = OBJECT_BYTES,
         body: bytes | None = None,
         content_type: str = "application/json",
         gvr: GVR | None = None,
@@ -88,7 +91,7 @@ class Transport(RESTClientObject):
             async with self._deadline(timeout_s):
                 response = await self._open(method, path, body=body, content_type=content_type)
                 try:
-                    content = await _read(response, limit=_BODY_BYTES, what=what)
+                    content = await _read(response, limit=limit_bytes, what=what)
                 finally:
                     response.release()
         except FAILURES as error:
@@ -213,14 +216,15 @@ def is_allowed(method: str, path: str, methods: frozenset[str]) -> bool:
 async def _read(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
     _check_plain(response, what=what)
     if (response.content_length or 0) > limit:
-        raise ProtocolError(f"{what}: the answer is larger than {limit} bytes")
+        _hang_up(response)
+        raise TooMuch(f"{what}: the answer is larger than {limit // 1024} KiB")
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > limit:
             _hang_up(response)
-            raise ProtocolError(f"{what}: the answer is larger than {limit} bytes")
+            raise TooMuch(f"{what}: the answer is larger than {limit // 1024} KiB")
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

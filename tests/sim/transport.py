@@ -130,6 +130,7 @@ class SimTransport:
         *,
         what: str,
         timeout_s: float,
+        limit_bytes: int = 0,
         body: bytes | None = None,
         content_type: str = "application/json",
         gvr: GVR | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 
 from registry_controller.api.errors import ProtocolError
@@ -65,6 +66,10 @@ def test_an_item_of_a_list_gets_the_kind_that_it_lacks() -> None:
         b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}',
         b'{"apiVersion":"v2","kind":"Secret","metadata":{"name":"a"}}',
         b'{"kind":"Secret","metadata":{"name":"a"}}',
+        b'{"apiVersion":"","kind":"","metadata":{"name":"a"}}',
+        b'{"metadata":{"name":"a","uid":"' + b"u" * 129 + b'"}}',
+        b'{"metadata":{"name":"a","uid":"a\\nb"}}',
+        b'{"metadata":{"name":"a","creationTimestamp":"' + b"2" * 41 + b'"}}',
     ],
 )
 def test_nonsense_is_refused(raw: bytes) -> None:
@@ -76,6 +81,21 @@ def test_nonsense_is_refused(raw: bytes) -> None:
 def test_a_body_that_cannot_be_read_is_the_servers_fault(raw: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_manifest(raw)
+
+
+@pytest.mark.parametrize("depth", [249, 254, 300, 1000])
+def test_what_is_nested_so_deeply_that_it_could_not_be_written_is_refused(depth: int) -> None:
+    """A copy of it ended the daemon: it was read, and could not be spelled again."""
+    raw = b'{"x":' + b"[" * depth + b"]" * depth + b"}"
+    if depth == 249:
+        assert orjson.dumps(decode_manifest(raw)) == raw
+        return
+    with pytest.raises(ProtocolError, match="nested too deeply"):
+        decode_manifest(raw)
+
+
+def test_many_brackets_side_by_side_are_no_depth() -> None:
+    assert len(decode_manifest(b'{"x":[' + b"[]," * 1000 + b"[]]}")["x"]) == 1001
 
 
 @pytest.mark.parametrize("version", ["abc", "", None, "1" * 30])

@@ -93,11 +93,11 @@ async def test_what_is_compressed_is_refused(peer: Peer, reader: Reader) -> None
         await reader.get(meta.SECRETS, KEY)
 
 
-async def test_an_answer_is_bounded(peer: Peer, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("registry_controller.kube.transport._BODY_BYTES", 1000)
-    peer.response = lambda: web.Response(body=b"x" * 1001)
-    with pytest.raises(errors.ProtocolError):
-        await reader.get(meta.SECRETS, KEY)
+async def test_an_answer_is_bounded(peer: Peer, reader: Reader) -> None:
+    peer.response = lambda: web.Response(body=b"x" * 2048)
+    assert len(await reader.list_page(meta.SECRETS, EVERYTHING, query={}, limit_bytes=2048)) == 2048
+    with pytest.raises(errors.TooMuch, match="larger than 1 KiB"):
+        await reader.list_page(meta.SECRETS, EVERYTHING, query={}, limit_bytes=1024)
 
 
 async def test_a_slow_answer_is_no_answer(peer: Peer, reader: Reader) -> None:

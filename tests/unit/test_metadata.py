@@ -158,3 +158,10 @@ def test_the_order_in_which_nodes_are_listed_says_nothing() -> None:
 @pytest.mark.parametrize("broken", [{}, {"metadata": None, "spec": [], "status": {"nodeInfo": 3}}])
 def test_a_node_without_the_usual_shape_says_nothing(broken: Mapping[str, Any]) -> None:
     assert combine([node_facts(broken)], server_version="v1") == {"version": "v1"}
+
+
+def test_what_a_strangers_nodes_say_is_bounded() -> None:
+    """P7: a status of megabytes could not be written, here or by anybody else."""
+    found = read(*(node(f"n{number}", kubelet=f"{number:04}" + "v" * 1000) for number in range(200)))
+    assert len(found["kubeletVersions"]) == 64
+    assert {len(version) for version in found["kubeletVersions"]} == {256}

@@ -15,6 +15,7 @@ from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.engine import reflector as module
 from registry_controller.engine.reflector import Reflector
+from registry_controller.kube.lines import Lines
 from registry_controller.kube.watch import Heard
 
 KIND = GVK("", "v1", "ConfigMap")
@@ -61,18 +62,19 @@ class Server:
         revisions: list[int] | None = None,
     ) -> None:
         self.answers = 0
+        self.lines = Lines()
         self.lists = lists or []
         self.streams = streams or []
         self.revisions = revisions or []
         self.asked: list[dict[str, str]] = []
         self.closed = asyncio.Event()
 
-    async def get_path(self, path: str, *, timeout_s: float = 10.0) -> bytes:
+    async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = 0) -> bytes:
         self.answers += 1
         return json.dumps(RESOURCES).encode()
 
     async def list_page(
-        self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], timeout_s: float = 60.0
+        self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], limit_bytes: int = 0, timeout_s: float = 60.0
     ) -> bytes:
         self.asked.append(dict(query) | ({"fieldSelector": selection.fields} if selection.fields else {}))
         await asyncio.sleep(0)
@@ -344,9 +346,33 @@ async def test_garbage_ends_the_stream_and_lists_again(garbage: bytes) -> None:
 
 
 async def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("registry_controller.kube.watch._LINE_BYTES", 1000)
+    monkeypatch.setattr("registry_controller.kube.lines.OBJECT_BYTES", 1000)
     follower = Follower(Server(streams=[[*INITIAL, *([b"x" * 100] * 20), FOREVER], [FOREVER]]))
-    await follower.hears("+a@3", "+b@4", "complete", "ProtocolError")
+    await follower.hears("+a@3", "+b@4", "complete", "TooMuch")
+
+
+async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P6: what was heard stays; nothing is complete, so nothing is deleted."""
+    monkeypatch.setattr(module, "_PATIENT_CAP_S", 60.0)
+    monkeypatch.setattr(module, "_ROOM", 1)
+
+    def make_room() -> None:
+        if follower.diary.lines:
+            raise errors.TooMuch("enough")
+
+    follower = Follower(Server(streams=[list(INITIAL)]), make_room=make_room)
+    with pytest.raises(TimeoutError):
+        await follower.until(lambda: len(follower.server.asked) > 1, within_s=0.5)
+    assert follower.diary.lines == ["+a@3", "TooMuch"]
+    assert not follower.reflector.synced
+
+
+async def test_initial_events_that_never_end_are_left_for_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_INITIAL_S", 0.2)
+    drip: list[Any] = [INITIAL[0], *([0.05, INITIAL[0]] * 40)]
+    follower = Follower(Server(streams=[drip, [FOREVER]], lists=[listing(obj("b", 4), revision=9)]))
+    await follower.until(lambda: "complete" in follower.diary.lines, within_s=1.5)
+    assert follower.diary.lines[-3:] == ["+b@4", "-a", "complete"]
 
 
 async def test_streams_that_end_at_once_are_not_opened_in_a_rush(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,37 @@
+"""How much is taken of one peer: so many objects, and no more. The rest of it is not heard, which is said.
+
+Law: a peer's weight is its own trouble. What is over the limit costs neither the memory nor the time of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from registry_controller.api import meta
+from registry_controller.api.errors import TooMuch
+from registry_controller.api.meta import GVK
+from registry_controller.api.selection import Selection
+from registry_controller.engine.reflector import Reflector
+
+MOST_OBJECTS: Final = 150_000
+"""Of all kinds together: half as many again as the 100,000 that one rule is measured with, about 80 MiB."""
+
+MOST_OWN: Final[Mapping[GVK, int]] = {meta.CLUSTER: 256, meta.RULE: 1024, meta.FEATURE: 1024}
+"""Of the registry's own kinds: each Cluster may be a member that is dialled, each rule and feature is weighed against
+all others. Groups are measured with 16 members."""
+
+Reflectors = Mapping[tuple[GVK, Selection], Reflector]
+
+
+def make_room(kind: GVK, reflectors: Reflectors, *, peer: str) -> None:
+    """Do nothing while a peer may offer more objects of a kind; TooMuch when it has offered enough."""
+    limit = MOST_OWN.get(kind)
+    if limit is not None and _count(found for (held, _), found in reflectors.items() if held == kind) >= limit:
+        raise TooMuch(f"{peer} offers more than {limit} objects of the kind {kind.kind}: the others are not heard")
+    if _count(reflectors.values()) >= MOST_OBJECTS:
+        raise TooMuch(f"{peer} offers more than {MOST_OBJECTS} objects: the others are not heard")
+
+
+def _count(reflectors: Iterable[Reflector]) -> int:
+    return sum(reflector.size for reflector in reflectors)

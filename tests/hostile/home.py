@@ -1,0 +1,197 @@
+"""A home with the real daemon in it: who is introduced to it, what it says, what is here, and what that costs."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from hack.controlplane.errors import ApiError
+from registry_controller.api import meta
+from tests.e2e.group import NAMESPACE, Member, eventually
+from tests.hostile.cases import Case, config_map
+from tests.hostile.server.stranger import Elsewhere, Grounds, Stranger, Victims
+
+REGISTRY: Final = "/apis/clusterregistry.k8s.cisco.com/v1alpha1"
+MAPS: Final = "/api/v1/namespaces/default/configmaps"
+SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+WORDS_S: Final = 90.0
+FOLLOW_S: Final = 15.0
+
+
+class Home:
+    """The cluster under siege, as its admin sees it."""
+
+    def __init__(self, member: Member, grounds: Grounds) -> None:
+        self.member = member
+        self.grounds = grounds
+        self.api = member.cluster.api
+        self.honest = Stranger(grounds, "honest").open()
+        self.elsewhere = Elsewhere(grounds)
+        self.victims = Victims(member.id, member.name, self.honest.uid, self.elsewhere.port)
+        self._round = 0
+
+    def close(self) -> None:
+        """End the servers that are always there."""
+        self.honest.close()
+        self.elsewhere.close()
+
+    # Who is let in.
+
+    def introduce(self, *servers: Stranger) -> None:
+        """Give the daemon a Cluster and a Secret for each."""
+        for server in servers:
+            self.api.request("POST", SECRETS, body=registry_secret(server))
+            self.api.request("POST", f"{REGISTRY}/clusters", body=cluster(server))
+
+    def dismiss(self, *servers: Stranger) -> None:
+        """Take Clusters, Secrets and copies away again."""
+        for server in servers:
+            self.api.request("DELETE", f"{REGISTRY}/clusters/{server.name}")
+        owners = {server.uid for server in servers}
+        names = {server.name for server in servers}
+        for path in (f"{REGISTRY}/clusters", SECRETS, f"{REGISTRY}/resourcesyncrules", MAPS):
+            for found in self.maps(path):
+                name = found["metadata"]["name"]
+                if owner(found) in owners or name.removeprefix("evil-") in names:
+                    self._delete(f"{path}/{name}")
+
+    def _delete(self, path: str) -> None:
+        with contextlib.suppress(ApiError):  # it may have gone by itself
+            self.api.request("DELETE", path)
+
+    # What is said.
+
+    def standing(self, server: Stranger, case: Case) -> tuple[str, str]:
+        """Tell the state of a Cluster, and everything that it and the rules say of that peer and what it brought."""
+        status = self.api.get(f"{REGISTRY}/clusters/{server.name}").get("status", {})
+        texts = [status.get("message", ""), *(found.get("message", "") for found in status.get("conditions", ()))]
+        if case.introduces:
+            found = self.api.get(f"{REGISTRY}/clusters/{case.introduces.format(server.name)}")
+            texts.append(found.get("status", {}).get("message", ""))
+        for rule in self.api.get(f"{REGISTRY}/resourcesyncrules")["items"]:
+            status_of_rule = rule.get("status", {})
+            if owner(rule) == server.uid:
+                texts.extend(found["message"] for found in status_of_rule.get("conditions", ()))
+            for condition in status_of_rule.get("conditions", ()):
+                parts = condition.get("message", "").split("; ")
+                texts.extend(part for part in parts if part.startswith(f"peer {server.name}:"))
+            for entry in status_of_rule.get("clusters", ()):
+                if entry["clusterID"] == server.uid:
+                    texts.append(entry.get("lastError", ""))
+                    texts.extend(failure["message"] for failure in entry.get("failures", ()))
+        return status.get("state", ""), "\n".join(texts)
+
+    def hears(self, server: Stranger, case: Case, meanwhile: Callable[[], None]) -> None:
+        """Wait until what a case says is said, and what it brings is here; do something else before each look."""
+
+        def look() -> bool:
+            meanwhile()
+            state, said = self.standing(server, case)
+            assert all(words in said for words in case.said), said
+            assert case.state in ("", state), state
+            return True
+
+        eventually(look, within_s=WORDS_S, what=f"{case.does}: {case.said} {case.state}")
+        for name in case.copied:
+            wanted = name.format(server.name)
+            eventually(
+                lambda wanted=wanted: self.owner_of(wanted) == server.uid,
+                within_s=WORDS_S,
+                what=f"{case.does}: {wanted}",
+            )
+
+    # What is here.
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        """Find a ConfigMap of the default namespace."""
+        found = [item for item in self.maps() if item["metadata"]["name"] == name]
+        return found[0] if found else None
+
+    def maps(self, path: str = "/api/v1/configmaps") -> list[dict[str, Any]]:
+        """List ConfigMaps."""
+        return list(self.api.get(path)["items"])
+
+    def owner_of(self, name: str) -> str:
+        """Tell who owns a ConfigMap; empty for nobody, or where there is none."""
+        return owner(self.find(name) or {})
+
+    def copies(self, owners: Iterable[str]) -> list[dict[str, Any]]:
+        """List the copies of some owners, in any namespace."""
+        wanted = set(owners)
+        return [item for item in self.maps() if owner(item) in wanted]
+
+    def follows(self) -> float:
+        """Change an object of the honest peer, and wait for its copy; return how long that took, in seconds."""
+        self._round += 1
+        value = f"{self._round}"
+        began = time.monotonic()
+        self.honest.put(config_map("steady", round=value))
+        eventually(
+            lambda: (self.find("steady") or {}).get("data", {}).get("round") == value,
+            within_s=FOLLOW_S, every_s=0.05, what="the honest peer is followed",
+        )  # fmt: skip
+        return time.monotonic() - began
+
+    # What it costs.
+
+    def forget_peak(self) -> int:
+        """Begin to measure the daemon's highest memory anew; return what it has now, in bytes."""
+        Path(f"/proc/{self.member.daemon.pid}/clear_refs").write_text("5")
+        return self._memory("VmRSS")
+
+    def peak(self) -> int:
+        """Tell the daemon's highest memory since then, in bytes."""
+        return self._memory("VmHWM")
+
+    def cpu_s(self) -> float:
+        """Tell how much CPU time the daemon has taken, in seconds."""
+        fields = Path(f"/proc/{self.member.daemon.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    def _memory(self, field: str) -> int:
+        for line in Path(f"/proc/{self.member.daemon.pid}/status").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError(field)
+
+
+def registry_secret(server: Stranger, *, url: str = "", token: str = "") -> dict[str, Any]:
+    """Write the Secret with which a server is read."""
+    ca = base64.b64encode(server.ca.cert_pem.bytes()).decode()
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {"server": url or server.url, "certificate-authority-data": ca}}],
+        "users": [{"name": "it", "user": {"token": token or server.token}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": server.name, "namespace": NAMESPACE},
+        "type": meta.REGISTRY_SECRET_TYPE,
+        "data": {"kubeconfig": base64.b64encode(yaml.safe_dump(document).encode()).decode()},
+    }
+
+
+def cluster(server: Stranger) -> dict[str, Any]:
+    """Write the Cluster of a server."""
+    reference = {"name": server.name, "namespace": NAMESPACE}
+    return {
+        "apiVersion": meta.API_VERSION,
+        "kind": "Cluster",
+        "metadata": {"name": server.name},
+        "spec": {"clusterID": server.uid, "authInfo": {"secretRef": reference}},
+    }
+
+
+def owner(item: dict[str, Any]) -> str:
+    annotations = item.get("metadata", {}).get("annotations") or {}
+    return str(annotations.get(meta.OWNER, ""))

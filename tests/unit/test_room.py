@@ -1,0 +1,62 @@
+"""How many objects are taken of one peer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.api.errors import TooMuch
+from registry_controller.api.meta import GVK
+from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.engine.room import MOST_OBJECTS, MOST_OWN, make_room
+from registry_controller.engine.taps import read_view
+from registry_controller.kube.watch import decode_heard
+
+MAP = GVK("", "v1", "ConfigMap")
+
+
+class Sized(NamedTuple):
+    """A reflector, as far as it is counted."""
+
+    size: int
+
+
+def reflectors(**sizes: int) -> Any:
+    kinds = {
+        "maps": (MAP, EVERYTHING),
+        "labelled": (MAP, Selection(labels="a=b")),
+        "clusters": (meta.CLUSTER, EVERYTHING),
+    }
+    return {kinds[name]: Sized(size) for name, size in sizes.items()}
+
+
+def test_there_is_room_below_the_limits() -> None:
+    make_room(MAP, reflectors(maps=MOST_OBJECTS - 2, clusters=1), peer="b")
+    make_room(meta.CLUSTER, reflectors(maps=1000, clusters=MOST_OWN[meta.CLUSTER] - 1), peer="b")
+
+
+def test_all_kinds_of_a_peer_count_together() -> None:
+    with pytest.raises(TooMuch, match=f"b offers more than {MOST_OBJECTS} objects: "):
+        make_room(MAP, reflectors(maps=MOST_OBJECTS - 2, labelled=1, clusters=1), peer="b")
+
+
+def test_the_registrys_own_kinds_have_limits_of_their_own() -> None:
+    with pytest.raises(TooMuch, match="b offers more than 256 objects of the kind Cluster: "):
+        make_room(meta.CLUSTER, reflectors(clusters=MOST_OWN[meta.CLUSTER]), peer="b")
+
+
+@pytest.mark.parametrize(
+    ("more", "seen"),
+    [
+        ({"spec": [1], "status": "x"}, None),
+        ({"spec": {"clusterID": 5}}, None),
+        ({"spec": {"clusterID": "u", "authInfo": []}, "status": {"type": ["Local"], "state": {}}}, ("", "")),
+        ({"spec": {"clusterID": "u"}, "status": {"type": "Local", "state": "x" * 1000}}, ("Local", "x" * 32)),
+    ],
+)
+def test_a_cluster_at_a_peer_may_be_of_any_shape(more: dict[str, Any], seen: tuple[str, str] | None) -> None:
+    """P5: what is no mapping, and no text, is nothing; an alias that is looked at does not end the daemon."""
+    view = read_view(decode_heard(b'{"metadata":{"name":"a"}}'), more)
+    assert (None if view is None else (view.type, view.state)) == seen
