@@ -116,11 +116,12 @@ async def test_what_is_stored_is_not_written(world: World) -> None:
 
 
 async def test_many_wishes_become_one_write_a_period_and_the_last_one_wins(world: World) -> None:
+    began = asyncio.get_running_loop().time()
     for number in range(100):
         world.want({"message": f"words {number}"})
         await asyncio.sleep(0.001)
     await eventually(lambda: world.server.stored.get("b") == {"message": "words 99"})
-    assert len(world.server.writes) <= 4
+    assert len(world.server.writes) <= (asyncio.get_running_loop().time() - began) / 0.2 + 2
     times = [at for at, _, _ in world.server.writes]
     assert all(later - earlier > 0.15 for earlier, later in itertools.pairwise(times))
 
