@@ -46,17 +46,19 @@ def outcomes_of(decision: Decision, view: View, *, losers: Sequence[str] = ()) -
         case Skip():
             fate = Class.SKIPPED
     said = [Said(Outcome(rule, owner, fate, decision.reason.value), _MESSAGES.get(decision.reason, ""))]
-    lost = _lost(view, owner) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
+    lost = _lost(view, owner, decision.reason) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
     return said + lost + _barred(view, {(one.outcome.rule, one.outcome.owner) for one in said + lost})
 
 
-def _lost(view: View, winner: ClusterUID) -> list[Said]:
-    """Name the owners whose sources are for this target, too, and came later (O8)."""
+def _lost(view: View, winner: ClusterUID, reason: Reason) -> list[Said]:
+    """Name the owners whose sources are for this target, too, and came later (O8), or all when it is native (O1)."""
     if view.membership:
         return []
-    words = f"an older object, of cluster {winner}, has this place: it is taken over when that one goes"
+    is_native = reason is Reason.LOCAL_OBJECT_EXISTS
+    taken = f"an older object, of cluster {winner}, has this place: it is taken over when that one goes"
+    why, words = (reason, _MESSAGES[reason]) if is_native else (Reason.CONFLICT, taken)
     return [
-        Said(Outcome(claim.rule, claim.owner, Class.CONFLICTING, Reason.CONFLICT.value), words)
+        Said(Outcome(claim.rule, claim.owner, Class.CONFLICTING, why.value), words)
         for claim in view.claims
         if claim.voice is Voice.OWNER and claim.owner != winner and not claim.deleting and not claim.sync_disabled
         if claim.barrier is None

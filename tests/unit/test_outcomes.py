@@ -1,0 +1,46 @@
+"""S1: what is said of a decision, and to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.core.decide import decide
+from registry_controller.core.decision import Reason
+from registry_controller.core.own import Marks, Voice
+from registry_controller.core.view import Claim, Current, View
+from registry_controller.engine.ledger import Class
+from registry_controller.engine.outcomes import outcomes_of
+
+HERE, FIRST, SECOND = map(ClusterUID, ("here", "first", "second"))
+CONFIG_MAP = GVK("", "v1", "ConfigMap")
+
+
+def _claim(owner: ClusterUID, *, created: str, rule: str) -> Claim:
+    key = ObjectKey("default", "one")
+    return Claim(owner, owner, Voice.OWNER, CONFIG_MAP, key, f"uid-{owner}", created, 7, rule)
+
+
+def _view(current: Current | None) -> View:
+    return View(
+        target=Target("", "ConfigMap", "default", "one"),
+        claims=(_claim(FIRST, created="2026-01-01", rule="a"), _claim(SECOND, created="2026-02-01", rule="b")),
+        current=current,
+        local=HERE,
+        known=frozenset((HERE, FIRST, SECOND)),
+        alive=frozenset((FIRST, SECOND)),
+    )
+
+
+NATIVE = Current(Marks(None, None, False, False), "", 0)
+
+
+@pytest.mark.parametrize(("current", "second"), [(NATIVE, Reason.LOCAL_OBJECT_EXISTS), (None, Reason.CONFLICT)])
+def test_everyone_who_lost_a_place_hears_to_whom(current: Current | None, second: Reason) -> None:
+    """O1, O8: to what was made here, which stays, or to an older object, which may go."""
+    view = _view(current)
+    said = outcomes_of(decide(view), view)
+    assert [one.outcome.owner for one in said] == [FIRST, SECOND]
+    assert (said[1].outcome.fate, said[1].outcome.reason) == (Class.CONFLICTING, second.value)
+    assert ("made here" in said[1].message) == (second is Reason.LOCAL_OBJECT_EXISTS)
+    assert (f"cluster {FIRST}" in said[1].message) == (second is Reason.CONFLICT)
