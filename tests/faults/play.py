@@ -169,7 +169,9 @@ class Play:
             verdict.broken("daemon", site.name, words, restarts[-3:])
         for number, line in enumerate(lines):
             if line.startswith("Traceback") or '"exc_info"' in line or '"level":"error"' in line:
-                verdict.broken("daemon", site.name, f"line {number}", [one[:6000] for one in lines[number : number + 2]])
+                verdict.broken(
+                    "daemon", site.name, f"line {number}", [one[:6000] for one in lines[number : number + 2]]
+                )
 
     def _texts(self) -> Iterator[tuple[str, str]]:
         """What everybody can see: objects without Secrets' data, metrics, and the container's temporary files."""
