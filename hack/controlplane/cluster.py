@@ -157,7 +157,7 @@ class Cluster:
             port.release()
         shutil.rmtree(self.directory / "etcd", ignore_errors=True)
         addresses = flags.Addresses(*(port.number for port in self._ports))
-        self.port = addresses.apiserver
+        self.port, self.etcd_port = addresses.apiserver, addresses.etcd
         self.api = Api(self.port, pki=self.pki)
         self.services = Services(self.api, name=f"registry-controller-services-{self.port}")
         egress = self.directory / "egress.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -72,6 +72,9 @@ class Script(Protocol):
     async def after(self, call: Call) -> None:
         """Look at what was answered (its status), before anything of it is passed back."""
 
+    async def part(self, call: Call, part: bytes) -> None:
+        """Look at a part of an answer's body before it is passed back."""
+
 
 class Calls:
     """A proxy before an API server that follows a Script, put behind an edge for as long as it is entered."""
@@ -85,6 +88,7 @@ class Calls:
         self._port = cluster.port
         self._server: asyncio.Server | None = None
         self._before = edge.target
+        self._open: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Self:
         self._server = self._wires.do(
@@ -102,24 +106,39 @@ class Calls:
     async def _close(self) -> None:
         assert self._server is not None
         self._server.close()
+        for task in list(self._open):
+            task.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
         ahead: asyncio.StreamWriter | None = None
         try:
             behind, ahead = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._far, limit=_HEAD_BYTES)
-            while await self._carry(reader, writer, behind, ahead):
-                pass
-        except Drop:
-            reset(writer)
-        except (OSError, ssl.SSLError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass
-        except asyncio.CancelledError:
-            pass  # the wires are being taken down
+            async with asyncio.TaskGroup() as tasks:
+                carrying = tasks.create_task(self._carry_all(reader, writer, behind, ahead))
+                tasks.create_task(_until_lost(writer, carrying))
+        except* (OSError, asyncio.CancelledError):
+            pass  # one of the ends is gone, or the wires are being taken down
         finally:
+            self._open.discard(task)
             for one in (writer, ahead):
                 if one is not None:
-                    with contextlib.suppress(OSError, RuntimeError):
-                        one.close()
+                    one.transport.abort()
+
+    async def _carry_all(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, behind: asyncio.StreamReader,
+        ahead: asyncio.StreamWriter,
+    ) -> None:  # fmt: skip
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            try:
+                while await self._carry(reader, writer, behind, ahead):
+                    pass
+                writer.close()
+            except Drop:
+                reset(writer)
+        writer.transport.abort()
 
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, behind: asyncio.StreamReader,
@@ -129,7 +148,9 @@ class Calls:
         head = await reader.readuntil(b"\r\n\r\n")
         first, headers = _read_head(head)
         method, target, _ = first.split(" ", 2)
-        body = b"".join([part async for part in _parts(reader, headers, is_request=True)])
+        parts: list[bytes] = []
+        await _pump(reader, headers, _Into(parts), is_request=True)
+        body = b"".join(parts)
         call = Call(len(self.seen) + 1, method, target, body, headers)
         self.seen.append(call)
         answer = await self._script.before(call)
@@ -146,9 +167,13 @@ class Calls:
         await self._script.after(call)
         writer.write(reply)
         if method != "HEAD" and call.status not in (204, 304):
-            async for part in _parts(behind, found):
+
+            async def take(part: bytes) -> None:
+                await self._script.part(call, part)
                 writer.write(part)
                 await writer.drain()
+
+            await _pump(behind, found, take)
         await writer.drain()
         return found.get("connection", "").lower() != "close"
 
@@ -159,15 +184,32 @@ def _read_head(head: bytes) -> tuple[str, dict[str, str]]:
     return first, {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-async def _parts(reader: asyncio.StreamReader, headers: dict[str, str], *, is_request: bool = False):  # type: ignore[no-untyped-def]
-    """Give a body as it comes, with its framing (RFC 9112, 6)."""
+async def _until_lost(writer: asyncio.StreamWriter, carrying: asyncio.Task[None]) -> None:
+    """End what is carried when nobody is there any more who asked for it."""
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    carrying.cancel()
+
+
+class _Into:
+    def __init__(self, parts: list[bytes]) -> None:
+        self._parts = parts
+
+    async def __call__(self, part: bytes) -> None:
+        self._parts.append(part)
+
+
+async def _pump(
+    reader: asyncio.StreamReader, headers: dict[str, str], take: Callable[[bytes], Awaitable[None]], *,
+    is_request: bool = False,
+) -> None:  # fmt: skip
+    """Hand on a body as it comes, with its framing (RFC 9112, 6)."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
-        while True:
+        size = 1
+        while size:
             line = await reader.readuntil(b"\r\n")
             size = int(line.split(b";")[0], 16)
-            yield line + await reader.readexactly(size + 2)
-            if not size:
-                return
+            await take(line + await reader.readexactly(size + 2))
     elif "content-length" in headers:
         left = int(headers["content-length"])
         while left:
@@ -175,10 +217,10 @@ async def _parts(reader: asyncio.StreamReader, headers: dict[str, str], *, is_re
             if not part:
                 raise asyncio.IncompleteReadError(b"", left)
             left -= len(part)
-            yield part
+            await take(part)
     elif not is_request:
         while part := await reader.read(_CHUNK_BYTES):
-            yield part
+            await take(part)
 
 
 class Pass:
@@ -189,6 +231,20 @@ class Pass:
 
     async def after(self, call: Call) -> None:
         return None
+
+    async def part(self, call: Call, part: bytes) -> None:
+        return None
+
+
+class Count(Pass):
+    """Count in how many parts of answers something is said."""
+
+    def __init__(self, *words: bytes) -> None:
+        self._words = words
+        self.count = 0
+
+    async def part(self, call: Call, part: bytes) -> None:
+        self.count += any(word in part for word in self._words)
 
 
 class Refuse(Pass):

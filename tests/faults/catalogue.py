@@ -15,7 +15,8 @@ class Fault:
     """A fault. `do` breaks, holds and mends; it returns when nothing is broken any more.
 
     missing: what of its number is not done here, and where it is; empty when nothing is missing.
-    needs: what must be there beside the group; empty for nothing. alone: it needs a group of its own, and ends it.
+    needs: what must be there beside the group; empty for nothing. size: clusters of the group; within_s: how long it may
+    take until all is as it must be.
     """
 
     number: int
@@ -25,7 +26,7 @@ class Fault:
     do: Callable[[Play], None]
     missing: str = ""
     needs: str = ""
-    alone: bool = False
+    size: int = 3
     within_s: float = 90.0
 
 
@@ -33,14 +34,14 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(
-    number: int, name: str, *, what: str, undone: str, missing: str = "", needs: str = "", alone: bool = False,
+    number: int, name: str, *, what: str, undone: str, missing: str = "", needs: str = "", size: int = 3,
     within_s: float = 90.0,
 ) -> Callable[[Callable[[Play], None]], Callable[[Play], None]]:  # fmt: skip
     """Enter a function into the catalogue."""
 
     def enter(do: Callable[[Play], None]) -> Callable[[Play], None]:
         assert name not in FAULTS
-        FAULTS[name] = Fault(number, name, what, undone, do, missing, needs, alone, within_s)
+        FAULTS[name] = Fault(number, name, what, undone, do, missing, needs, size, within_s)
         return do
 
     return enter

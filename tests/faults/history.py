@@ -79,6 +79,8 @@ class History:
     states: dict[Place, list[State]] = field(default_factory=dict)
     written: dict[Place, int] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """When a cluster had left the group, from and to."""
 
     def of(self, cluster: str, kind: str, key: tuple[str, str]) -> list[State]:
         return self.states.get(Place(cluster, kind, *key), [])
@@ -188,7 +190,8 @@ def merge(
             continue
         last[event.place, event.epoch, uid] = max(revision, last.get((event.place, event.epoch, uid), 0.0))
         if key not in found:
-            who = manager_of(event.object)
+            was_there = any((event.place, epoch, revision, "is") in found for epoch in range(event.epoch))
+            who = KUBERNETES if was_there else manager_of(event.object)  # put back with its etcd: nobody wrote it
             found[key] = State(event.place, event.at, event.object, who, event.at, event.epoch, revision, uid)
     for write in gone:
         _place_deletion(found, last, write, epoch=sum(at < write.began for at in restored.get(write.place.cluster, ())))

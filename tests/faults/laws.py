@@ -1,7 +1,7 @@
 """The laws, held over a whole history and not only at its end. Law: nothing here imports anything of the daemon.
 
 order     a value written to a copy was some state of its owner, and its owner's states come in its owner's order
-deletion  a copy is deleted after its owner's object, or after what a rule made of it, was no longer there
+deletion  a copy is deleted after its owner's object, what a rule made of it, or the owner itself was no longer there
 native    no object that was made in a cluster is changed or deleted by its daemon
 number    a place is written at most once for each state of its owners, each change of a rule and each deed of others there
 """
@@ -174,6 +174,9 @@ class _Judge:
         changes = [*sources, *itertools.chain(*self._rules[place.cluster].values())]
         moments = sorted({one.began for one in changes if since <= one.began <= state.at} | {since, state.at})
         owner = self.history.ids[source.cluster]
+        left = self.history.absent.get(source.cluster, [])
+        if any(begins <= state.at and ends >= since for begins, ends in left):
+            return True
         return any(not self._is_wanted(place, sources, at, owner=owner) for at in moments)
 
     def _is_wanted(self, place: Place, sources: list[State], at: float, *, owner: str) -> bool:

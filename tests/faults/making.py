@@ -6,6 +6,7 @@ field of the data with a plain text. Law: nothing here imports anything of the d
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,9 @@ from tests.faults.history import NAMESPACE, Manifest
 
 _MARKS = "cluster-registry.k8s.cisco.com"
 OWNER = f"{_MARKS}/resource-owner-cluster-id"
+PROVENANCE = f"{_MARKS}/provenance"
 ORIGINAL = {"name": f"{_MARKS}/original-name", "namespace": f"{_MARKS}/original-namespace"}
-_OURS = (OWNER, f"{_MARKS}/provenance", *ORIGINAL.values(), "kubectl.kubernetes.io/last-applied-configuration")
+_OURS = (OWNER, PROVENANCE, *ORIGINAL.values(), "kubectl.kubernetes.io/last-applied-configuration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,14 @@ def _short(text: object) -> str:
 
 
 def owner_of(manifest: Manifest) -> str:
-    """The ID of the cluster whose copy it says that it is; empty for a native object."""
-    return str((manifest["metadata"].get("annotations") or {}).get(OWNER, ""))
+    """The ID of the cluster whose copy it says that it is, in either of its two marks; empty for a native object."""
+    marks = manifest["metadata"].get("annotations") or {}
+    if OWNER in marks or PROVENANCE not in marks:
+        return str(marks.get(OWNER, ""))
+    try:
+        return str(json.loads(marks[PROVENANCE]).get("owner", ""))
+    except ValueError:
+        return ""
 
 
 def source_key(copy: Manifest) -> tuple[str, str]:

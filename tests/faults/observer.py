@@ -161,6 +161,7 @@ class Observer:
     ids: dict[str, str] = field(default_factory=dict)
     recorders: dict[tuple[str, str], Recorder] = field(default_factory=dict)
     restored: dict[str, list[float]] = field(default_factory=dict)
+    absent: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     lines: int = 0
 
     def watch(self, watched: Watched, *, cluster_id: str) -> None:
@@ -173,12 +174,36 @@ class Observer:
         for kind in self.kinds:
             assert self.recorders[watched.name, kind].current.wait(30), f"{kind} of {watched.name} cannot be watched"
 
+    def watch_kind(self, kind: str) -> None:
+        """Hear one more kind, in all clusters."""
+        self.kinds = (*self.kinds, kind)
+        for one in self.watched:
+            recorder = self.recorders[one.name, kind] = Recorder(one, kind)
+            recorder.start()
+            assert recorder.current.wait(30), f"{kind} of {one.name} cannot be watched"
+
+    def forget_kind(self, kind: str) -> None:
+        """Ask for a kind no more, because it is gone; what was heard of it stays."""
+        self.kinds = tuple(one for one in self.kinds if one != kind)
+        for (_, heard), recorder in self.recorders.items():
+            if heard == kind:
+                recorder.ended.set()
+
     def put_back(self, name: str) -> None:
         """Take note that a cluster's etcd is put back to an older copy, while it is down."""
         self.restored.setdefault(name, []).append(time.time())
         for (cluster, _), recorder in self.recorders.items():
             if cluster == name:
                 recorder.put_back()
+
+    def leaves(self, name: str) -> None:
+        """Take note that a cluster leaves the group from now on."""
+        self.absent.setdefault(name, []).append((time.time(), float("inf")))
+
+    def joins(self, name: str) -> None:
+        """Take note that it has joined again."""
+        begins, _ = self.absent[name].pop()
+        self.absent[name].append((begins, time.time()))
 
     def __enter__(self) -> Self:
         return self
@@ -193,7 +218,9 @@ class Observer:
         """Put together what was heard and what the audit logs say."""
         writes = [write for one in self.watched for write in read_writes(one.name, _audit(one.audit_log))]
         heard = [event for recorder in self.recorders.values() for event in list(recorder.heard)]
-        return merge(writes, heard, ids=self.ids, restored=self.restored)
+        history = merge(writes, heard, ids=self.ids, restored=self.restored)
+        history.absent = {name: list(times) for name, times in self.absent.items()}
+        return history
 
     def judge(self, texts: Mapping[str, str]) -> Verdict:
         """Hold everything that must have held all the time. `texts`: where canaries are looked for, beside the logs."""

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from hack.controlplane import ControlPlaneError
-from tests.e2e.group import in_sync
 from tests.faults.bed import Bed, Site
 from tests.faults.laws import Verdict, Violation
 from tests.faults.observer import Observer, Watched, differences, read_all
 from tests.faults.wire import Edge, Weather
 from tests.faults.workload import Workload
 
+CLUSTERS = "/apis/clusterregistry.k8s.cisco.com/v1alpha1/clusters"
 CANARY = "canary-5d21f7c0b9"
 _RESTARTED = "; starting it again in"
 
@@ -126,7 +126,24 @@ class Play:
         """Say in what the clusters are not yet what they must come to."""
         kinds = self.observer.kinds
         objects = {site.name: read_all(site.cluster.api, kinds) for site in self.sites}
-        return differences(objects, self.observer.ids)
+        return differences(objects, self.observer.ids) or self.unready()
+
+    def unready(self) -> list[str]:
+        """Say which members do not find each other, or themselves, as they should."""
+        wrong = []
+        for site in self.sites:
+            found = {
+                item["metadata"]["name"]: item.get("status", {}) for item in site.cluster.api.get(CLUSTERS)["items"]
+            }
+            for other in self.sites:
+                status = found.get(other.name, {})
+                kind = "Ready" if other is site else "ClustersSynced"
+                conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+                if status.get("state") != "Ready" or conditions.get(kind) != "True":
+                    wrong.append(
+                        f"{site.name} says of {other.name}: {status.get('state')}, {kind} {conditions.get(kind)}"
+                    )
+        return wrong
 
     def rest(self, *, within_s: float = 90.0, steady_s: float = 2.0) -> float:
         """Wait until all is as it must be, and stays so; return how long that took, in seconds."""
@@ -139,7 +156,6 @@ class Play:
                     took = time.monotonic() - began
                     time.sleep(steady_s)
                     if not (last := self.wrong()):
-                        in_sync(self.sites, within_s=max(5.0, deadline - time.monotonic()))
                         self.say(f"at rest after {took:.1f} s")
                         return took
             time.sleep(0.3)

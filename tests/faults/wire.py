@@ -59,6 +59,7 @@ class _Connection:
         self.edge, self._near, self._far = edge, near, far
         self._lost = {"up": False, "down": False}
         self._passed = 0
+        self.task: asyncio.Task[None] | None = None
 
     def reset(self) -> None:
         """End it as a network does that is gone: both ends get RST."""
@@ -205,6 +206,8 @@ class Edge:
             return
         connection = _Connection(self, writer, ahead)
         self._open.add(connection)
+        task = asyncio.current_task()  # nobody else holds it, and it would be collected with what it waits for
+        connection.task = task
         try:
             await connection.run(near, far)
         except asyncio.CancelledError:
