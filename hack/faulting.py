@@ -5,15 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from tests.faults import (
-    credentials,
-    kinds,
-    links,
-    objects,
-    processes,
-    servers,
-)  # entered into the catalogue by being imported
+from tests.faults import credentials, killpoints, kinds, links, objects, processes, servers
 from tests.faults.catalogue import FAULTS, TITLES, Fault
 from tests.faults.report import play_random, run, survived
 
@@ -26,13 +20,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.list:
         return _list()
     if options.random:
-        outcome = play_random(sys.stdout, seed=options.seed, minutes=options.minutes)
+        outcome = play_random(sys.stdout, seed=options.seed, minutes=options.minutes, keep=options.keep)
         return 0 if outcome.is_good else 1
     faults = _chosen(options.names, everything=options.all)
     if not faults:
         print("hack/faults: name some faults, or --all, or --random; --list shows them", file=sys.stderr)
         return 2
-    outcomes = run(faults, sys.stdout, seed=options.seed)
+    outcomes = run(faults, sys.stdout, seed=options.seed, keep=options.keep)
     print(
         survived(outcomes, FAULTS.values()) if options.all else f"{sum(o.is_good for o in outcomes)} of {len(outcomes)}"
     )
@@ -46,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--all", action="store_true", help="do all, and say how many of the 28 were survived")
     parser.add_argument("--random", action="store_true", help="random faults at once under random work, from one seed")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long --random breaks things")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="put the logs of what was broken there")
     parser.add_argument("--seed", type=int, default=1, help="of the workload, and of --random")
     return parser
 

@@ -7,6 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TextIO
 
 from tests.faults.catalogue import TITLES, Fault
@@ -87,7 +88,7 @@ def finish(play: Play, outcome: Outcome, *, began: float, felt: Counter[str], se
     outcome.seconds = time.monotonic() - began
 
 
-def run(faults: Iterable[Fault], out: TextIO, *, seed: int = 1) -> list[Outcome]:
+def run(faults: Iterable[Fault], out: TextIO, *, seed: int = 1, keep: Path | None = None) -> list[Outcome]:
     """Do faults on one group, and on a new one after each that broke it or that needs another size."""
     outcomes: list[Outcome] = []
     play: Play | None = None
@@ -103,13 +104,15 @@ def run(faults: Iterable[Fault], out: TextIO, *, seed: int = 1) -> list[Outcome]
                 play.rest()
             outcomes.append(attempt(play, fault))
             outcomes[-1].show(out)
+            if keep is not None and not outcomes[-1].is_good:
+                play.keep(keep / fault.name)
     finally:
         if play is not None:
             play.__exit__(None, None, None)
     return outcomes
 
 
-def play_random(out: TextIO, *, seed: int, minutes: float, size: int = 3) -> Outcome:
+def play_random(out: TextIO, *, seed: int, minutes: float, size: int = 3, keep: Path | None = None) -> Outcome:
     """Play one random schedule on a group of its own, and print all of it."""
     outcome = Outcome(f"seed {seed}")
     with Play(size, seed=seed) as play:
@@ -127,6 +130,8 @@ def play_random(out: TextIO, *, seed: int, minutes: float, size: int = 3) -> Out
         if outcome.is_good:
             for line in outcome.trace:
                 print(f"    schedule: {line}", file=out)
+        if keep is not None and not outcome.is_good:
+            play.keep(keep / f"seed-{seed}")
         print(f"    people: {dict(play.work.done)}", file=out)
     outcome.show(out)
     return outcome
