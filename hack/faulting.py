@@ -1,4 +1,4 @@
-"""`hack/faults`: does the faults to survive to a group on real control planes, under observation, and says what came of it."""
+"""`hack/faults`: does faults to a group on real control planes, under observation, and says what came of them."""
 
 from __future__ import annotations
 

@@ -238,7 +238,8 @@ def _let_go(watchers: list[asyncio.Task[Any]]) -> None:
     """Cancel what is left of kopf's watchers, and again if they go on.
 
     One that waits for the head of an answer takes its cancellation for a pause, and watches on (kopf 1.45,
-    `_cogs/clients/api.py`, `stream`). kopf then waits for it forever, and nobody hears the kinds whose watchers have ended.
+    `_cogs/clients/api.py`, `stream`). kopf then waits for it forever, and nobody hears the kinds whose watchers have
+    ended.
     """
     if watchers:
         _log.warning("a part of our own kinds is not heard any more; the rest is let go", watchers=len(watchers))

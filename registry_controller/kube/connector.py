@@ -1,9 +1,9 @@
 """How connections to API servers are opened.
 
-Law: a socket that the event loop has closed is not closed again. uvloop closes the descriptor of a connection that is reset
-before its TLS handshake has begun, and then ties the Python socket to it nevertheless (MagicStack/uvloop#653): when that socket is
-collected, the number is closed once more, and by then it is another connection's. A server that resets what it accepts would end the
-daemon so.
+Law: a socket that the event loop has closed is not closed again. uvloop closes the descriptor of a connection that is
+reset before its TLS handshake has begun, and then ties the Python socket to it nevertheless (MagicStack/uvloop#653):
+when that socket is collected, the number is closed once more, and by then it is another connection's. A server that
+resets what it accepts would end the daemon so.
 """
 
 from __future__ import annotations

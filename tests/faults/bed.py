@@ -1,7 +1,7 @@
 """A group of real clusters whose every way is an edge that can be broken, with the daemon run as its Deployment says.
 
-The daemon of A reaches B at the edge A->B, because B's Cluster holds an endpoint for the network that only A says it is in, and its
-own API server at the edge A->A. People and the observer speak to the API servers directly.
+The daemon of A reaches B at the edge A->B, because B's Cluster holds an endpoint for the network that only A says it
+is in, and its own API server at the edge A->A. People and the observer speak to the API servers directly.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Site(Member):
         self.kubelet.start()
 
     def write(self, method: str, path: str, body: dict[str, Any] | None = None, **more: Any) -> dict[str, Any] | None:
-        """Write as the administrator; None when the API server refuses or does not answer, which under faults it may."""
+        """Write as the administrator; None when the API server refuses or does not answer."""
         try:
             return self.cluster.api.request(method, path, body=body, **more)
         except ApiError:

@@ -15,8 +15,8 @@ class Fault:
     """A fault. `do` breaks, holds and mends; it returns when nothing is broken any more.
 
     missing: what of its number is not done here, and where it is; empty when nothing is missing.
-    needs: what must be there beside the group; empty for nothing. size: clusters of the group; within_s: how long it may
-    take until all is as it must be.
+    needs: what must be there beside the group; empty for nothing. size: clusters of the group; within_s: how long it
+    may take until all is as it must be.
     """
 
     number: int

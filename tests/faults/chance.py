@@ -1,7 +1,7 @@
 """Random combinations of faults under random work, drawn from one seed.
 
-Law: a seed gives the same deeds and faults in the same order and with the same pauses between them; when each takes effect is the
-clusters' matter, so a schedule that broke something breaks it again often, not always.
+Law: a seed gives the same deeds and faults in the same order and with the same pauses between them; when each takes
+effect is the clusters' matter, so a schedule that broke something breaks it again often, not always.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from hack.controlplane import ControlPlaneError
 from tests.e2e.group import NAMESPACE, grant, hand_over
 from tests.faults import etcd
 from tests.faults.bed import Site, wait
-from tests.faults.calls import Answer, Hang, Refuse
+from tests.faults.calls import Answer
 from tests.faults.play import CLUSTERS, Play
-from tests.faults.wire import CUT, HALF_OPEN, STALLED, Edge, Weather
+from tests.faults.scripts import Hang, Refuse
+from tests.faults.weather import CUT, HALF_OPEN, STALLED, Weather
+from tests.faults.wire import Edge
 
 _DURATIONS_S = (0.5, 2.0, 6.0, 15.0, 25.0)
 _AT_ONCE = 3

@@ -26,9 +26,15 @@ def published(site: Site, name: str) -> str:
     return str(site.cluster.api.get(f"{_SECRETS}/{name}")["data"]["kubeconfig"])
 
 
-@fault(9, "revoked-tokens", what="each cluster's token Secret is deleted, one after the other and then all at once, and the "
-       "daemons' own tokens are replaced", undone="new ones were made and published", within_s=120,
-       missing="tokens that expire: tests/e2e/test_credentials.py, where there is one, and the simulation")  # fmt: skip
+@fault(
+    9,
+    "revoked-tokens",
+    what="each cluster's token Secret is deleted, one after the other and then all at once, and the "
+    "daemons' own tokens are replaced",
+    undone="new ones were made and published",
+    within_s=120,
+    missing="tokens that expire: tests/e2e/test_credentials.py, where there is one, and the simulation",
+)
 def revoked_tokens(play: Play) -> None:
     old = {site.name: published(site, site.name) for site in play.sites}
     with play.working():
@@ -49,8 +55,14 @@ def revoked_tokens(play: Play) -> None:
     play.bite("tokens that were replaced", sum(published(site, site.name) != old[site.name] for site in play.sites))
 
 
-@fault(17, "lost-rights", what="the readers' right to ConfigMaps is taken away at one peer, then the daemon's own at home, then "
-       "both everywhere, for 8 s each", undone="the ClusterRoles are made again", within_s=120)  # fmt: skip
+@fault(
+    17,
+    "lost-rights",
+    what="the readers' right to ConfigMaps is taken away at one peer, then the daemon's own at home, then "
+    "both everywhere, for 8 s each",
+    undone="the ClusterRoles are made again",
+    within_s=120,
+)
 def lost_rights(play: Play) -> None:
     since = [site.cluster.audit_offset() for site in play.sites]
     one, other, _ = play.sites
@@ -89,10 +101,15 @@ def forget(site: Site, name: str) -> None:
         site.write("DELETE", path)
 
 
-@fault(11, "same-ids", what="a second Cluster with the ID of a peer, one with our own ID, and one with the name and Secret of a peer "
-       "and another ID, each for 6 s with a restart of the daemon", undone="the false Clusters are deleted",
-       missing="two live clusters that call themselves by one name (tests/property/test_peer_laws.py); an etcd put back "
-       "is restored-backup")  # fmt: skip
+@fault(
+    11,
+    "same-ids",
+    what="a second Cluster with the ID of a peer, one with our own ID, and one with the name and Secret of a peer "
+    "and another ID, each for 6 s with a restart of the daemon",
+    undone="the false Clusters are deleted",
+    missing="two live clusters that call themselves by one name (tests/property/test_peer_laws.py); an etcd put back "
+    "is restored-backup",
+)
 def same_ids(play: Play) -> None:
     one, other, third = play.sites
     said = 0
@@ -122,9 +139,14 @@ def state_of(site: Site, name: str) -> str:
     return json.dumps(status) if status.get("state") or status.get("conditions") else ""
 
 
-@fault(12, "bad-kubeconfigs", what="every kubeconfig of the table in tests/hostile, which an API server would store, as a Cluster and "
-       "its Secret, ten at a time", undone="they are deleted",
-       missing="that nothing is run, opened or dialled is shown by audit hooks in tests/hostile/test_kubeconfigs.py")  # fmt: skip
+@fault(
+    12,
+    "bad-kubeconfigs",
+    what="every kubeconfig of the table in tests/hostile, which an API server would store, as a Cluster and "
+    "its Secret, ten at a time",
+    undone="they are deleted",
+    missing="that nothing is run, opened or dialled is shown by audit hooks in tests/hostile/test_kubeconfigs.py",
+)
 def bad_kubeconfigs(play: Play) -> None:
     site = play.sites[0]
     table = [row for row in ROWS if isinstance(row.expected, Refused) and row.expected.in_secret]

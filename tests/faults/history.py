@@ -1,7 +1,7 @@
 """What happened in each cluster: every state of every object that the workload is about, and who wrote it.
 
-Read from the API servers' audit logs, which say who, and from a watch of our own, which also hears what no line of the audit log
-tells (an API server that was killed). Law: nothing here imports anything of the daemon.
+Read from the API servers' audit logs, which say who, and from a watch of our own, which also hears what no line of
+the audit log tells (an API server that was killed). Law: nothing here imports anything of the daemon.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Place(NamedTuple):
 class State:
     """What an object was from a moment on (s since 1970). `object` is None when it was deleted.
 
-    began: when the write was asked for. epoch: how often the cluster's etcd had been put back. revision: orders states of
-    one epoch; a deletion that nobody heard lies half a step behind what was deleted.
+    began: when the write was asked for. epoch: how often the cluster's etcd had been put back. revision: orders
+    states of one epoch; a deletion that nobody heard lies half a step behind what was deleted.
     """
 
     place: Place

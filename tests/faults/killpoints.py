@@ -1,9 +1,10 @@
 """Fault 1, exhaustively: a daemon is killed before and after each API call of a scenario, one call after the other.
 
-The scenario: while the daemon is down, its peer changes, deletes and makes objects and people edit a copy; then it starts, and while
-it works another object is made, changed and deleted. All its calls pass a script, at home and at the peers, which counts them, and
-at the chosen one kills the process: before anything of the call is passed on, or when the answer has come and before anything of it
-is passed back. However it was killed, the group must end the same; that is seen after each kill, and in the history of them all.
+The scenario: while the daemon is down, its peer changes, deletes and makes objects and people edit a copy; then it
+starts, and while it works another object is made, changed and deleted. All its calls pass a script, at home and at
+the peers, which counts them, and at the chosen one kills the process: before anything of the call is passed on, or
+when the answer has come and before anything of it is passed back. However it was killed, the group must end the same;
+that is seen after each kill, and in the history of them all.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from collections import Counter
 
 from hack.controlplane import ControlPlaneError
 from tests.faults.bed import Site, wait
-from tests.faults.calls import Answer, Call, Drop, Pass
+from tests.faults.calls import Answer, Call, Drop
 from tests.faults.catalogue import fault
 from tests.faults.play import Play
+from tests.faults.scripts import Pass
 from tests.faults.workload import MERGE, path_of
 
 _NAMES = ("kill-changes", "kill-goes", "kill-edited", "kill-late")
@@ -119,9 +121,14 @@ def kill_everywhere(play: Play, *, first: int = 1, step: int = 1, most: int = _M
     return killed
 
 
-@fault(1, "kill-points", what="the daemon is killed before and after each call that it makes in a scenario, to its own API server "
-       "and to peers, one call after the other, until the scenario has no further call", undone="the kubelet starts another "
-       "one", within_s=60)  # fmt: skip
+@fault(
+    1,
+    "kill-points",
+    what="the daemon is killed before and after each call that it makes in a scenario, to its own API server "
+    "and to peers, one call after the other, until the scenario has no further call",
+    undone="the kubelet starts another one",
+    within_s=60,
+)
 def kill_points(play: Play) -> None:
     killed = kill_everywhere(play)
     for what, count in killed.items():

@@ -38,8 +38,14 @@ def _has(site: Site, name: str) -> bool:
     return site.cluster.api.missing(f"{_WIDGETS}/{name}") is None
 
 
-@fault(18, "lost-kinds", what="the definition of a kind that is copied is deleted at its owner and comes back, then at a reader, "
-       "then its version is not served for 6 s", undone="it is served in all, then the rule and the kind go", within_s=150)  # fmt: skip
+@fault(
+    18,
+    "lost-kinds",
+    what="the definition of a kind that is copied is deleted at its owner and comes back, then at a reader, "
+    "then its version is not served for 6 s",
+    undone="it is served in all, then the rule and the kind go",
+    within_s=150,
+)
 def lost_kinds(play: Play) -> None:
     taker, owner, third = play.sites
     definition = crd("Widget", versions=("v1beta1", "v1"))
@@ -183,8 +189,13 @@ def webhook(site: Site) -> Iterator[Webhook]:
         hook.close()
 
 
-@fault(19, "webhook", what="an admission webhook denies the daemon every write of a ConfigMap for 12 s, then hangs beyond its "
-       "timeout of 10 s for 25 s, then is gone with failurePolicy Fail for 6 s", undone="the webhook is deleted")  # fmt: skip
+@fault(
+    19,
+    "webhook",
+    what="an admission webhook denies the daemon every write of a ConfigMap for 12 s, then hangs beyond its "
+    "timeout of 10 s for 25 s, then is gone with failurePolicy Fail for 6 s",
+    undone="the webhook is deleted",
+)
 def unkind_webhook(play: Play) -> None:
     with webhook(play.sites[0]) as hook, play.working():
         for mood, seconds in (("deny", 12), ("hang", 25), ("allow", 2)):

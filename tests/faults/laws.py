@@ -3,7 +3,8 @@
 order     a value written to a copy was some state of its owner, and its owner's states come in its owner's order
 deletion  a copy is deleted after its owner's object, what a rule made of it, or the owner itself was no longer there
 native    no object that was made in a cluster is changed or deleted by its daemon
-number    a place is written at most once for each state of its owners, each change of a rule and each deed of others there
+number    a place is written at most once for each state of its owners, each change of a rule and each deed of others
+there
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from tests.faults.making import is_core, is_never_copied, make, owner_of, source
 TAKEN_BACK_S = 15.0
 """How long what landed after its source was deleted may stay."""
 LATE_S = 90.0
-"""How old what a daemon goes by may be beyond the faults' own time: a silent peer, a hung request, a watch that is reopened."""
+"""How old what a daemon goes by may be beyond the faults' own time: a silent peer, a hung request, a watch that is
+reopened.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,9 @@ class _Judge:
 
 
 def _at(states: list[State], at: float) -> Manifest | None:
-    """What an object was at a moment; a write counts from when it was asked for, because others may hear of it before its answer."""
+    """What an object was at a moment; a write counts from when it was asked for, because others may hear of it before
+    its answer.
+    """
     return next((state.object for state in reversed(states) if state.began <= at), None)
 
 

@@ -8,7 +8,8 @@ import time
 from tests.faults.bed import wait
 from tests.faults.catalogue import fault
 from tests.faults.play import Play
-from tests.faults.wire import CUT, HALF_OPEN, STALLED, Edge, Weather
+from tests.faults.weather import CUT, HALF_OPEN, STALLED, Weather
+from tests.faults.wire import Edge
 from tests.faults.workload import path_of
 
 
@@ -22,8 +23,13 @@ def homes(play: Play) -> list[Edge]:
     return [site.home for site in play.sites]
 
 
-@fault(2, "cut", what="all connections between two clusters, then between all, then to the own API servers, are reset "
-       "and refused for 10 s each", undone="the edges pass again")  # fmt: skip
+@fault(
+    2,
+    "cut",
+    what="all connections between two clusters, then between all, then to the own API servers, are reset "
+    "and refused for 10 s each",
+    undone="the edges pass again",
+)
 def cut(play: Play) -> None:
     one, other, _ = play.sites
     with play.working():
@@ -33,8 +39,13 @@ def cut(play: Play) -> None:
             time.sleep(2)
 
 
-@fault(3, "one-way", what="A reads B while B cannot read A; then requests arrive and no answer returns; then nothing arrives "
-       "and what was asked before is answered; 20 s each", undone="the edges pass again")  # fmt: skip
+@fault(
+    3,
+    "one-way",
+    what="A reads B while B cannot read A; then requests arrive and no answer returns; then nothing arrives "
+    "and what was asked before is answered; 20 s each",
+    undone="the edges pass again",
+)
 def one_way(play: Play) -> None:
     one, other, _ = play.sites
     with play.working():
@@ -46,8 +57,13 @@ def one_way(play: Play) -> None:
             time.sleep(20)
 
 
-@fault(4, "slow", what="one peer answers 0.4 s late and with 20 KB/s, then all ways are late by 0.2 s, 15 s each; then its API "
-       "server has a tenth of its time for 15 s", undone="the edges pass at once, the API server runs")  # fmt: skip
+@fault(
+    4,
+    "slow",
+    what="one peer answers 0.4 s late and with 20 KB/s, then all ways are late by 0.2 s, 15 s each; then its API "
+    "server has a tenth of its time for 15 s",
+    undone="the edges pass at once, the API server runs",
+)
 def slow(play: Play) -> None:
     slow_one = play.sites[1]
     with play.working():
@@ -70,9 +86,13 @@ def slow(play: Play) -> None:
         play.bite("times that an API server was held up", pauses)
 
 
-@fault(5, "half-open", what="connections between two clusters, then to the own API server, take everything and give nothing, for "
-       "40 s each; then they stall for 20 s; then an API server is stopped (SIGSTOP) for 40 s",
-       undone="new connections pass, the stalled ones go on, the API server goes on")  # fmt: skip
+@fault(
+    5,
+    "half-open",
+    what="connections between two clusters, then to the own API server, take everything and give nothing, for "
+    "40 s each; then they stall for 20 s; then an API server is stopped (SIGSTOP) for 40 s",
+    undone="new connections pass, the stalled ones go on, the API server goes on",
+)
 def half_open(play: Play) -> None:
     one, other, third = play.sites
     with play.working(pause_s=0.3):
@@ -99,8 +119,13 @@ def count_copies(play: Play, site: object) -> int:
     return sum(item["metadata"]["name"].rsplit("-", 1)[0] in names for item in items)
 
 
-@fault(2, "broken-bytes", what="answers between clusters, and of the own API servers, have a bit turned over in every tenth chunk, "
-       "and connections are reset after 30 KB; 15 s each", undone="the edges pass everything as it comes")  # fmt: skip
+@fault(
+    2,
+    "broken-bytes",
+    what="answers between clusters, and of the own API servers, have a bit turned over in every tenth chunk, "
+    "and connections are reset after 30 KB; 15 s each",
+    undone="the edges pass everything as it comes",
+)
 def broken_bytes(play: Play) -> None:
     with play.working():
         with play.weather([*between(play), *homes(play)], Weather(corrupt_every=10), "corrupted"):
@@ -109,8 +134,13 @@ def broken_bytes(play: Play) -> None:
             time.sleep(15)
 
 
-@fault(23, "absent-owner", what="while an owner is cut off it deletes an object, makes another one again under its name, and "
-       "changes a third; 10 s with a restart of a reader meanwhile", undone="the edges pass again")  # fmt: skip
+@fault(
+    23,
+    "absent-owner",
+    what="while an owner is cut off it deletes an object, makes another one again under its name, and "
+    "changes a third; 10 s with a restart of a reader meanwhile",
+    undone="the edges pass again",
+)
 def absent_owner(play: Play) -> None:
     owner, one, other = play.sites
     names = ("absent-goes", "absent-anew", "absent-changes")

@@ -1,7 +1,7 @@
 """What a rule makes of an object, written once more and only as far as the workload goes.
 
-Matching by labels, names and namespaces; mutations by added labels and by overrides that replace a name, a namespace or one
-field of the data with a plain text. Law: nothing here imports anything of the daemon.
+Matching by labels, names and namespaces; mutations by added labels and by overrides that replace a name, a namespace
+or one field of the data with a plain text. Law: nothing here imports anything of the daemon.
 """
 
 from __future__ import annotations

@@ -42,8 +42,13 @@ def holds(site: Site, name: str, namespace: str = "default") -> bool:
     return site.cluster.api.missing(path_of("cm", name, namespace)) is None
 
 
-@fault(13, "large-objects", what="objects of 1 MB, with 250 KB of annotations, with 10,000 keys, and all of them changed and "
-       "deleted; one is so full that its copy's marks do not fit any more", undone="they are deleted")  # fmt: skip
+@fault(
+    13,
+    "large-objects",
+    what="objects of 1 MB, with 250 KB of annotations, with 10,000 keys, and all of them changed and "
+    "deleted; one is so full that its copy's marks do not fit any more",
+    undone="they are deleted",
+)
 def large_objects(play: Play) -> None:
     site, others = play.sites[1], [play.sites[0], play.sites[2]]
     manifests: dict[str, dict[str, Any]] = {
@@ -70,8 +75,14 @@ def large_objects(play: Play) -> None:
         play.work.delete(site, name, "cm")
 
 
-@fault(14, "three-owners", what="three owners offer one name to a fourth cluster, and to each other in another namespace; the "
-       "winner deletes and makes it again, in turn", undone="all delete it", size=4)  # fmt: skip
+@fault(
+    14,
+    "three-owners",
+    what="three owners offer one name to a fourth cluster, and to each other in another namespace; the "
+    "winner deletes and makes it again, in turn",
+    undone="all delete it",
+    size=4,
+)
 def three_owners(play: Play) -> None:
     target, *owners = play.sites
     target.apply(moving_rule("merged", namespace="merged", label="merged"))
@@ -108,8 +119,13 @@ def owner_at(site: Site) -> str:
     return ""
 
 
-@fault(15, "flapping-rules", what="120 objects come while their rule is edited, loses its match and gets it back, is deleted and "
-       "made again, every 0.4 s for 30 s, at two clusters at once", undone="the rule is as before")  # fmt: skip
+@fault(
+    15,
+    "flapping-rules",
+    what="120 objects come while their rule is edited, loses its match and gets it back, is deleted and "
+    "made again, every 0.4 s for 30 s, at two clusters at once",
+    undone="the rule is as before",
+)
 def flapping_rules(play: Play) -> None:
     chance = random.Random(15)
     owner = play.sites[1]
@@ -141,8 +157,13 @@ def flapping_rules(play: Play) -> None:
         play.work.delete(owner, f"bulk-{number}", "cm")
 
 
-@fault(16, "namespaces", what="copies go to a namespace that is missing, comes, is deleted, hangs while it goes for 6 s, and comes "
-       "again", undone="the namespace is there, then the rule goes", within_s=120)  # fmt: skip
+@fault(
+    16,
+    "namespaces",
+    what="copies go to a namespace that is missing, comes, is deleted, hangs while it goes for 6 s, and comes again",
+    undone="the namespace is there, then the rule goes",
+    within_s=120,
+)
 def namespaces(play: Play) -> None:
     taker, owner, _ = play.sites
     since = taker.cluster.audit_offset()
@@ -206,8 +227,13 @@ def quota(play: Play) -> None:
         play.work.delete(owner, f"beyond-{number}", "cm")
 
 
-@fault(26, "people", what="people edit, relabel, strip of one mark or both, seal, hold by finalizers, delete and replace copies for "
-       "30 s", undone="what they hold or took over is deleted by hand")  # fmt: skip
+@fault(
+    26,
+    "people",
+    what="people edit, relabel, strip of one mark or both, seal, hold by finalizers, delete and replace copies for "
+    "30 s",
+    undone="what they hold or took over is deleted by hand",
+)
 def people(play: Play) -> None:
     chance = random.Random(26)
     taker, owner, _ = play.sites

@@ -1,15 +1,13 @@
 """The observer: hears every cluster over connections of its own, reads every audit log, and says what was broken.
 
-It stands beside the edges, not behind them, and speaks as the administrator. Law: nothing here imports anything of the daemon.
+It stands beside the edges, not behind them, and speaks as the administrator. Law: nothing here imports anything of
+the daemon.
 """
 
 from __future__ import annotations
 
 import base64
-import http.client
 import json
-import ssl
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,23 +19,20 @@ from tests.faults.history import (
     ACCOUNT,
     PATHS,
     READER,
-    Heard,
     History,
     Manifest,
-    Place,
     merge,
     read_writes,
 )  # fmt: skip
 from tests.faults.laws import Verdict, judge
 from tests.faults.making import Copy, is_core, is_never_copied, make, owner_of
+from tests.faults.recorder import Recorder, Watched
 
-_RETRY_S = 0.2
-_SILENT_S = 20.0
 _READS = frozenset({"get", "list", "watch"})
 _KUBERNETES = ("system:kube-", "system:apiserver", "system:serviceaccount:kube-", "system:anonymous")
 _MAY_WRITE = frozenset(
-    {"clusters", "clusterfeatures", "resourcesyncrules", "secrets", "events", "serviceaccounts", "configmaps", "widgets",
-     "namespaces", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
+    {"clusters", "clusterfeatures", "resourcesyncrules", "secrets", "events", "serviceaccounts", "configmaps",
+     "widgets", "namespaces", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
 )  # fmt: skip
 
 
@@ -45,110 +40,6 @@ class Api(Protocol):
     """How an administrator reads; ApiError of the test bed is an Exception."""
 
     def get(self, path: str) -> Manifest: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A cluster as the observer knows it."""
-
-    name: str
-    port: int
-    server_ca: Path
-    certificate: Path
-    key: Path
-    audit_log: Path
-    daemon_log: Path
-
-
-class Recorder(threading.Thread):
-    """Hears one kind in one cluster for as long as the observer lives: a list, a watch, and both again when it breaks off."""
-
-    def __init__(self, watched: Watched, kind: str) -> None:
-        super().__init__(name=f"observer-{watched.name}-{kind}", daemon=True)
-        self.heard: list[Heard] = []
-        self.epoch = 0
-        self.ended = threading.Event()
-        self.current = threading.Event()
-        self._watched, self._kind = watched, kind
-        self._known: dict[Place, Manifest] = {}
-        self._revision = 0
-        self._tls = ssl.create_default_context(cafile=str(watched.server_ca))
-        self._tls.load_cert_chain(watched.certificate, watched.key)
-
-    def put_back(self) -> None:
-        """Take note that the cluster's past was put in the place of its present; it is down while this is called."""
-        self.epoch += 1
-        self._revision = 0
-
-    def run(self) -> None:
-        while not self.ended.is_set():
-            try:
-                if not self._revision:
-                    self._list()
-                self.current.set()
-                self._watch()
-            except (OSError, ValueError, KeyError, http.client.HTTPException):
-                self.ended.wait(_RETRY_S)
-
-    def _ask(self, query: str) -> http.client.HTTPResponse | None:
-        connection = http.client.HTTPSConnection("127.0.0.1", self._watched.port, timeout=_SILENT_S, context=self._tls)
-        connection.request("GET", f"{PATHS[self._kind]}?{query}", headers={"Accept": "application/json"})
-        response = connection.getresponse()
-        if response.status == 200:
-            return response
-        response.read()
-        connection.close()
-        if response.status == 410:
-            self._revision = 0
-        self.ended.wait(_RETRY_S)
-        return None
-
-    def _list(self) -> None:
-        epoch = self.epoch
-        response = self._ask("")
-        if response is None:
-            raise OSError("refused")
-        found = json.loads(response.read())
-        revision = int(found["metadata"]["resourceVersion"])
-        gone = dict(self._known)
-        for item in found["items"]:
-            gone.pop(self._place(item), None)
-            self._hear({**item, "kind": self._kind}, epoch=epoch)
-        for manifest in gone.values():
-            self._hear(manifest, epoch=epoch, gone_at=revision)
-        self._revision = revision
-
-    def _watch(self) -> None:
-        epoch = self.epoch
-        response = self._ask(f"watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={self._revision}")
-        if response is None:
-            return
-        while (line := response.readline()) and not self.ended.is_set() and epoch == self.epoch:
-            event = json.loads(line)
-            manifest = event["object"]
-            if event["type"] == "ERROR":
-                self._revision = 0
-                return
-            revision = int(manifest["metadata"]["resourceVersion"])
-            if event["type"] == "DELETED":
-                self._hear(manifest, epoch=epoch, gone_at=revision)
-            elif event["type"] != "BOOKMARK":
-                self._hear(manifest, epoch=epoch)
-            if epoch == self.epoch:
-                self._revision = revision
-
-    def _place(self, manifest: Manifest) -> Place:
-        info = manifest["metadata"]
-        return Place(self._watched.name, self._kind, info.get("namespace", ""), info["name"])
-
-    def _hear(self, manifest: Manifest, *, epoch: int, gone_at: int = 0) -> None:
-        place = self._place(manifest)
-        revision = gone_at or int(manifest["metadata"]["resourceVersion"])
-        if gone_at:
-            self._known.pop(place, None)
-        else:
-            self._known[place] = manifest
-        self.heard.append(Heard(place, time.time(), manifest, bool(gone_at), revision, epoch))
 
 
 @dataclass
@@ -251,7 +142,7 @@ def _audit(log: Path) -> list[Manifest]:
 
 
 def check_callers(verdict: Verdict, cluster: str, lines: Iterable[Manifest]) -> None:
-    """peers: a reader gets, lists and watches, and nothing else; nobody writes but the cluster's own, to what it may."""
+    """peers: a reader gets, lists and watches only; nobody writes but the cluster's own daemon, to what it may."""
     for line in lines:
         user, verb = line["user"].get("username", ""), line["verb"]
         verdict.count("peers")
@@ -277,7 +168,8 @@ def check_secrecy(verdict: Verdict, canaries: Iterable[str], where: str, text: s
 
 
 def differences(objects: Mapping[str, list[Manifest]], ids: Mapping[str, str]) -> list[str]:
-    """end: say in what the clusters are not what they must come to; `objects` are all of the workload's kinds, by cluster.
+    """end: say in what the clusters are not what they must come to; `objects` are all of the workload's kinds, by
+    cluster.
 
     Of several owners the older object wins, then the lower cluster ID; a native object keeps its place.
     """

@@ -1,6 +1,7 @@
 """One group on which faults are played: the bed, the observer beside it, people at work, and the judgement of it all.
 
-Law: a fault counts only if it bit. Whoever breaks something says through `bite` how often that was felt, and nothing felt is a failure.
+Law: a fault counts only if it bit. Whoever breaks something says through `bite` how often that was felt, and nothing
+felt is a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from hack.controlplane import ControlPlaneError
 from tests.faults.bed import Bed, Site
 from tests.faults.laws import Verdict, Violation
 from tests.faults.observer import Observer, Watched, differences, read_all
-from tests.faults.wire import Edge, Weather
+from tests.faults.weather import Weather
+from tests.faults.wire import Edge
 from tests.faults.workload import Workload
 
 CLUSTERS = "/apis/clusterregistry.k8s.cisco.com/v1alpha1/clusters"
@@ -41,6 +43,7 @@ class Play:
         self.observer = Observer((CANARY,), kinds=(*kinds, "ResourceSyncRule"))
         self.bites: Counter[str] = Counter()
         self.kills: Counter[str] = Counter()
+        self.forgiven: Counter[str] = Counter()
         self.trace: list[str] = []
         self._began = time.monotonic()
         self._seed = seed
@@ -124,6 +127,13 @@ class Play:
         self.kills[site.name] += len(site.daemon.pids)
         site.daemon.crash()
 
+    def forgive(self) -> None:
+        """Take what daemons ended of until now, and what they said about it, for what a fault was meant to do."""
+        for site in self.sites:
+            text = site.daemon.log.read_text(errors="replace")
+            self.kills[site.name] = max(self.kills[site.name], text.count(_RESTARTED))
+            self.forgiven[site.name] = text.count("\n")
+
     def wrong(self) -> list[str]:
         """Say in what the clusters are not yet what they must come to."""
         kinds = self.observer.kinds
@@ -194,6 +204,8 @@ class Play:
             words = f"was started again {len(restarts)} times, and killed {self.kills[site.name]} times"
             verdict.broken("daemon", site.name, words, restarts[-3:])
         for number, line in enumerate(lines):
+            if number < self.forgiven[site.name]:
+                continue
             if line.startswith("Traceback") or ('"level":"error"' in line and not any(one in line for one in _EARS)):
                 verdict.broken(
                     "daemon", site.name, f"line {number}", [one[:6000] for one in lines[number : number + 2]]
@@ -217,7 +229,9 @@ class Play:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """List the files of a folder that are on its own file system: what is shown through from elsewhere is not of the container."""
+    """List the files of a folder that are on its own file system: what is shown through from elsewhere is not of the
+    container.
+    """
     with contextlib.suppress(OSError):
         device = folder.stat().st_dev
         for entry in folder.iterdir():

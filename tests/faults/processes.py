@@ -17,7 +17,7 @@ from tests.faults.bed import Site, wait
 from tests.faults.catalogue import fault
 from tests.faults.links import between
 from tests.faults.play import Play
-from tests.faults.wire import CUT
+from tests.faults.weather import CUT
 from tests.faults.workload import path_of
 
 _DEPLOYMENT = "/apis/apps/v1/namespaces/cluster-registry/deployments/cluster-registry-controller"
@@ -29,15 +29,12 @@ def status_kb(pid: int, what: str) -> int:
     return int(next(line.split()[1] for line in lines if line.startswith(f"{what}:")))
 
 
-def forgive_restarts(play: Play) -> None:
-    """Take what was started again until now for what this fault was meant to end."""
-    for site in play.sites:
-        text = site.daemon.log.read_text(errors="replace")
-        play.kills[site.name] = max(play.kills[site.name], text.count("; starting it again in"))
-
-
-@fault(1, "random-kills", what="one daemon after the other is killed (SIGKILL) at a random moment, 25 times, while people work",
-       undone="the kubelet starts another one")  # fmt: skip
+@fault(
+    1,
+    "random-kills",
+    what="one daemon after the other is killed (SIGKILL) at a random moment, 25 times, while people work",
+    undone="the kubelet starts another one",
+)
 def random_kills(play: Play) -> None:
     chance = random.Random(1)
     kills = play.kills.total()
@@ -48,8 +45,12 @@ def random_kills(play: Play) -> None:
     play.bite("kills", play.kills.total() - kills)
 
 
-@fault(22, "two-replicas", what="two daemons in each cluster for a minute, one of them stopped (SIGSTOP) for 30 s and then let go",
-       undone="one daemon, as before")  # fmt: skip
+@fault(
+    22,
+    "two-replicas",
+    what="two daemons in each cluster for a minute, one of them stopped (SIGSTOP) for 30 s and then let go",
+    undone="one daemon, as before",
+)
 def two_replicas(play: Play) -> None:
     for site in play.sites:
         site.kubectl("-n", "cluster-registry", "scale", "deployment", "cluster-registry-controller", "--replicas=2")
@@ -76,8 +77,14 @@ def two_replicas(play: Play) -> None:
             wait(lambda site=site: len(site.daemon.pids) == 1, within_s=60)
 
 
-@fault(24, "every-order", what="all daemons and API servers end, objects change and go meanwhile in the one that comes first, and "
-       "all come up in each of the orders, 1.5 s apart", undone="all are up", within_s=120)  # fmt: skip
+@fault(
+    24,
+    "every-order",
+    what="all daemons and API servers end, objects change and go meanwhile in the one that comes first, and "
+    "all come up in each of the orders, 1.5 s apart",
+    undone="all are up",
+    within_s=120,
+)
 def every_order(play: Play) -> None:
     orders = 0
     for order in itertools.permutations(play.sites):
@@ -106,15 +113,23 @@ def _runs(site: Site) -> bool:
     return False
 
 
-@fault(28, "few-descriptors", what="each daemon may open three descriptors more than it has, and its connections are reset and "
-       "refused for 10 s, twice", undone="the limit is lifted")  # fmt: skip
+@fault(
+    28,
+    "few-descriptors",
+    what="each daemon may open three descriptors more than it has, and its connections are reset and "
+    "refused for 10 s, twice",
+    undone="the limit is lifted",
+)
 def few_descriptors(play: Play) -> None:
     with play.working():
         limits = {}
         for site in play.sites:
             pid = site.daemon.pid
             highest = max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir())
-            limits[pid] = resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 3, highest + 3))
+            limits[pid] = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(
+                pid, resource.RLIMIT_NOFILE, (highest + 3, limits[pid][1])
+            )  # the hard limit cannot be lifted
         for _ in range(2):
             with play.weather(between(play), CUT, "refused"):
                 time.sleep(10)
@@ -146,13 +161,19 @@ def tenth_of_a_core(play: Play) -> None:
     play.bite("pauses", pauses)
 
 
-@fault(28, "little-memory", what="a daemon's address space is limited to 24 MiB more than it has, and 40 objects of 900 KB come at "
-       "once: it may end, and then begins anew without the limit", undone="objects and limit go")  # fmt: skip
+@fault(
+    28,
+    "little-memory",
+    what="a daemon's address space is limited to 24 MiB more than it has, and 40 objects of 900 KB come at "
+    "once: it may end, and then begins anew without the limit",
+    undone="objects and limit go",
+)
 def little_memory(play: Play) -> None:
     taker, giver, _ = play.sites
     pid = taker.daemon.pid
     limit = (status_kb(pid, "VmSize") + 24 * 1024) * 1024
-    resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
+    before = resource.prlimit(pid, resource.RLIMIT_AS)
+    resource.prlimit(pid, resource.RLIMIT_AS, (limit, before[1]))
     names = [f"large-{number}" for number in range(40)]
     for name in names:
         play.work.put(giver, name, "cm", large="x" * 900_000)
@@ -160,17 +181,22 @@ def little_memory(play: Play) -> None:
     has_ended = not Path(f"/proc/{pid}").exists() or taker.daemon.pid != pid
     play.bite("times that memory was short", has_ended or status_kb(pid, "VmPeak") * 1024 > limit - 8 * 1024 * 1024)
     if not has_ended:
-        resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.prlimit(pid, resource.RLIMIT_AS, before)
     play.say(f"the daemon {'ended and began anew' if has_ended else 'went on'}")
-    forgive_restarts(play)
+    play.forgive()
     for name in names:
         play.work.delete(giver, name, "cm")
 
 
-@fault(10, "clock-jumps", what="the clocks of two daemons jump an hour ahead, back by two, by a day, and by random seconds, 20 "
-       "times, while people work; then one starts with a clock that is a day late", undone="the clocks are right",
-       needs="a C compiler (cc), to make the library that lies about the time",
-       missing="the API servers' own clocks: etcd and kube-apiserver ask the kernel, not a library")  # fmt: skip
+@fault(
+    10,
+    "clock-jumps",
+    what="the clocks of two daemons jump an hour ahead, back by two, by a day, and by random seconds, 20 "
+    "times, while people work; then one starts with a clock that is a day late",
+    undone="the clocks are right",
+    needs="a C compiler (cc), to make the library that lies about the time",
+    missing="the API servers' own clocks: etcd and kube-apiserver ask the kernel, not a library",
+)
 def clock_jumps(play: Play) -> None:
     chance = random.Random(10)
     clocks = {site.name: skew.Clock(site.name) for site in play.sites[:2]}

@@ -138,7 +138,9 @@ def play_random(out: TextIO, *, seed: int, minutes: float, size: int = 3, keep: 
 
 
 def survived(outcomes: Iterable[Outcome], known: Iterable[Fault]) -> str:
-    """Sum up by the numbers of the faults: a number is survived when all that stands for it is, and nothing is missing."""
+    """Sum up by the numbers of the faults: a number is survived when all that stands for it is, and nothing is
+    missing.
+    """
     outcomes = list(outcomes)
     good = {outcome.name for outcome in outcomes if outcome.is_good}
     by_number: dict[int, list[Fault]] = {number: [] for number in TITLES}

@@ -8,11 +8,12 @@ import time
 
 from tests.faults import etcd
 from tests.faults.bed import Site
-from tests.faults.calls import Answer, Count, Refuse
+from tests.faults.calls import Answer
 from tests.faults.catalogue import fault
 from tests.faults.links import between, homes
 from tests.faults.play import Play
-from tests.faults.wire import CUT
+from tests.faults.scripts import Count, Refuse
+from tests.faults.weather import CUT
 
 
 def refused(site: Site, since: int, *codes: int, words: str = "") -> int:
@@ -25,8 +26,13 @@ def refused(site: Site, since: int, *codes: int, words: str = "") -> int:
     )
 
 
-@fault(6, "expired-history", what="while all are cut off from each other, and then each from itself, objects change, each etcd is "
-       "compacted and each API server started anew", undone="the edges pass again")  # fmt: skip
+@fault(
+    6,
+    "expired-history",
+    what="while all are cut off from each other, and then each from itself, objects change, each etcd is "
+    "compacted and each API server started anew",
+    undone="the edges pass again",
+)
 def expired_history(play: Play) -> None:
     count = Count(b'"code":410', b"too old resource version")
     with contextlib.ExitStack() as stack:
@@ -48,8 +54,13 @@ def expired_history(play: Play) -> None:
     play.bite("answers that history is gone", count.count)
 
 
-@fault(7, "server-errors", what="API servers end (SIGTERM, SIGKILL) and start again; then the edges answer 503, 500, 429 with "
-       "Retry-After, and pages that are no JSON in their place, 6 s each", undone="the edges pass the API servers' answers")  # fmt: skip
+@fault(
+    7,
+    "server-errors",
+    what="API servers end (SIGTERM, SIGKILL) and start again; then the edges answer 503, 500, 429 with "
+    "Retry-After, and pages that are no JSON in their place, 6 s each",
+    undone="the edges pass the API servers' answers",
+)
 def server_errors(play: Play) -> None:
     restarts = 0
     with play.working():
@@ -81,9 +92,14 @@ def server_errors(play: Play) -> None:
             time.sleep(1)
 
 
-@fault(8, "restored-backup", what="a cluster's etcd is put back to a copy of its data folder that is some 15 s old",
-       undone="it goes on from there, and the others follow", within_s=120,
-       missing="a replica that lags behind its own etcd: the simulation has it (tests/sim, a confused server)")  # fmt: skip
+@fault(
+    8,
+    "restored-backup",
+    what="a cluster's etcd is put back to a copy of its data folder that is some 15 s old",
+    undone="it goes on from there, and the others follow",
+    within_s=120,
+    missing="a replica that lags behind its own etcd: the simulation has it (tests/sim, a confused server)",
+)
 def restored_backup(play: Play) -> None:
     site = play.sites[1]
     cluster = site.cluster
@@ -108,8 +124,12 @@ def restored_backup(play: Play) -> None:
         time.sleep(5)
 
 
-@fault(21, "etcd-full", what="etcd raises its alarm NOSPACE for 15 s in one cluster, then in all: every write is refused, reads "
-       "go on", undone="the alarm is disarmed")  # fmt: skip
+@fault(
+    21,
+    "etcd-full",
+    what="etcd raises its alarm NOSPACE for 15 s in one cluster, then in all: every write is refused, reads go on",
+    undone="the alarm is disarmed",
+)
 def etcd_full(play: Play) -> None:
     since = [site.cluster.audit_offset() for site in play.sites]
     with play.working():

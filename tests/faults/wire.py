@@ -1,7 +1,8 @@
 """Wires that can be cut: one TCP proxy on loopback for each directed edge, all in one thread, driven from outside.
 
-Law: an edge counts what it does to connections, so that a fault which touched nobody can be told from one that did. What was
-swallowed on a connection is lost for good, as on a network: that connection stays dead after the edge is mended.
+Law: an edge counts what it does to connections, so that a fault which touched nobody can be told from one that did.
+What was swallowed on a connection is lost for good, as on a network: that connection stays dead after the edge is
+mended.
 """
 
 from __future__ import annotations
@@ -14,42 +15,16 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hack.controlplane.ports import Port
+from tests.faults.weather import CLEAR, Weather
 
 T = TypeVar("T")
 _CHUNK_BYTES = 64 * 1024
 _ANSWER_S = 10.0
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER of no time at all: closing sends RST (socket(7))
-
-
-@dataclass(frozen=True, slots=True)
-class Weather:
-    """What an edge does; the default passes everything on.
-
-    cut: every connection is reset, new ones too. swallow_up, swallow_down: requests, answers are taken and thrown away
-    (both: half-open). stall: nothing is read any more, so that the senders' buffers fill. latency_s: for each chunk.
-    bytes_per_s: for each direction of a connection. reset_after_bytes: of answers, on each connection. corrupt_every: one bit
-    of every so many-th chunk of answers.
-    """
-
-    cut: bool = False
-    swallow_up: bool = False
-    swallow_down: bool = False
-    stall: bool = False
-    latency_s: float = 0.0
-    bytes_per_s: float = 0.0
-    reset_after_bytes: int = 0
-    corrupt_every: int = 0
-
-
-CLEAR = Weather()
-CUT = Weather(cut=True)
-HALF_OPEN = Weather(swallow_up=True, swallow_down=True)
-STALLED = Weather(stall=True)
 
 
 class _Connection:

@@ -1,7 +1,7 @@
 """What people do in the group while it is being broken: they make, change and delete objects, copies and rules.
 
-Each state of an object holds a number that no other state has, so that a history can be read off its values. Law: a workload with
-one seed does the same deeds in the same order, whatever becomes of them.
+Each state of an object holds a number that no other state has, so that a history can be read off its values. Law: a
+workload with one seed does the same deeds in the same order, whatever becomes of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The observer of the faults sees: histories that are as they must be, and the same with one thing in them that must not be."""
+"""The observer of the faults sees: histories that are as they must be, and the same with one thing in them that must
+not be.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,8 @@ DOCTORED = {
         "order", [(10.0, "b", PEOPLE, _object(1, owner="id-c")), (11.0, "a", DAEMON, 1)],
     ),
     "a value that no rule makes": (
-        "order", [(10.0, "b", PEOPLE, _object(1, label="no")), (11.0, "a", DAEMON, _object(1, owner="id-b", label="no"))],
+        "order", [(10.0, "b", PEOPLE, _object(1, label="no")),
+                  (11.0, "a", DAEMON, _object(1, owner="id-b", label="no"))],
     ),
     "a value without an owner": ("order", [MADE, (11.0, "a", DAEMON, _object(1))]),
     "a value of a rule of long ago": (
@@ -238,7 +241,7 @@ def test_who_wrote_is_read_off_an_object_where_the_audit_log_is_silent() -> None
     assert history.who_is("system:kube-controller-manager") == KUBERNETES
 
 
-@pytest.mark.parametrize("room", ["history", "making", "laws", "observer"])
+@pytest.mark.parametrize("room", ["history", "making", "laws", "recorder", "observer"])
 def test_the_observer_shares_no_code_with_the_daemon(room: str) -> None:
     tree = ast.parse((FOLDER / f"{room}.py").read_text(encoding="utf-8"))
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
