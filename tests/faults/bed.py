@@ -56,6 +56,7 @@ class Site(Member):
             "--set", f"controller.network.name=net-{self.name}",
             "--set", f"controller.apiServerEndpointAddress=https://127.0.0.1:{lost.port}",
             "--set", "controller.createNamespaces=true",
+            "--set", "controller.deletionLimitPercent=0",  # the brake would hold what the laws want gone; it has tests
             "--set", "controller.log.verbosity=3", *flags,
             *(argument for value in self.values for argument in ("--set", value)),
         )  # fmt: skip

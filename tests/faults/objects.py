@@ -55,7 +55,7 @@ def large_objects(play: Play) -> None:
         "big-data": {"data": {"n": play.work.number(), "big": "x" * 1_000_000}},
         "big-notes": {"data": {"n": play.work.number()}, "notes": {f"note-{i}": "x" * 2000 for i in range(125)}},
         "big-keys": {"data": {"n": play.work.number()} | {f"key-{i}": str(i) for i in range(10_000)}},
-        "too-big": {"data": {"n": play.work.number()}, "notes": {f"note-{i}": "x" * 2000 for i in range(130)}},
+        "too-big": {"data": {"n": play.work.number()}, "notes": {f"note-{i}": "x" * 2005 for i in range(130)}},
     }
     for name, content in manifests.items():
         info = {"name": name, "labels": WANTED, "annotations": content.pop("notes", {})}
