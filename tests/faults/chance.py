@@ -13,11 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hack.controlplane import ControlPlaneError
-from tests.e2e.group import NAMESPACE, grant, hand_over
+from tests.e2e.group import NAMESPACE, grant
 from tests.faults import etcd
 from tests.faults.bed import Site, wait
 from tests.faults.calls import Answer
-from tests.faults.play import CLUSTERS, Play
+from tests.faults.endurance import leave_and_join
+from tests.faults.play import Play
 from tests.faults.scripts import Hang, Refuse
 from tests.faults.weather import CUT, HALF_OPEN, STALLED, Weather
 from tests.faults.wire import Edge
@@ -208,23 +209,7 @@ class Schedule:
         if self._held:  # to leave needs a group that hears of it
             return
         self._play.say(f"{site.name} leaves")
-        others = self._play.sites[:-1]
-        wanted = site.cluster.api.get(f"{CLUSTERS}/{site.name}")["spec"]
-        self._play.observer.leaves(site.name)
-        site.write("DELETE", f"{CLUSTERS}/{site.name}")
-        for other in others:
-            wait(
-                lambda other=other: other.cluster.api.missing(f"{CLUSTERS}/{site.name}") is not None,
-                within_s=60, what=f"{other.name} forgets {site.name}",
-            )  # fmt: skip
-        for other in others:
-            site.write("DELETE", f"{CLUSTERS}/{other.name}")
-        site.apply({"apiVersion": "clusterregistry.k8s.cisco.com/v1alpha1", "kind": "Cluster",
-                    "metadata": {"name": site.name}, "spec": wanted})  # fmt: skip
-        self._play.kill(site)
-        for giver, taker in ((site, others[0]), (others[0], site)):
-            wait(lambda giver=giver, taker=taker: _handed(giver, taker), within_s=60, what="a swap")
-        self._play.observer.joins(site.name)
+        leave_and_join(self._play, site)
         self._play.say(f"{site.name} has joined again")
         self.done["left and joined"] += 1
 
@@ -232,12 +217,5 @@ class Schedule:
 def _granted(site: Site) -> bool:
     with suppress(ControlPlaneError):
         grant(site, "configmaps", [""], ["configmaps"])
-        return True
-    return False
-
-
-def _handed(giver: Site, taker: Site) -> bool:
-    with suppress(ControlPlaneError):
-        hand_over(giver, taker, verb="apply")
         return True
     return False
