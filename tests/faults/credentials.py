@@ -17,6 +17,7 @@ from tests.hostile.kubeconfigs import ROWS, Refused
 
 _CLUSTERS = "/apis/clusterregistry.k8s.cisco.com/v1alpha1/clusters"
 _SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+REGISTRY_SECRET = "k8s.cisco.com/cluster-registry-secret"
 _STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
 _MOST_BYTES = 700_000  # a Secret holds no more than 1 MiB, and its value is spelled in base64
 
@@ -83,12 +84,11 @@ def lost_rights(play: Play) -> None:
     play.bite("requests that were forbidden", sum(refused(site, at, 403) for site, at in pairs))
 
 
-def introduce(site: Site, name: str, *, cluster_id: str, data: dict[str, str] | None, type_: str = "") -> None:
-    """Carry a Cluster, and its Secret when there is data, to a site; other members are not to learn of it."""
-    if data is not None:
-        secret = {"apiVersion": "v1", "kind": "Secret", "type": type_ or "k8s.cisco.com/cluster-registry-secret",
+def introduce(site: Site, name: str, *, cluster_id: str, data: dict[str, str], type_: str = REGISTRY_SECRET) -> None:
+    """Carry a Cluster and its Secret to a site; other members are not to learn of it."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "type": type_,
                   "metadata": {"name": name, "annotations": _STAYS}, "data": data}  # fmt: skip
-        site.cluster.api.request("POST", _SECRETS, body=secret)
+    site.cluster.api.request("POST", _SECRETS, body=secret)
     reference = {"name": name, "namespace": NAMESPACE}
     made = {"apiVersion": API, "kind": "Cluster", "metadata": {"name": name, "annotations": _STAYS},
             "spec": {"clusterID": cluster_id, "authInfo": {"secretRef": reference}}}  # fmt: skip

@@ -198,11 +198,13 @@ def webhook(site: Site) -> Iterator[Webhook]:
 )
 def unkind_webhook(play: Play) -> None:
     with webhook(play.sites[0]) as hook, play.working():
-        for mood, seconds in (("deny", 12), ("hang", 25), ("allow", 2)):
+        for mood, seconds in (("deny", 12), ("hang", 25)):
             hook.mood = mood
             play.say(f"the webhook will {mood}")
             time.sleep(seconds)
             play.bite(f"writes about which the webhook was asked that will {mood}", hook.asked)
             hook.asked = 0
+        hook.mood = "allow"
+        time.sleep(3)
         play.sites[0].cluster.services.leave(hook.endpoints)
         time.sleep(6)
