@@ -5,11 +5,14 @@ Time namespaces cannot do this: they move the monotonic clock and the time since
 
 from __future__ import annotations
 
+import datetime
 import mmap
+import re
 import shutil
 import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 _FOLDER = Path(sys.prefix) / "faults"  # the virtual environment: containers see it, too
@@ -24,14 +27,14 @@ _SOURCE = r"""
 #include <time.h>
 #include <unistd.h>
 
-static volatile int64_t *shared; /* [0]: nanoseconds to add; [1]: how often somebody asked */
+static volatile int64_t *shared; /* nanoseconds to add; the container sees the file, and cannot write it */
 static int (*real)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void begin(void) {
     real = dlsym(RTLD_NEXT, "clock_gettime");
-    int file = getenv("FAULTS_CLOCK") ? open(getenv("FAULTS_CLOCK"), O_RDWR) : -1;
+    int file = getenv("FAULTS_CLOCK") ? open(getenv("FAULTS_CLOCK"), O_RDONLY) : -1;
     if (file >= 0) {
-        void *found = mmap(0, 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        void *found = mmap(0, 8, PROT_READ, MAP_SHARED, file, 0);
         shared = found == MAP_FAILED ? 0 : found;
         close(file);
     }
@@ -44,7 +47,6 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
         int64_t now = (int64_t)out->tv_sec * 1000000000 + out->tv_nsec + shared[0];
         out->tv_sec = now / 1000000000;
         out->tv_nsec = now % 1000000000;
-        shared[1]++;
     }
     return result;
 }
@@ -72,24 +74,27 @@ class Clock:
     def __init__(self, name: str) -> None:
         self._file = _FOLDER / f"{name}.clock"
         self._file.parent.mkdir(exist_ok=True)
-        self._file.write_bytes(bytes(16))
+        self._file.write_bytes(bytes(8))
         with self._file.open("r+b") as file:
-            self._shared = mmap.mmap(file.fileno(), 16)
+            self._shared = mmap.mmap(file.fileno(), 8)
         self.env = {"LD_PRELOAD": str(_library()), "FAULTS_CLOCK": str(self._file)}
 
     def set(self, offset_s: float) -> None:
         """Lie by so much from now on."""
         self._shared[0:8] = struct.pack("=q", int(offset_s * 1e9))
 
-    def asked(self) -> int:
-        """How often the clock was asked since this was called last."""
-        found: int = struct.unpack("=q", self._shared[8:16])[0]
-        self._shared[8:16] = bytes(8)
-        return found
+
+def lies(log: Path, *, since: float, until: float) -> int:
+    """Count the lines of a daemon's log that were written at a moment that cannot have been (s since 1970)."""
+    count = 0
+    for text in re.findall(r'^\{"ts":"([^"]+)"', log.read_text(errors="replace"), re.MULTILINE):
+        at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+        count += not since - 60 < at < until + 60
+    return count
 
 
 def _library() -> Path:
-    built = _FOLDER / "clock.so"
+    built = _FOLDER / f"clock-{zlib.crc32(_SOURCE.encode()):08x}.so"
     compiler = shutil.which("cc")
     if not built.exists():
         assert compiler is not None, "the clock needs a C compiler"
