@@ -104,6 +104,8 @@ class Observer:
     ) -> None:
         for recorder in self.recorders.values():
             recorder.ended.set()
+        for recorder in self.recorders.values():
+            recorder.join(5)
 
     def history(self) -> History:
         """Put together what was heard and what the audit logs say."""

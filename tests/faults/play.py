@@ -71,8 +71,10 @@ class Play:
     ) -> None:
         if hasattr(self, "work"):
             self.work.stop()
+        for recorder in self.observer.recorders.values():
+            recorder.ended.set()
+        self.bed.__exit__(None, None, None)  # which ends the watches, too
         self.observer.__exit__(None, None, None)
-        self.bed.__exit__(None, None, None)
 
     def watch(self, site: Site) -> None:
         """Put a site under observation."""

@@ -5,13 +5,16 @@ Law: nothing here imports anything of the daemon, and what was heard once is not
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import ssl
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.faults.history import PATHS, Heard, Manifest, Place
 
@@ -64,25 +67,27 @@ class Recorder(threading.Thread):
             except (OSError, ValueError, KeyError, http.client.HTTPException):
                 self.ended.wait(_RETRY_S)
 
-    def _ask(self, query: str) -> http.client.HTTPResponse | None:
+    @contextlib.contextmanager
+    def _ask(self, query: str) -> Iterator[http.client.HTTPResponse | None]:
+        """Ask; None stands for an answer that is of no use."""
         connection = http.client.HTTPSConnection("127.0.0.1", self._watched.port, timeout=_SILENT_S, context=self._tls)
-        connection.request("GET", f"{PATHS[self._kind]}?{query}", headers={"Accept": "application/json"})
-        response = connection.getresponse()
-        if response.status == 200:
-            return response
-        response.read()
-        connection.close()
-        if response.status == 410:
-            self._revision = 0
-        self.ended.wait(_RETRY_S)
-        return None
+        try:
+            connection.request("GET", f"{PATHS[self._kind]}?{query}", headers={"Accept": "application/json"})
+            with connection.getresponse() as response:
+                if response.status == 410:
+                    self._revision = 0
+                if response.status != 200:
+                    self.ended.wait(_RETRY_S)
+                yield response if response.status == 200 else None
+        finally:
+            connection.close()
 
     def _list(self) -> None:
         epoch = self.epoch
-        response = self._ask("")
-        if response is None:
-            raise OSError("refused")
-        found = json.loads(response.read())
+        with self._ask("") as response:
+            if response is None:
+                raise OSError("refused")
+            found = json.loads(response.read())
         revision = int(found["metadata"]["resourceVersion"])
         gone = dict(self._known)
         for item in found["items"]:
@@ -94,22 +99,26 @@ class Recorder(threading.Thread):
 
     def _watch(self) -> None:
         epoch = self.epoch
-        response = self._ask(f"watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={self._revision}")
-        if response is None:
-            return
-        while (line := response.readline()) and not self.ended.is_set() and epoch == self.epoch:
-            event = json.loads(line)
-            manifest = event["object"]
-            if event["type"] == "ERROR":
-                self._revision = 0
-                return
-            revision = int(manifest["metadata"]["resourceVersion"])
-            if event["type"] == "DELETED":
-                self._hear(manifest, epoch=epoch, gone_at=revision)
-            elif event["type"] != "BOOKMARK":
-                self._hear(manifest, epoch=epoch)
-            if epoch == self.epoch:
-                self._revision = revision
+        query = f"watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={self._revision}"
+        with self._ask(query) as response:
+            while response is not None and (line := response.readline()):
+                if self.ended.is_set() or epoch != self.epoch or not self._take(json.loads(line), epoch=epoch):
+                    return
+
+    def _take(self, event: dict[str, Any], *, epoch: int) -> bool:
+        """Take an event in; False when its server wants a new list."""
+        manifest = event["object"]
+        if event["type"] == "ERROR":
+            self._revision = 0
+            return False
+        revision = int(manifest["metadata"]["resourceVersion"])
+        if event["type"] == "DELETED":
+            self._hear(manifest, epoch=epoch, gone_at=revision)
+        elif event["type"] != "BOOKMARK":
+            self._hear(manifest, epoch=epoch)
+        if epoch == self.epoch:
+            self._revision = revision
+        return True
 
     def _place(self, manifest: Manifest) -> Place:
         info = manifest["metadata"]
