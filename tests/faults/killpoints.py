@@ -14,6 +14,7 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from hack.controlplane import ControlPlaneError
 from tests.faults.bed import Site, wait
@@ -27,11 +28,19 @@ _NAMES = ("kill-changes", "kill-goes", "kill-edited", "kill-late")
 _MOST = 400
 
 
-class KillAt(Pass):
-    """Kill a daemon at its n-th call; with n = 0 only count."""
+Which = Callable[[Call], bool]
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+
+def writes(call: Call) -> bool:
+    """Whether a call would change something."""
+    return call.method != "GET"
+
+
+class KillAt(Pass):
+    """Kill a daemon at its n-th call, or at its n-th call of some; with n = 0 only count."""
+
+    def __init__(self, site: Site, *, which: Which) -> None:
+        self._site, self._which = site, which
         self.arm(0, after=False)
 
     def arm(self, number: int, *, after: bool) -> None:
@@ -42,8 +51,8 @@ class KillAt(Pass):
         self._chosen: Call | None = None
 
     async def before(self, call: Call) -> Answer | None:
-        self.count += 1
-        if self.count == self.number:
+        self.count += self._which(call)
+        if self.count == self.number and self._chosen is None and self._which(call):
             self._chosen = call
             if not self.is_after:
                 self._kill(call)
@@ -89,11 +98,13 @@ def _start(site: Site) -> bool:
     return False
 
 
-def kill_everywhere(play: Play, *, first: int = 1, step: int = 1, most: int = _MOST) -> Counter[str]:
-    """Kill at every `step`-th call from the `first` on, before and after; return what was killed at how often."""
+def kill_everywhere(
+    play: Play, *, first: int = 1, step: int = 1, most: int = _MOST, which: Which = lambda call: True
+) -> Counter[str]:
+    """Kill at every `step`-th call of some from the `first` on, before and after; return at what, and how often."""
     taker, owner = play.sites[0], play.sites[1]
     killed: Counter[str] = Counter()
-    script = KillAt(taker)
+    script = KillAt(taker, which=which)
     with contextlib.ExitStack() as stack:
         for giver in play.sites:
             stack.enter_context(play.bed.scripted(play.bed.way(taker, giver), giver, script))
@@ -102,7 +113,7 @@ def kill_everywhere(play: Play, *, first: int = 1, step: int = 1, most: int = _M
         play.rest()
         _scenario(play, taker, owner)
         calls = script.count
-        play.say(f"the scenario takes {calls} calls when nobody is killed")
+        play.say(f"the scenario takes {calls} such calls when nobody is killed")
         for number in range(first, most, step):
             for is_after in (False, True):
                 script.arm(number, after=is_after)
@@ -123,16 +134,30 @@ def kill_everywhere(play: Play, *, first: int = 1, step: int = 1, most: int = _M
 
 @fault(
     1,
+    "kill-at-writes",
+    what="the daemon is killed before and after each call of a scenario that changes something, one after the other",
+    undone="the kubelet starts another one",
+    within_s=60,
+)
+def kill_at_writes(play: Play) -> None:
+    _kill_all(play, kill_everywhere(play, which=writes), least=16)
+
+
+@fault(
+    1,
     "kill-points",
-    what="the daemon is killed before and after each call that it makes in a scenario, to its own API server "
-    "and to peers, one call after the other, until the scenario has no further call",
+    what="the same at every call, also those that only read, to its own API server and to peers, until the scenario "
+    "has no further call; some 500 kills, an hour",
     undone="the kubelet starts another one",
     within_s=60,
 )
 def kill_points(play: Play) -> None:
-    killed = kill_everywhere(play)
+    _kill_all(play, kill_everywhere(play), least=200)
+
+
+def _kill_all(play: Play, killed: Counter[str], *, least: int) -> None:
     for what, count in killed.items():
         play.bite(f"kills {what}", count)
-    assert killed.total() >= 40, f"only {killed}"
+    assert killed.total() >= least, f"only {killed}"
     for name in _NAMES:
         play.work.delete(play.sites[1], name, "cm")
