@@ -227,7 +227,7 @@ class Play:
             with contextlib.suppress(OSError), urllib.request.urlopen(site.daemon.metrics_url, timeout=5) as answer:
                 yield f"the metrics of {site.name}", answer.read().decode()
             for pid in site.daemon.pids:
-                for file in _files(Path(f"/proc/{pid}/root/tmp")):
+                for file in _files(Path("/proc", str(pid), "root", "tmp")):
                     with contextlib.suppress(OSError):
                         yield f"{file.name} in /tmp of {site.name}", file.read_text(errors="replace")
 

@@ -191,11 +191,12 @@ def little_memory(play: Play) -> None:
 @fault(
     10,
     "clock-jumps",
-    what="the clocks of two daemons jump an hour ahead, back by fifty minutes, ahead by a day, and by random seconds, 20 "
-    "times, while people work; then one starts with a clock that is 50 minutes late",
+    what="the clocks of two daemons jump an hour ahead, fifty minutes back, a day ahead, and by random seconds, 20 times, "
+    "while people work; then one starts with a clock that is 50 minutes late",
     undone="the clocks are right",
     needs="a C compiler (cc), to make the library that lies about the time",
-    missing="clocks beyond the certificates' time: nobody can be verified then; the API servers' own clocks: etcd and kube-apiserver ask the kernel, not a library",
+    missing="clocks beyond the certificates' time, when nobody can be verified; the API servers' own clocks, because "
+    "etcd and kube-apiserver ask the kernel, not a library",
 )
 def clock_jumps(play: Play) -> None:
     chance = random.Random(10)
