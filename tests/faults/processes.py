@@ -191,7 +191,7 @@ def little_memory(play: Play) -> None:
 @fault(
     10,
     "clock-jumps",
-    what="the clocks of two daemons jump an hour ahead, fifty minutes back, a day ahead, and by random seconds, 20 times, "
+    what="the clocks of two daemons jump an hour ahead, fifty minutes back, a day ahead, by random seconds, 20 times, "
     "while people work; then one starts with a clock that is 50 minutes late",
     undone="the clocks are right",
     needs="a C compiler (cc), to make the library that lies about the time",
