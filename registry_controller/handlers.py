@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +38,10 @@ _WAS_STABLE_S: Final = 60.0
 _DEAF_AFTER_S: Final = 60.0
 _SETTLED_S: Final = 3.0
 """After kopf's start, when its own first lists are done."""
+_WATCHER: Final = "watcher for "
+"""How kopf calls the tasks that watch, one for each kind."""
+_LOST_S: Final = 7.0
+"""After the loss of one of them kopf ends by itself; it leaves the others 5 s."""
 _INCOMPLETE_S: Final = 15.0
 """How often to look again for CRDs that are missing: a scan may come before discovery knows a new one."""
 
@@ -204,6 +209,7 @@ class Ear:
         """Show that the loop turns; ask for lists when events may be missing, and for a new scan of the kinds."""
         began_s = time.monotonic()
         resync_at = began_s + _SETTLED_S
+        heard_all_s = math.inf
         while True:
             now = self._pulse_at = time.monotonic()
             if now >= resync_at or self._relist_due:
@@ -212,11 +218,33 @@ class Ear:
             if not self.hears_all and now - began_s > _INCOMPLETE_S:
                 _log.info("not all of our kinds are served; looking again")
                 stop_flag.set()
+            watchers = _watchers()
+            if len(watchers) >= len(PLURALS) and not stop_flag.is_set():
+                heard_all_s = now
+            elif now - heard_all_s > _LOST_S:
+                _let_go(watchers)
             await asyncio.sleep(0.5)
 
     def _tell_restart(self) -> None:
         if not self._stopping.is_set():
             self._on_restart()
+
+
+def _watchers() -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith(_WATCHER)]
+
+
+def _let_go(watchers: list[asyncio.Task[Any]]) -> None:
+    """Cancel what is left of kopf's watchers, and again if they go on.
+
+    One that waits for the head of an answer takes its cancellation for a pause, and watches on (kopf 1.45,
+    `_cogs/clients/api.py`, `stream`). kopf then waits for it forever, and nobody hears the kinds whose watchers have
+    ended.
+    """
+    if watchers:
+        _log.warning("a part of our own kinds is not heard any more; the rest is let go", watchers=len(watchers))
+    for task in watchers:
+        task.cancel()
 
 
 def _describe(error: BaseException) -> str:

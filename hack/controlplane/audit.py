@@ -1,6 +1,7 @@
 """The audit log of an API server: what was asked, by whom, and what became of it.
 
-Law: it never holds a body (level Metadata), so no Secret ends up in it; of a watch, beginning and end are in.
+Law: unless a policy of one's own asks for more, it never holds a body (level Metadata), so no Secret ends up in it;
+of a watch, beginning and end are in.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ class Cluster:
         guardian: Guardian,
         feature_gates: Sequence[str] = (),
         fsync: bool = False,
+        audit_policy: str = POLICY,
     ) -> None:
         self.name = name
         self.directory = directory
@@ -58,7 +59,7 @@ class Cluster:
         self.guests: list[Callable[[], None]] = []  # called before the cluster ends for good
         directory.mkdir(parents=True)
         self.pki = create_pki(directory / "pki", cluster=name)
-        (directory / "audit-policy.yaml").write_text(POLICY, encoding="utf-8")
+        (directory / "audit-policy.yaml").write_text(audit_policy, encoding="utf-8")
         self._ports: list[Port] = []
         self._take_ports()
 
@@ -162,7 +163,7 @@ class Cluster:
             port.release()
         shutil.rmtree(self.directory / "etcd", ignore_errors=True)
         addresses = flags.Addresses(*(port.number for port in self._ports))
-        self.port = addresses.apiserver
+        self.port, self.etcd_port = addresses.apiserver, addresses.etcd
         self.api = Api(self.port, pki=self.pki)
         self.services = Services(self.api, name=f"registry-controller-services-{self.port}")
         egress = self.directory / "egress.json"

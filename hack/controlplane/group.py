@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from .audit import POLICY
 from .build import ensure_binaries
 from .cluster import PROGRAMS, Cluster
 from .errors import ControlPlaneError
@@ -25,7 +26,7 @@ class Group:
 
     directory: where everything is put, and left (then stopped gently, so that the data is whole); None is a
     temporary one, removed at the end. feature_gates: of the API servers, as "WatchList=false". fsync: etcd's,
-    for those who measure latency.
+    for those who measure latency. audit_policy: of the API servers, for those who need bodies in the audit log.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class Group:
         directory: Path | None = None,
         feature_gates: Sequence[str] = (),
         fsync: bool = False,
+        audit_policy: str = POLICY,
     ) -> None:
         self.prefix = prefix
         self._size = size
         self._wanted_directory = directory
         self._feature_gates = tuple(feature_gates)
         self._fsync = fsync
+        self._audit_policy = audit_policy
         self._clusters: list[Cluster] = []
         self._guardian: Guardian | None = None
         self._directory: Path | None = None
@@ -141,6 +144,7 @@ class Group:
             guardian=guardian,
             feature_gates=self._feature_gates,
             fsync=self._fsync,
+            audit_policy=self._audit_policy,
         )
 
     def _write_kubeconfig(self) -> None:

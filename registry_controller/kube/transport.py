@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
 
@@ -21,6 +20,7 @@ from registry_controller import __version__
 from registry_controller.api.errors import ProtocolError, RegistryError, TooMuch, Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube import tls
+from registry_controller.kube.connector import Connector
 from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
 
 DRY_RUN: Final = "dryRun=All"
@@ -34,12 +34,6 @@ _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 60.0  # below the 90 s after which Go servers' load balancers drop idle connections
 _USER_AGENT: Final = f"registry-controller/{__version__}"
 _NO_CONTENT: Final = frozenset({200, 201, 202})
-
-_KEEPALIVE: Final = tuple(
-    (socket.IPPROTO_TCP, getattr(socket, name), value)
-    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
-    if hasattr(socket, name)
-)
 
 
 class Identity(Protocol):
@@ -191,9 +185,7 @@ class Transport(RESTClientObject):
         return response
 
     def _create_connector(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(
-            limit=0, ssl=self.ssl_context, keepalive_timeout=_IDLE_S, socket_factory=_open_socket
-        )
+        return Connector(limit=0, ssl=self.ssl_context, keepalive_timeout=_IDLE_S)
 
     def _create_pool_manager(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -252,13 +244,3 @@ def _error_of(
 ) -> RegistryError:
     retry_after = response.headers.get("Retry-After", "")
     return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after)
-
-
-def _open_socket(address: Any) -> socket.socket:
-    """Open a socket that notices within half a minute that the other side is gone."""
-    family, kind, protocol, _, _ = address
-    opened = socket.socket(family, kind, protocol)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for level, option, value in _KEEPALIVE:
-        opened.setsockopt(level, option, value)
-    return opened

@@ -166,6 +166,44 @@ def test_kinds_that_stay_missing_are_looked_for_again(listener: Listener, monkey
         assert listener.ear.stop(10)
 
 
+def test_a_watcher_that_outlives_its_cancellation_does_not_keep_the_ear_deaf(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kopf waits for it forever when another one has ended; it is cancelled until it is gone, and all begins anew."""
+    monkeypatch.setattr(handlers, "_LOST_S", 0.2)
+    starts: list[int] = []
+
+    async def watch(plural: str, *, lost: bool) -> None:
+        if lost and plural == "clusters":
+            await asyncio.sleep(0.7)
+            raise ValueError("no JSON")
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                if not lost or plural == "resourcesyncrules":
+                    raise
+                lost = False  # taken for a pause
+
+    async def operator(*, stop_flag: asyncio.Event, **_: object) -> None:
+        lost = not starts
+        starts.append(1)
+        names = {plural: f"watcher for {plural}.v1alpha1.{handlers.meta.GROUP}@None" for plural in handlers.PLURALS}
+        async with asyncio.TaskGroup() as group:
+            watchers = [group.create_task(watch(plural, lost=lost), name=names[plural]) for plural in names]
+            if not lost:
+                await stop_flag.wait()
+                for watcher in watchers:
+                    watcher.cancel()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    listener.ear.start()
+    try:
+        eventually(lambda: len(starts) == 2)
+    finally:
+        assert listener.ear.stop(10)
+
+
 def test_kopf_is_set_up_to_write_nothing(listener: Listener) -> None:
     registry, settings = listener.ear._make_registry(), handlers._make_settings()
     assert not settings.posting.enabled

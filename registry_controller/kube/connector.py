@@ -1,0 +1,64 @@
+"""How connections to API servers are opened.
+
+Law: a socket that the event loop has closed is not closed again. uvloop closes the descriptor of a connection that is
+reset before its TLS handshake has begun, and then ties the Python socket to it nevertheless (MagicStack/uvloop#653):
+when that socket is collected, the number is closed once more, and by then it is another connection's. A server that
+resets what it accepts would end the daemon so.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import socket
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+_KEEPALIVE: Final = tuple(
+    (socket.IPPROTO_TCP, getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
+    if hasattr(socket, name)
+)
+_OPENED: contextvars.ContextVar[list[tuple[socket.socket, int]]] = contextvars.ContextVar("opened")
+
+
+class Connector(aiohttp.TCPConnector):
+    """Connections that notice within half a minute that the other side is gone, and that close what is theirs only."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, socket_factory=_open_socket)
+
+    async def _wrap_create_connection(self, *args: Any, **options: Any) -> tuple[Any, ResponseHandler]:
+        opened: list[tuple[socket.socket, int]] = []
+        token = _OPENED.set(opened)
+        try:
+            return await super()._wrap_create_connection(*args, **options)
+        except BaseException:
+            for found, inode in opened:
+                if found.fileno() >= 0 and _inode(found) != inode:
+                    found.detach()
+            raise
+        finally:
+            _OPENED.reset(token)
+
+
+def _open_socket(address: Any) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    opened = socket.socket(family, kind, protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for level, option, value in _KEEPALIVE:
+        opened.setsockopt(level, option, value)
+    noted = _OPENED.get(None)
+    if noted is not None:
+        noted.append((opened, _inode(opened)))
+    return opened
+
+
+def _inode(found: socket.socket) -> int:
+    """Tell sockets apart that have had one descriptor, one after the other; 0 when it is nobody's."""
+    try:
+        return os.fstat(found.fileno()).st_ino
+    except OSError:
+        return 0

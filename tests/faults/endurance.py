@@ -1,0 +1,148 @@
+"""Faults of number: 25, 27, as far as minutes show them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+import time
+from pathlib import Path
+
+from tests.e2e.group import API, NAMESPACE
+from tests.faults.bed import Site, wait
+from tests.faults.catalogue import fault
+from tests.faults.play import CLUSTERS, Play
+from tests.faults.processes import status_kb
+from tests.faults.scripts import Hang
+from tests.faults.workload import MERGE, path_of
+
+_TOKEN = f"/api/v1/namespaces/{NAMESPACE}/secrets/cluster-registry-controller-reader-token"
+_ROUNDS = 8
+_ROTATIONS = 16
+_MORE_FILES = 6
+_MORE_KB = 48 * 1024
+
+
+def leave_and_join(play: Play, site: Site) -> None:
+    """Let a site delete its own Cluster, and swap with one other when all have forgotten it; nothing else is broken."""
+    others = [one for one in play.sites if one is not site]
+    spec = site.cluster.api.get(f"{CLUSTERS}/{site.name}")["spec"]
+    play.observer.leaves(site.name)
+    site.write("DELETE", f"{CLUSTERS}/{site.name}")
+    path = f"{CLUSTERS}/{site.name}"
+    for other in others:
+        wait(
+            lambda other=other: other.cluster.api.missing(path) is not None,
+            within_s=60,
+            what=f"{other.name} forgets it",
+        )
+    for other in others:
+        site.write("DELETE", f"{CLUSTERS}/{other.name}")
+    site.apply({"apiVersion": API, "kind": "Cluster", "metadata": {"name": site.name}, "spec": spec})
+    play.kill(site)
+    for giver, taker in ((site, others[0]), (others[0], site)):
+        wait(lambda giver=giver, taker=taker: _carry(giver, taker), within_s=60, what="a swap")
+    play.observer.joins(site.name)
+
+
+def _carry(giver: Site, taker: Site) -> bool:
+    """Hand a Cluster and its Secret over, as a person does who makes them or, where they are, puts them right."""
+    for path, parts in ((CLUSTERS, ("spec",)), (f"/api/v1/namespaces/{NAMESPACE}/secrets", ("type", "data"))):
+        found = giver.cluster.api.get(f"{path}/{giver.name}")
+        body = {part: found[part] for part in parts}
+        if taker.write("PATCH", f"{path}/{giver.name}", body, content_type=MERGE) is None:
+            made = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": giver.name}, **body}
+            taker.cluster.api.request("POST", path, body=made)
+    return True
+
+
+def _held(site: Site) -> tuple[int, int, int]:
+    pid = site.daemon.pid
+    return len(list(Path(f"/proc/{pid}/fd").iterdir())), status_kb(pid, "Threads"), status_kb(pid, "VmRSS")
+
+
+@fault(
+    25,
+    "joins-and-rotations",
+    what=f"one member leaves and joins {_ROUNDS} times, and {_ROTATIONS} times the token of a reader is replaced; then "
+    "descriptors and threads of the others are what they were, and memory is 48 MiB more at most",
+    undone="it has joined",
+    missing="a hundred of each, tasks, and memory over an hour: left to hack/soak, which is not built yet",
+    within_s=150,
+)
+def joins_and_rotations(play: Play) -> None:
+    stayers = play.sites[:-1]
+    leave_and_join(play, play.sites[-1])  # once before it is measured: what is made at first use stays
+    play.rest(within_s=120)
+    before = [_held(site) for site in stayers]
+    for _ in range(_ROUNDS):
+        leave_and_join(play, play.sites[-1])
+        play.rest(within_s=120, steady_s=0.2)
+        play.bite("times that a member left and joined", 1)
+    for number in range(_ROTATIONS):
+        play.sites[number % len(play.sites)].write("DELETE", _TOKEN)
+        time.sleep(1.5)
+        play.bite("tokens replaced", 1)
+    play.rest(within_s=120)
+    wait(lambda: not _more(before, [_held(site) for site in stayers]), within_s=70, what="what it took is given back")
+
+
+def _more(before: list[tuple[int, int, int]], after: list[tuple[int, int, int]]) -> list[str]:
+    wrong = [
+        f"{old} -> {new}"
+        for old, new in zip(before, after, strict=True)
+        if new[0] > old[0] + _MORE_FILES or new[1] > old[1] + 2 or new[2] > old[2] + _MORE_KB
+    ]
+    assert not wrong, f"descriptors, threads, KiB: {wrong}"
+    return wrong
+
+
+@fault(
+    27,
+    "event-storm",
+    what="eight hands change 64 objects as fast as an API server lets them, for 20 s, while every write of one daemon "
+    "hangs; its memory is 64 MiB more at most, and each object is written but twice",
+    undone="writes are answered",
+    missing="5,000 events a second: the control planes here take a few hundred",
+)
+def event_storm(play: Play) -> None:
+    taker, owner = play.sites[0], play.sites[1]
+    names = [f"storm-{number}" for number in range(64)]
+    for name in names:
+        play.work.put(owner, name, "cm")
+    play.rest()
+    pid, before = taker.daemon.pid, status_kb(taker.daemon.pid, "VmRSS")
+    script = Hang(600, which=lambda call: call.method in ("PUT", "POST", "PATCH", "DELETE"))
+    done: list[int] = []
+    with play.bed.scripted(taker.home, taker, script):
+        hands = [threading.Thread(target=_storm, args=(play, owner, names[i::8], done)) for i in range(8)]
+        for hand in hands:
+            hand.start()
+        for hand in hands:
+            hand.join()
+        after = status_kb(pid, "VmRSS")
+        held = script.count
+    play.say(f"{len(done)} events, {held} writes hung, memory {before} -> {after} KiB")
+    play.bite("events while writes hung", len(done))
+    play.bite("writes that hung", held)
+    assert after < before + 64 * 1024, f"memory grew from {before} to {after} KiB"
+    assert held <= 2 * len(names) + 40, f"{held} writes were begun for {len(names)} objects"
+    play.rest()
+    for name in names:
+        play.work.delete(owner, name, "cm")
+
+
+def _storm(play: Play, site: Site, names: list[str], done: list[int]) -> None:
+    tls = ssl.create_default_context(cafile=str(site.cluster.pki.server_ca))
+    tls.load_cert_chain(site.cluster.pki.admin.certificate, site.cluster.pki.admin.key)
+    connection = http.client.HTTPSConnection("127.0.0.1", site.cluster.port, timeout=10, context=tls)
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        for name in names:
+            body = json.dumps({"data": {"n": play.work.number()}})
+            connection.request("PATCH", path_of("cm", name), body=body, headers={"Content-Type": MERGE})
+            response = connection.getresponse()
+            response.read()
+            done.append(response.status)
+    connection.close()

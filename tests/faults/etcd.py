@@ -1,0 +1,52 @@
+"""What is done to an etcd behind its API server: by etcd's JSON gateway, and to the folder of its data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.error
+import urllib.request
+from typing import Any
+
+from hack.controlplane import Cluster
+
+
+def ask(cluster: Cluster, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Ask etcd something; OSError when it refuses."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{cluster.etcd_port}/v3/{path}", data=json.dumps(body or {}).encode(), method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        found: dict[str, Any] = json.loads(answer.read())
+    return found
+
+
+def compact(cluster: Cluster) -> int:
+    """Forget all history but the present; return the revision."""
+    revision = int(ask(cluster, "maintenance/status")["header"]["revision"])
+    try:
+        ask(cluster, "kv/compaction", {"revision": str(revision), "physical": True})
+    except urllib.error.HTTPError as error:
+        if b"compacted" not in error.read():  # the API server compacts, too
+            raise
+    return revision
+
+
+def set_full(cluster: Cluster, *, is_full: bool) -> None:
+    """Raise or disarm the alarm with which etcd refuses writes when its quota is used up."""
+    header = ask(cluster, "maintenance/status")["header"]
+    action = "ACTIVATE" if is_full else "DEACTIVATE"
+    ask(cluster, "maintenance/alarm", {"action": action, "memberID": header["member_id"], "alarm": "NOSPACE"})
+
+
+def back_up(cluster: Cluster) -> None:
+    """Copy the data folder while etcd is down, as a person does who makes a backup."""
+    cluster.stop()
+    shutil.copytree(cluster.directory / "etcd", cluster.directory / "etcd-backup")
+    cluster.start()
+
+
+def put_back(cluster: Cluster) -> None:
+    """Replace the data folder by the copy; the cluster is down."""
+    shutil.rmtree(cluster.directory / "etcd")
+    shutil.move(cluster.directory / "etcd-backup", cluster.directory / "etcd")

@@ -1,0 +1,233 @@
+"""Faults of the daemon's own process: 1, 10, 22, 24, 28."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import resource
+import signal
+import time
+from pathlib import Path
+
+from hack.controlplane import ControlPlaneError
+from tests.faults import skew
+from tests.faults.bed import Site, wait
+from tests.faults.catalogue import fault
+from tests.faults.links import between
+from tests.faults.play import Play
+from tests.faults.weather import CUT
+from tests.faults.workload import path_of
+
+_DEPLOYMENT = "/apis/apps/v1/namespaces/cluster-registry/deployments/cluster-registry-controller"
+
+
+def status_kb(pid: int, what: str) -> int:
+    """Read a figure of a process (proc_pid_status(5)), in KiB."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(f"{what}:")))
+
+
+@fault(
+    1,
+    "random-kills",
+    what="one daemon after the other is killed (SIGKILL) at a random moment, 25 times, while people work",
+    undone="the kubelet starts another one",
+)
+def random_kills(play: Play) -> None:
+    chance = random.Random(1)
+    kills = play.kills.total()
+    with play.working():
+        for _ in range(25):
+            time.sleep(chance.uniform(0.1, 2.0))
+            play.kill(chance.choice(play.sites))
+    play.bite("kills", play.kills.total() - kills)
+
+
+@fault(
+    22,
+    "two-replicas",
+    what="two daemons in each cluster for a minute, one of them stopped (SIGSTOP) for 30 s and then let go",
+    undone="one daemon, as before",
+)
+def two_replicas(play: Play) -> None:
+    for site in play.sites:
+        site.kubectl("-n", "cluster-registry", "scale", "deployment", "cluster-registry-controller", "--replicas=2")
+        wait(lambda site=site: len(site.daemon.pids) == 2, within_s=30)
+        site.daemon.wait_ready(timeout_s=60)
+    try:
+        with play.working():
+            time.sleep(10)
+            paused = [pod for site in play.sites for pod in site.daemon._pods[:1]]
+            for pod in paused:
+                pod.freeze()
+            play.say("one daemon of two is stopped in each cluster")
+            try:
+                time.sleep(30)
+            finally:
+                for pod in paused:
+                    pod.thaw()
+            play.bite("daemons paused for 30 s", len(paused))
+            time.sleep(10)
+        play.rest()
+    finally:
+        for site in play.sites:
+            site.kubectl("-n", "cluster-registry", "scale", "deployment", "cluster-registry-controller", "--replicas=1")
+            wait(lambda site=site: len(site.daemon.pids) == 1, within_s=60)
+
+
+@fault(
+    24,
+    "every-order",
+    what="all daemons and API servers end, objects change and go meanwhile in the one that comes first, and "
+    "all come up in each of the orders, 1.5 s apart",
+    undone="all are up",
+    within_s=120,
+)
+def every_order(play: Play) -> None:
+    orders = 0
+    for order in itertools.permutations(play.sites):
+        for site in play.sites:
+            site.daemon.kill()
+            site.cluster.apiserver.kill()
+        for number, site in enumerate(order):
+            site.cluster.apiserver.start()
+            site.cluster.apiserver.wait_ready()
+            if not number:
+                play.work.put(site, f"{site.name}-0", "cm")
+                play.work.delete(site, f"{site.name}-1", "cm")
+            wait(lambda site=site: _runs(site), within_s=60)
+            time.sleep(1.5)
+        play.work.put(order[-1], f"{order[-1].name}-1", "cm")
+        play.rest(within_s=90, steady_s=0.5)
+        orders += 1
+    play.bite("orders", orders)
+
+
+def _runs(site: Site) -> bool:
+    """Start a site's daemon; an API server that has just come may still refuse its kubelet a token."""
+    with contextlib.suppress(ControlPlaneError):
+        site.run()
+        return True
+    return False
+
+
+@fault(
+    28,
+    "few-descriptors",
+    what="each daemon may open three descriptors more than it has, and its connections are reset and "
+    "refused for 10 s, twice",
+    undone="the limit is lifted",
+)
+def few_descriptors(play: Play) -> None:
+    with play.working():
+        limits = {}
+        for site in play.sites:
+            pid = site.daemon.pid
+            highest = max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir())
+            limits[pid] = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(
+                pid, resource.RLIMIT_NOFILE, (highest + 3, limits[pid][1])
+            )  # the hard limit cannot be lifted
+        for _ in range(2):
+            with play.weather(between(play), CUT, "refused"):
+                time.sleep(10)
+            time.sleep(5)
+        alive = [pid for pid in limits if Path(f"/proc/{pid}").exists()]
+        for pid in alive:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits[pid])
+        play.bite("daemons that lived on with few descriptors", len(alive))
+
+
+@fault(28, "tenth-of-a-core", what="each daemon runs for 30 ms of every 300 ms, for 30 s", undone="it runs again")
+def tenth_of_a_core(play: Play) -> None:
+    pids = [site.daemon.pid for site in play.sites]
+    pauses = 0
+    with play.working():
+        until = time.monotonic() + 30
+        try:
+            while time.monotonic() < until:
+                for pid in pids:
+                    os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.27)
+                for pid in pids:
+                    os.kill(pid, signal.SIGCONT)
+                time.sleep(0.03)
+                pauses += 1
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+    play.bite("pauses", pauses)
+
+
+@fault(
+    28,
+    "little-memory",
+    what="a daemon's address space is limited to 24 MiB more than it has, and 40 objects of 900 KB come at "
+    "once: it may end, and then begins anew without the limit",
+    undone="objects and limit go",
+)
+def little_memory(play: Play) -> None:
+    taker, giver, _ = play.sites
+    pid = taker.daemon.pid
+    limit = (status_kb(pid, "VmSize") + 24 * 1024) * 1024
+    before = resource.prlimit(pid, resource.RLIMIT_AS)
+    resource.prlimit(pid, resource.RLIMIT_AS, (limit, before[1]))
+    names = [f"large-{number}" for number in range(40)]
+    for name in names:
+        play.work.put(giver, name, "cm", large="x" * 900_000)
+    wait(lambda: all(taker.cluster.api.missing(path_of("cm", name)) is None for name in names), within_s=90)
+    has_ended = not Path(f"/proc/{pid}").exists() or taker.daemon.pid != pid
+    play.bite("times that memory was short", has_ended or status_kb(pid, "VmPeak") * 1024 > limit - 8 * 1024 * 1024)
+    if not has_ended:
+        resource.prlimit(pid, resource.RLIMIT_AS, before)
+    play.say(f"the daemon {'ended and began anew' if has_ended else 'went on'}")
+    play.forgive()
+    for name in names:
+        play.work.delete(giver, name, "cm")
+
+
+@fault(
+    10,
+    "clock-jumps",
+    what="the clocks of two daemons jump an hour ahead, fifty minutes back, a day ahead, by random seconds, 20 times, "
+    "while people work; then one starts with a clock that is 50 minutes late",
+    undone="the clocks are right",
+    needs="a C compiler (cc), to make the library that lies about the time",
+    missing="clocks beyond the certificates' time, when nobody can be verified; the API servers' own clocks, because "
+    "etcd and kube-apiserver ask the kernel, not a library",
+)
+def clock_jumps(play: Play) -> None:
+    chance = random.Random(10)
+    clocks = {site.name: skew.Clock(site.name) for site in play.sites[:2]}
+    for site in play.sites[:2]:
+        site.daemon.stop()
+        wait(lambda site=site: _runs_with(site, clocks[site.name].env), within_s=30)
+        site.daemon.wait_ready(timeout_s=60)
+    began = time.time() - 600
+    try:
+        with play.working():
+            for offset_s in (3600, -3000, 86400, 0, *(chance.uniform(-600, 600) for _ in range(16))):
+                for clock in clocks.values():
+                    clock.set(offset_s)
+                time.sleep(1.5)
+            clocks[play.sites[0].name].set(-3000)  # certificates here are good from an hour ago on
+            play.kill(play.sites[0])
+            time.sleep(4)
+        play.rest()
+        said = [skew.lies(site.daemon.log, since=began, until=time.time()) for site in play.sites[:2]]
+        play.bite("lines that a daemon wrote down under a wrong time", min(said))
+    finally:
+        for site in play.sites[:2]:
+            clocks[site.name].set(0)
+            site.daemon.stop()
+            wait(lambda site=site: _runs(site), within_s=30)
+            site.daemon.wait_ready(timeout_s=60)
+
+
+def _runs_with(site: Site, env: dict[str, str]) -> bool:
+    with contextlib.suppress(ControlPlaneError):
+        site.run(env=env)
+        return True
+    return False

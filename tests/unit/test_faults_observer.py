@@ -1,0 +1,250 @@
+"""The observer of the faults sees: histories that are as they must be, and the same with one thing in them that must
+not be.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import history, laws, observer
+from tests.faults.history import DAEMON, KUBERNETES, PEOPLE, READER, Heard, History, Place, State, Written
+from tests.faults.making import OWNER
+
+FOLDER = Path(history.__file__).parent
+IDS = {"a": "id-a", "b": "id-b", "c": "id-c"}
+CANARY = "canary-0f8a"
+
+
+def _rule(*, text: str = "", label: str = "yes") -> dict[str, Any]:
+    overrides = [{"type": "replace", "path": "/data/text?", "value": text}] if text else []
+    entry = {"match": [{"labels": [{"matchLabels": {"sync": label}}]}], "mutations": {"overrides": overrides}}
+    spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [entry]}
+    return {"kind": "ResourceSyncRule", "metadata": {"name": "r"}, "spec": spec}
+
+
+def _object(number: int, *, owner: str = "", label: str = "yes", **more: Any) -> dict[str, Any]:
+    info: dict[str, Any] = {"name": "x", "namespace": "default", "labels": {"sync": label}}
+    if owner:
+        info["labels"] |= {OWNER: owner}
+        info["annotations"] = {OWNER: owner}
+    return {"kind": "ConfigMap", "metadata": info, "data": {"n": str(number)}, **more}
+
+
+def _history(*deeds: tuple[Any, ...], rule: dict[str, Any] | None = None, told: int = 0) -> History:
+    """Write a history down: (seconds, cluster, who, what) with what a number (a state), None (deleted) or an object."""
+    found = History(ids=dict(IDS))
+    for cluster in IDS:
+        place = Place(cluster, "ResourceSyncRule", "", "r")
+        found.states[place] = [State(place, 0.0, rule or _rule(), PEOPLE, 0.0)]
+    for revision, (at, cluster, who, what) in enumerate(deeds):
+        if isinstance(what, dict) and what["kind"] == "ResourceSyncRule":
+            place = Place(cluster, "ResourceSyncRule", "", "r")
+        else:
+            place = Place(cluster, "ConfigMap", "default", "x")
+        manifest = _object(what, owner="id-b" if who == DAEMON else "") if isinstance(what, int) else what
+        found.states.setdefault(place, []).append(State(place, at, manifest, who, at - 0.01, 0, revision))
+        found.written[place] = found.written.get(place, 0) + (who == DAEMON)
+    place = Place("a", "ConfigMap", "default", "x")
+    found.written[place] = found.written.get(place, 0) + told
+    return found
+
+
+MADE = (10.0, "b", PEOPLE, 1)
+COPIED = (11.0, "a", DAEMON, 1)
+HONEST = {
+    "a copy follows": [MADE, COPIED, (20.0, "b", PEOPLE, 2), (21.0, "a", DAEMON, 2)],
+    "a state is left out": [MADE, COPIED, (20.0, "b", PEOPLE, 2), (21.0, "b", PEOPLE, 3), (22.0, "a", DAEMON, 3)],
+    "a copy goes with its source": [MADE, COPIED, (20.0, "b", PEOPLE, None), (21.0, "a", DAEMON, None)],
+    "a copy is put back": [MADE, COPIED, (20.0, "a", PEOPLE, _object(9, owner="id-b")), (21.0, "a", DAEMON, 1)],
+    "a copy is made again": [MADE, COPIED, (20.0, "a", PEOPLE, None), (21.0, "a", DAEMON, 1)],
+    "what landed late is taken back": [
+        MADE, COPIED, (20.0, "b", PEOPLE, 2), (21.0, "b", PEOPLE, None), (21.5, "a", DAEMON, None),
+        (22.0, "a", DAEMON, 2), (24.0, "a", DAEMON, None),
+    ],
+    "a copy goes with what its rule matches": [
+        MADE, COPIED, (20.0, "a", PEOPLE, _rule(label="no")), (21.0, "a", DAEMON, None),
+    ],
+    "a copy goes when its source matches no more": [
+        MADE, COPIED, (20.0, "b", PEOPLE, _object(2, label="no")), (21.0, "a", DAEMON, None),
+    ],
+    "a rule is changed": [
+        MADE, COPIED, (20.0, "a", PEOPLE, _rule(text="t")),
+        (21.0, "a", DAEMON, {**_object(1, owner="id-b"), "data": {"n": "1", "text": "t"}}),
+    ],
+    "a native object is its people's": [(10.0, "a", PEOPLE, 1), (11.0, "a", PEOPLE, 2), (12.0, "a", PEOPLE, None)],
+    "a copy that cannot be changed is made again": [
+        (10.0, "b", PEOPLE, 1), (11.0, "a", DAEMON, 1), (12.0, "a", PEOPLE, _object(1, owner="id-b", immutable=True)),
+        (13.0, "a", DAEMON, None), (13.1, "a", DAEMON, 1),
+    ],
+}  # fmt: skip
+DOCTORED = {
+    "a value that nobody had": ("order", [MADE, (11.0, "a", DAEMON, 7)]),
+    "a value before its owner had it": ("order", [(9.0, "a", DAEMON, 1), MADE, COPIED]),
+    "a value that goes back": (
+        "order", [MADE, COPIED, (20.0, "b", PEOPLE, 2), (21.0, "a", DAEMON, 2), (22.0, "a", DAEMON, 1)],
+    ),
+    "a value that returns after its source went, and stays": (
+        "order", [MADE, COPIED, (20.0, "b", PEOPLE, None), (21.0, "a", DAEMON, None), (22.0, "b", PEOPLE, 2),
+                  (23.0, "a", DAEMON, 2), (24.0, "a", DAEMON, 1)],
+    ),
+    "a value of an intermediary": (
+        "order", [(10.0, "b", PEOPLE, _object(1, owner="id-c")), (11.0, "a", DAEMON, 1)],
+    ),
+    "a value that no rule makes": (
+        "order", [(10.0, "b", PEOPLE, _object(1, label="no")),
+                  (11.0, "a", DAEMON, _object(1, owner="id-b", label="no"))],
+    ),
+    "a value without an owner": ("order", [MADE, (11.0, "a", DAEMON, _object(1))]),
+    "a value of a rule of long ago": (
+        "order", [MADE, (12.0, "a", PEOPLE, _rule(text="t")), (500.0, "a", DAEMON, 1)],
+    ),
+    "a label that is left out": (
+        "order", [MADE, (11.0, "a", DAEMON, {**_object(1, owner="id-b"), "metadata": {
+            "name": "x", "namespace": "default", "annotations": {OWNER: "id-b"}}})],
+    ),
+    "a copy that goes while its owner has it": ("deletion", [MADE, COPIED, (20.0, "a", DAEMON, None)]),
+    "a copy that goes soon after its source came": (
+        "deletion", [MADE, (10.5, "a", DAEMON, 1), (12.0, "a", DAEMON, None)],
+    ),
+    "a native object that is changed": ("native", [MADE, (10.5, "a", PEOPLE, 5), COPIED]),
+    "a native object that is deleted": ("native", [(10.5, "a", PEOPLE, 5), (11.0, "a", DAEMON, None)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("deeds", HONEST.values(), ids=HONEST)
+def test_what_may_happen_breaks_no_law(deeds: list[tuple[Any, ...]]) -> None:
+    verdict = laws.judge(_history(*deeds))
+    assert [str(one) for one in verdict.violations] == []
+    assert sum(verdict.checked.values()) > 0
+
+
+@pytest.mark.parametrize(("law", "deeds"), DOCTORED.values(), ids=DOCTORED)
+def test_what_may_not_happen_is_seen_and_cited(law: str, deeds: list[tuple[Any, ...]]) -> None:
+    verdict = laws.judge(_history(*deeds))
+    assert law in {one.law for one in verdict.violations}
+    assert all(one.lines for one in verdict.violations)
+
+
+def test_writes_without_a_cause_are_seen() -> None:
+    """Two states, two rules' worth of writes may be; a third that nobody caused may not."""
+    assert not laws.judge(_history(MADE, COPIED, told=1)).violations
+    assert {one.law for one in laws.judge(_history(MADE, COPIED, told=5)).violations} == {"number"}
+
+
+def _line(verb: str, user: str, resource: str, **more: Any) -> dict[str, Any]:
+    return {
+        "verb": verb, "user": {"username": user}, "requestURI": f"/api/v1/{resource}", "responseStatus": {"code": 200},
+        "objectRef": {"resource": resource, "namespace": "default", "name": "x"},
+        "requestReceivedTimestamp": "2026-01-01T00:00:01.000000Z", "stageTimestamp": "2026-01-01T00:00:01.500000Z",
+        **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verb", "user", "resource", "is_seen"),
+    [
+        ("watch", READER, "secrets", False),
+        ("get", READER, "configmaps", False),
+        ("create", READER, "selfsubjectaccessreviews", True),
+        ("patch", READER, "configmaps", True),
+        ("update", history.ACCOUNT, "configmaps", False),
+        ("delete", history.ACCOUNT, "pods", True),
+        ("create", "system:serviceaccount:default:default", "configmaps", True),
+        ("create", "kubernetes-admin", "pods", False),
+        ("update", "system:kube-controller-manager", "pods", False),
+    ],
+)
+def test_what_peers_and_strangers_do_is_seen(verb: str, user: str, resource: str, is_seen: bool) -> None:
+    verdict = laws.Verdict()
+    observer.check_callers(verdict, "a", [_line(verb, user, resource)])
+    assert bool(verdict.violations) is is_seen
+
+
+@pytest.mark.parametrize("text", [CANARY, base64.b64encode(CANARY.encode()).decode(), f'{{"data":"{CANARY}"}}'])
+def test_a_planted_secret_is_seen_and_not_cited(text: str) -> None:
+    verdict = laws.Verdict()
+    observer.check_secrecy(verdict, [CANARY], "a log", f"before\nhere: {text} after")
+    assert [one.law for one in verdict.violations] == ["secrecy"]
+    assert CANARY not in str(verdict.violations[0])
+    observer.check_secrecy(clean := laws.Verdict(), [CANARY], "a log", "nothing")
+    assert not clean.violations
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ([_object(1, owner="id-b")], []),
+        ([], ["a has no ConfigMap default x"]),
+        ([_object(2, owner="id-b")], ["a: ConfigMap default x: data is not as it should be"]),
+        ([_object(5)], []),
+        ([_object(1, owner="id-c")], ["a: ConfigMap default x: label"]),
+    ],
+    ids=["as it must be", "missing", "older", "a native one keeps its place", "of another owner"],
+)
+def test_the_end_must_be_what_rules_make_of_the_owners_state(held: list[dict[str, Any]], said: list[str]) -> None:
+    source = _object(1)
+    source["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    wrong = observer.differences({"a": [_rule(), *held], "b": [source]}, IDS)
+    assert len(wrong) == len(said)
+    assert all(found.startswith(wanted) for found, wanted in zip(wrong, said, strict=True))
+
+
+def test_what_is_left_over_in_the_end_is_seen() -> None:
+    assert observer.differences({"a": [_rule(), _object(1, owner="id-b")], "b": []}, IDS) == [
+        "a: ConfigMap default x is left over"
+    ]
+
+
+def _stored(revision: int, **more: Any) -> dict[str, Any]:
+    manifest = _object(revision, **more)
+    manifest["metadata"] |= {"resourceVersion": str(revision), "uid": "u"}
+    return manifest
+
+
+def test_the_audit_log_and_the_watch_make_one_history() -> None:
+    """Who wrote is the audit log's; what no line tells, the watch adds; a deletion belongs to who asked for it."""
+    place = Place("a", "ConfigMap", "default", "x")
+    lines = [
+        _line("create", "kubernetes-admin", "configmaps", responseObject=_stored(5)),
+        _line("update", history.ACCOUNT, "configmaps", responseObject=_stored(7)),
+        _line("delete", history.ACCOUNT, "configmaps", responseObject={"kind": "Status", "details": {"uid": "u"}}),
+        _line("update", history.ACCOUNT, "configmaps", responseStatus={"code": 409}),
+    ]  # fmt: skip
+    heard = [Heard(place, 1.0, _stored(number), False, number, 0) for number in (5, 6, 7)]
+    heard.append(Heard(place, 2.0, _stored(7), True, 8, 0))
+    states = history.merge(history.read_writes("a", lines), heard, ids=IDS, restored={}).states[place]
+    assert [(state.revision, state.who, state.object is None) for state in states] == [
+        (5, PEOPLE, False), (6, "unknown", False), (7, DAEMON, False), (8, DAEMON, True),
+    ]  # fmt: skip
+
+
+def test_what_was_put_back_comes_after_what_it_replaced() -> None:
+    place = Place("a", "ConfigMap", "default", "x")
+    written = Written(place, 10.0, 9.9, PEOPLE, _stored(9), "u")
+    heard = [Heard(place, 20.0, _stored(4), False, 4, 1)]
+    states = history.merge([written], heard, ids=IDS, restored={"a": [15.0]}).states[place]
+    assert [state.revision for state in states] == [9, 4]
+
+
+def test_who_wrote_is_read_off_an_object_where_the_audit_log_is_silent() -> None:
+    def fields(*entries: tuple[str, str]) -> dict[str, Any]:
+        return {"metadata": {"managedFields": [{"manager": name, "time": time} for name, time in entries]}}
+
+    assert history.manager_of(fields(("kubectl", "1"), ("registry-controller", "2"))) == DAEMON
+    assert history.manager_of(fields(("kubectl", "2"), ("registry-controller", "1"))) == PEOPLE
+    assert history.manager_of(fields(("kubectl", "2"), ("registry-controller", "2"))) == "unknown"
+    assert history.who_is("system:kube-controller-manager") == KUBERNETES
+
+
+@pytest.mark.parametrize("room", ["history", "making", "laws", "recorder", "observer"])
+def test_the_observer_shares_no_code_with_the_daemon(room: str) -> None:
+    tree = ast.parse((FOLDER / f"{room}.py").read_text(encoding="utf-8"))
+    names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    ours = {name for name in names if name and not name.startswith("tests.faults.")}
+    assert not any(name.startswith(("registry_controller", "tests", "hack")) for name in ours)
