@@ -20,14 +20,27 @@ def judge_absence(view: View, owner: ClusterUID) -> Decision | None:
         return Hold(Reason.OWNER_NOT_HEARD, owner)
     if view.tracking is Tracking.UNCLEAR:
         return Hold(Reason.NOT_EVALUATED, owner)
-    if view.tracking is Tracking.OFFERED:
-        return Skip(Reason.NO_LONGER_MATCHES, owner)
     answer = _answer(view, source)
+    if view.tracking is Tracking.OFFERED:
+        return _judge_offered(view, owner, source, answer)
     if answer is None or answer.answer is Answer.NOT_ASKED:
         return Hold(Reason.NEEDS_PROOF, owner, ask=source)
     if answer.answer is Answer.FOUND:
         return Hold(Reason.OWNER_NOT_HEARD, owner) if answer.wanted else Skip(Reason.NO_LONGER_MATCHES, owner)
     return None
+
+
+def _judge_offered(view: View, owner: ClusterUID, source: SourceRef, answer: Inquiry | None) -> Decision:
+    """Say that a source matches no more, unless what was heard of it comes from before what the copy shows (O3)."""
+    provenance = view.current.marks.provenance if view.current is not None else None
+    known = provenance.revision if provenance is not None and provenance.owner == owner else 0
+    if view.offered_at >= known:
+        return Skip(Reason.NO_LONGER_MATCHES, owner)
+    if answer is None or answer.answer is Answer.NOT_ASKED:
+        return Hold(Reason.STALE_SOURCE, owner, ask=source)
+    if answer.answer is Answer.FOUND and answer.revision == view.offered_at:
+        return Skip(Reason.NO_LONGER_MATCHES, owner)  # its history went back, and the owner says so itself
+    return Hold(Reason.STALE_SOURCE, owner)
 
 
 def _answer(view: View, source: SourceRef) -> Inquiry | None:

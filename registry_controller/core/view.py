@@ -121,8 +121,9 @@ class View:
     """Everything that bears on one target, read from the caches at one moment.
 
     `alive` holds the members that are alive for us, `known` all members that we know. `tracking` speaks of the
-    copy's own source (`copied_from`). `others_heard` says that all rules which read the kind of that source from
-    its owner have heard everything that they ask for. `tombstone` is the revision at which the target's natural
+    copy's own source (`copied_from`), and `offered_at` is the resourceVersion at which that was heard, 0 if it was not.
+    `others_heard` says that all rules which read the kind of that source from its owner have heard everything that they
+    ask for. `tombstone` is the revision at which the target's natural
     owner was seen to have deleted it. `departed` holds the members whose leaving is proven (O6); of a Cluster,
     `owner_leaves` says that its live member has no Cluster for itself any more, and `leaves_behind` that copies of
     its objects are to go first. `successors` are the IDs that proved to be what a Cluster of that name stands for
@@ -144,6 +145,7 @@ class View:
     create_namespace: bool = False
     copied_from: SourceRef | None = None
     tracking: Tracking = Tracking.NO_RULE
+    offered_at: int = 0
     rule: str = ""
     others_heard: bool = True
     rule_state: RuleState = RuleState.SILENT

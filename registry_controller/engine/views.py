@@ -83,6 +83,7 @@ class Views:
         provenance = record.marks.provenance if record is not None else None
         standing = self._standing()
         natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
+        tracking, offered_at = self._tracking(copied_from, record)
         owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
         view = View(
             target=target,
@@ -96,7 +97,8 @@ class Views:
             namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
             create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims if claim.barrier is None),
             copied_from=copied_from,
-            tracking=Tracking.ABSENT if owner_leaves else self._tracking(copied_from, record),
+            tracking=Tracking.ABSENT if owner_leaves else tracking,
+            offered_at=offered_at,
             rule=self._rule(copied_from, provenance),
             others_heard=self._are_others_heard(copied_from),
             rule_state=self._rule_states.state(provenance),
@@ -179,9 +181,10 @@ class Views:
         feed = self._sources.feed(source.owner, source.kind)
         return feed.rules[0].rule.name if feed is not None and feed.rules else ""
 
-    def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> Tracking:
+    def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
+        """Tell what is heard of a copy's source, and at which resourceVersion."""
         if source is None:
-            return Tracking.NO_RULE
+            return Tracking.NO_RULE, 0
         rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
         feeds = [
             feed
@@ -190,15 +193,15 @@ class Views:
             and (feed.has_rule(rule) if rule else bool(feed.rules))
         ]
         if not feeds:
-            return Tracking.NO_RULE
+            return Tracking.NO_RULE, 0
         found = [feed.records[source.key] for feed in feeds if source.key in feed.records]
         if any(held.unclear for held in found):
-            return Tracking.UNCLEAR
-        if any(not held.deleting and _is_at_home(held, source.owner) for held in found):
-            return Tracking.OFFERED
+            return Tracking.UNCLEAR, 0
+        if offered := [held.revision for held in found if not held.deleting and _is_at_home(held, source.owner)]:
+            return Tracking.OFFERED, max(offered)
         rules = (rule,) if rule else tuple(active.rule.name for active in feeds[0].rules)
         complete = all(feed.is_complete_for(name) for feed in feeds for name in rules if feed.has_rule(name))
-        return Tracking.ABSENT if complete else Tracking.NOT_COMPLETE
+        return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
 
     def _are_others_heard(self, source: SourceRef | None) -> bool:
         feed = self._sources.feed(source.owner, source.kind) if source is not None else None

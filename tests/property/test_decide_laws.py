@@ -109,6 +109,10 @@ def views(draw: st.DrawFn) -> View:
         create_namespace=draw(st.booleans()),
         copied_from=source,
         tracking=draw(st.sampled_from(Tracking)),
+        offered_at=draw(revisions),
+        rule_state=draw(st.sampled_from(RuleState)),
+        deletes_unwanted=draw(st.booleans()),
+        moved=draw(st.booleans()),
         barrier=None if membership else draw(st.none() | st.sampled_from(Barrier)),
         inquiry=inquiry,
         tombstone=draw(revisions),
@@ -149,7 +153,7 @@ def test_a_native_object_is_never_touched(view: View) -> None:
 def test_nothing_is_deleted_without_proof(view: View) -> None:
     """O5: the owner is alive, does not offer it in a complete list, and said so when asked by name."""
     decision = decide(view)
-    if not isinstance(decision, Delete):
+    if not isinstance(decision, Delete) or decision.reason in _UNWANTED:
         return
     assert view.current is not None
     assert view.current.marks.is_copy
@@ -160,6 +164,32 @@ def test_nothing_is_deleted_without_proof(view: View) -> None:
     assert view.inquiry.answer is Answer.NOT_FOUND
     assert view.inquiry.source == view.copied_from
     assert (decision.uid, decision.revision) == (view.current.uid, view.current.revision)
+
+
+_UNWANTED = {
+    Reason.RULE_GONE: RuleState.GONE,
+    Reason.NOT_SELECTED: RuleState.UNSELECTED,
+    Reason.NOT_FOR_THIS_CLUSTER: RuleState.NOT_HERE,
+    Reason.NO_LONGER_MATCHES: RuleState.READS,
+    Reason.MOVED: RuleState.READS,
+}
+
+
+@given(views())
+def test_what_is_unwanted_goes_by_the_word_of_its_rule_and_its_live_owner(view: View) -> None:
+    """W3, O3: and a source says that it is not wanted as it is now, not as it was before the copy was made."""
+    decision = decide(view)
+    if not isinstance(decision, Delete) or decision.reason not in _UNWANTED:
+        return
+    assert view.current is not None
+    assert decision.owner in view.alive
+    assert view.rule_state is _UNWANTED[decision.reason]
+    assert view.deletes_unwanted or decision.reason is Reason.MOVED
+    if view.rule_state is RuleState.READS and view.tracking is Tracking.OFFERED:
+        provenance = view.current.marks.provenance
+        answer = view.inquiry if view.inquiry is not None and view.inquiry.answer is Answer.FOUND else None
+        is_now = provenance is None or provenance.owner != decision.owner or view.offered_at >= provenance.revision
+        assert is_now or (answer is not None and answer.revision == view.offered_at)
 
 
 @given(views())
@@ -321,6 +351,26 @@ OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A, alive=frozenset()),
             Hold, Reason.OWNER_SILENT, id="a dead owner's copy is kept",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=3, copied_from=SOURCE_A,
+                  rule_state=RuleState.READS, deletes_unwanted=True),
+            Delete, Reason.NO_LONGER_MATCHES, id="what no longer matches goes with the policy Delete",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
+                  rule_state=RuleState.READS, deletes_unwanted=True),
+            Hold, Reason.STALE_SOURCE, id="what did not match before it was copied proves nothing",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
+                  rule_state=RuleState.READS, deletes_unwanted=True, inquiry=Inquiry(SOURCE_A, Answer.FOUND, 4)),
+            Hold, Reason.STALE_SOURCE, id="a stream that is late is waited for",
+        ),
+        pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
+                  rule_state=RuleState.READS, deletes_unwanted=True, inquiry=Inquiry(SOURCE_A, Answer.FOUND, 2)),
+            Delete, Reason.NO_LONGER_MATCHES, id="unless the owner says that it went back",
         ),
         pytest.param(
             _view(_claim("a", revision=2), current=_copy("a", revision=3)), Hold, Reason.STALE_SOURCE,

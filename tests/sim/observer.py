@@ -44,6 +44,7 @@ class Observer:
 
     def __init__(self, group: SimGroup, tally: Tally) -> None:
         self.history = History(group.members)
+        self._group = group
         self.broken: list[Wrong] = []
         self.trace: list[tuple[float, str]] = []
         self._tally = tally
@@ -98,7 +99,7 @@ class Observer:
             return
         if now_s < self._patient_until_s.get(place, 0.0):
             self._break("A4", what, "is written before its server wants to be asked again")
-        if answer.status == 429:
+        if answer.status == 429 and not self._group.wire(member.name, member.name).lost:  # else nobody heard it
             self._tally.clause("A4")
             self._patient_until_s[place] = now_s + orjson.loads(answer.body)["details"]["retryAfterSeconds"]
 
