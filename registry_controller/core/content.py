@@ -17,8 +17,13 @@ from registry_controller.core.gjson import ContentPath, Each, Key, Length, Query
 
 __all__ = ["ContentPath", "compile_path", "content_matches", "lookup", "value_matches"]
 
-_NUMBER: Final = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
-_HEX_NUMBER: Final = re.compile(r"[+-]?0x([\da-f]+\.?[\da-f]*|\.[\da-f]+)p[+-]?\d{1,4}", re.ASCII | re.IGNORECASE)
+_DIGITS, _HEX_DIGITS, _EXPONENT = r"\d(?:_?\d)*", r"[\da-f](?:_?[\da-f])*", r"[+-]?\d(?:_?\d){0,3}"
+_NUMBER: Final = re.compile(
+    rf"[+-]?(({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})(e{_EXPONENT})?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
+)
+_HEX_NUMBER: Final = re.compile(
+    rf"[+-]?0x(_?{_HEX_DIGITS}\.?({_HEX_DIGITS})?|\.{_HEX_DIGITS})p{_EXPONENT}", re.ASCII | re.IGNORECASE
+)
 _INTEGER: Final = re.compile(r"-?0*(\d{1,18})", re.ASCII)
 _ESCAPED: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -103,9 +108,10 @@ def _holds(query: Query, item: object) -> bool:
 
 def _read_operand(text: str) -> float:
     """Read a number as Go's ParseFloat does; what is none is 0."""
+    plain = text.replace("_", "")  # which may stand between digits
     if _HEX_NUMBER.fullmatch(text):
-        return float.fromhex(text)
-    return float(text) if _NUMBER.fullmatch(text) else 0.0
+        return float.fromhex(plain)
+    return float(plain) if _NUMBER.fullmatch(text) else 0.0
 
 
 def _compare_flag(found: bool, query: Query) -> bool:

@@ -3,8 +3,8 @@
 order     a value written to a copy was some state of its owner, and its owner's states come in its owner's order
 deletion  a copy is deleted after its owner's object, what a rule made of it, or the owner itself was no longer there
 native    no object that was made in a cluster is changed or deleted by its daemon
-number    a place is written at most once for each state of its owners, each change of a rule and each deed of others
-there
+number    a place is written at most once for each state of its owners, each time that one left or joined, each change
+of a rule and each deed of others there
 """
 
 from __future__ import annotations
@@ -203,6 +203,8 @@ class _Judge:
         }
         causes = sum(len(self.history.states.get(source, ())) for source in sources if source is not None)
         causes += sum(state.who != DAEMON for state in states) + sum(map(len, self._rules[place.cluster].values()))
+        owners = {source.cluster for source in sources if source is not None}
+        causes += 2 * sum(len(self.history.absent.get(owner, ())) for owner in owners)  # who left, and came again
         if written > causes:
             words = f"was written {written} times for {causes} causes"
             self.verdict.broken("number", place, words, self.history.lines(place, *filter(None, sources), most=40))

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from hack.controlplane.build import RECIPES, Recipe, ensure_binaries
 
@@ -46,6 +46,10 @@ class OracleError(Exception):
     """The oracle is dead or silent: an error of the test bed, never an answer."""
 
 
+class OracleDied(OracleError):
+    """Go itself ended of a case, as the original would; the next case finds another oracle."""
+
+
 def build_oracle() -> Path:
     """Return the program's path, built when its sources are new; BuildError says what to do."""
     digest = hashlib.sha256()
@@ -61,9 +65,7 @@ class Oracle:
     """The program, running; one case at a time, so a case that kills it is known."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [str(build_oracle())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        self._process = _start()
         self._turn = threading.Lock()
         self.asked = 0
 
@@ -90,13 +92,13 @@ class Oracle:
 
     def ask_all(self, cases: Iterable[Mapping[str, Any]]) -> list[Answer]:
         """Ask many cases; the answers come in their order."""
+        with self._turn:
+            return [self._ask(case) for case in cases]
+
+    def _ask(self, case: Mapping[str, Any]) -> Answer:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        with self._turn:
-            return [self._ask(case, stdin, stdout) for case in cases]
-
-    def _ask(self, case: Mapping[str, Any], stdin: IO[bytes], stdout: IO[bytes]) -> Answer:
         self.asked += 1
         try:
             stdin.write(json.dumps(case).encode() + b"\n")
@@ -109,9 +111,17 @@ class Oracle:
             raise OracleError(f"the oracle has not answered within {_PATIENCE_S} s: {case!r}")
         line = stdout.readline()
         if not line:
-            raise OracleError(f"the oracle died of the case {case!r}")
+            self.close()
+            self._process = _start()
+            raise OracleDied(f"the oracle died of the case {case!r}")
         said = json.loads(line)
         return Answer(value=said.get("value")) if said["ok"] else Answer(error=said["error"] or "error")
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [str(build_oracle())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
 
 
 @functools.cache

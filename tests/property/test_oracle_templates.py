@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.gotemplate import FUNCTIONS, as_decoded, compile_template
-from tests.oracle.oracle import Answer, is_available, the_oracle
+from tests.oracle.oracle import Answer, OracleDied, is_available, the_oracle
 from tests.property import templates
 from tests.unit.test_gotemplate_rows import ROWS
 
@@ -42,7 +42,13 @@ def _holds(source: str, given: dict[str, Any]) -> None:
     if error and _STRICTER.search(error):
         event("stricter")  # nor is Go asked: without limits it may count for hours
         return
-    answer: Answer = the_oracle().ask({"op": "template", "source": source, "data": given})
+    try:
+        answer: Answer = the_oracle().ask({"op": "template", "source": source, "data": given})
+    except OracleDied:
+        # A dict that `merge` made part of itself is printed without an end: Go's stack overflows, and the process ends.
+        assert "merge" in source
+        event("ends Go")
+        return
     if not error and _LOOSER.search(answer.error):
         event("looser")
         return
@@ -87,6 +93,15 @@ def test_a_field_is_found_by_gos_name_and_by_its_own(case: tuple[dict[str, Any],
 def test_go_says_what_the_rows_say(source: str, text: str | None) -> None:
     answer = the_oracle().ask({"op": "template", "source": source, "data": templates.data(None)})
     assert (answer.value if answer.ok else None) == text
+
+
+def test_a_dict_that_would_be_part_of_itself_ends_go_and_not_us() -> None:
+    source = "{{(merge (dict) (set (dict) `a` .Object.Object.spec.nested)) | merge (dict) .Object.Object.spec.nested}}"
+    with pytest.raises(OracleDied):
+        the_oracle().ask({"op": "template", "source": source, "data": templates.data(None)})
+    error, text = ours(source, templates.data(None))
+    assert (error, text[:26]) == ("", "map[a:map[a:map[b:deep] b:")
+    assert the_oracle().ask({"op": "functions"}).ok
 
 
 def test_each_of_gos_functions_is_here_or_left_out_on_purpose() -> None:

@@ -75,6 +75,9 @@ DOCUMENT = {
         ('children.#(="Sara")', "Sara"),
         ("unnamed.#(=y).n", 1),
         ("unnamed.#(=y)#.#", []),
+        ("friends.#(age==4_7).first", "Jane"),
+        ("friends.#(age>4__6)#.first", ["Dale", "Roger", "Jane"]),
+        ("friends.#(age<0x_4p4)#.first", ["Dale", "Jane"]),
         ("nothing", None),
     ],
 )
