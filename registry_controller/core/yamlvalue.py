@@ -131,6 +131,8 @@ class _Reading:
             return str(key)
         if not isinstance(key, str):
             raise _refused(event, "a key must be a text, an integer or a flag")
+        if key == "<<":  # as the original writes it again before it is stored, it merges after all
+            raise _refused(event, "`<<` in quotes or with a tag could be a key or a merge")
         return key
 
     def _merge(self, mapping: dict[str, Any], depth: int) -> None:
