@@ -81,7 +81,7 @@ class Kubelet:
     @property
     def pids(self) -> list[int]:
         """The process ids of all containers that run."""
-        return [pod.process.pid for pod in self._pods if pod.process.running]
+        return list(self.pids_by_pod.values())
 
     @property
     def pids_by_pod(self) -> dict[str, int]:

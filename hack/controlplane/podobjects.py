@@ -37,9 +37,9 @@ class PodObjects:
         for name, pod in now.items():
             if name not in self._published:
                 self._cluster.api.request("POST", self._path, body=_manifest(pod))
-            if self._published.get(name) is not pod.is_ready:
+            is_ready = pod.is_ready
+            if self._published.get(name) is not is_ready:
                 self._published[name] = None
-                is_ready = pod.is_ready
                 status = {"status": _status(pod, is_ready=is_ready)}
                 path = f"{self._path}/{name}/status"
                 self._cluster.api.request("PATCH", path, body=status, content_type=MERGE_PATCH)

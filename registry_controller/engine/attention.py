@@ -25,7 +25,7 @@ class Attention:
 
     def members_changed(self, members: Set[ClusterUID]) -> None:
         """Look at what bears on members that became alive, or no longer are, and at what is offered of membership."""
-        self._look_at_copies_of(lambda record: not members.isdisjoint(_parties(record)))
+        self._look_at_copies_of(lambda _, record: not members.isdisjoint(_parties(record)))
         for feed in self._sources.all_feeds():
             if feed.kind in (meta.CLUSTER, meta.SECRET):
                 self._look_at_offers(feed)
@@ -36,7 +36,7 @@ class Attention:
         What such rules newly ask for comes with the feeds that are opened for them.
         """
 
-        def is_meant(record: CopyRecord) -> bool:
+        def is_meant(_: LocalFeed, record: CopyRecord) -> bool:
             provenance = record.marks.provenance
             return provenance is None or provenance.rule in rules or record.marks.owner in members
 
@@ -44,20 +44,21 @@ class Attention:
 
     def member_changed(self, member: ClusterUID) -> None:
         """Look at all that came from a member, and at all that it offers: it left, or is back."""
-        self._look_at_copies_of(lambda record: member in (record.marks.owner, record.natural))
+        self._look_at_copies_of(lambda _, record: member in (record.marks.owner, record.natural))
         for feed in self._sources.feeds_of(member):
             self._look_at_offers(feed)
 
     def feed_complete(self, feed: Feed) -> None:
         """Look at the copies that a peer's list bears on, which is complete now: what it lacks may be gone."""
         peer, group_kind = feed.peer, (feed.kind.group, feed.kind.kind)
-        for local_feed in self._copies.all_feeds():
-            for key, record in local_feed.records.items():
-                is_of_peer = peer in (record.marks.owner, record.natural)
-                if (is_of_peer and group_kind in _kinds_behind(local_feed, record)) or (
-                    group_kind == _RULE and record.marks.provenance and record.marks.provenance.rule_owner == peer
-                ):
-                    self._add(local_feed.target(key))
+
+        def is_meant(local_feed: LocalFeed, record: CopyRecord) -> bool:
+            provenance = record.marks.provenance
+            if group_kind == _RULE and provenance is not None and provenance.rule_owner == peer:
+                return True
+            return peer in (record.marks.owner, record.natural) and group_kind in _kinds_behind(local_feed, record)
+
+        self._look_at_copies_of(is_meant)
 
     def local_feed_complete(self, local_feed: LocalFeed) -> None:
         """Look at everything that is, or is to be, an object of a kind that is now heard here."""
@@ -70,10 +71,10 @@ class Attention:
         for feed in self._sources.all_feeds():
             self._look_at_offers(feed, namespace=name)
 
-    def _look_at_copies_of(self, is_meant: Callable[[CopyRecord], bool]) -> None:
+    def _look_at_copies_of(self, is_meant: Callable[[LocalFeed, CopyRecord], bool]) -> None:
         for local_feed in self._copies.all_feeds():
             for key, record in local_feed.records.items():
-                if is_meant(record):
+                if is_meant(local_feed, record):
                     self._add(local_feed.target(key))
 
     def _look_at_copies(self, local_feed: LocalFeed) -> None:
