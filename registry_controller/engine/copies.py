@@ -6,8 +6,10 @@ Law: of a copy that is in sync we remember marks, numbers and digests, never its
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
@@ -58,6 +60,18 @@ class CopyRecord:
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
 
 
+class _Event(NamedTuple):
+    """What a stream said of an object; `heard` is its last state, if that was told."""
+
+    stream: Stream
+    heard: Heard | None
+    is_there: bool
+
+    def is_echo_of(self, written: Heard) -> bool:
+        heard = self.heard
+        return self.is_there and heard is not None and (heard.uid, heard.revision) == (written.uid, written.revision)
+
+
 class LocalFeed:
     """Objects of one kind here."""
 
@@ -65,6 +79,7 @@ class LocalFeed:
         self.kind = kind
         self.records: dict[ObjectKey, CopyRecord] = {}
         self.natives: dict[ObjectKey, int] = {}
+        self._writing: dict[ObjectKey, list[_Event]] = {}
         self._copies = copies
         self._closed = False
         self.streams = {
@@ -82,11 +97,26 @@ class LocalFeed:
             for place, stream in self.streams.items()
         )
 
+    @contextmanager
+    def writing(self, key: ObjectKey) -> Iterator[None]:
+        """Let what streams say of an object wait while we write it.
+
+        Mostly that is our own echo, which is ahead of the answer: with the answer known it says nothing new.
+        """
+        self._writing[key] = []
+        try:
+            yield
+        finally:
+            self._let_in(key)
+
     def upsert(self, stream: Stream, heard: Heard) -> None:
         """Hear an object's present state."""
         if self._closed:
             return
         key = heard.key
+        if key in self._writing:
+            self._writing[key].append(_Event(stream, heard, is_there=True))
+            return
         record = self.records.get(key)
         if record is not None and record.uid == heard.uid and heard.revision <= record.revision:
             record.streams |= stream.bit
@@ -113,6 +143,9 @@ class LocalFeed:
         """Hear that an object is gone from a stream."""
         if self._closed:
             return
+        if key in self._writing:
+            self._writing[key].append(_Event(stream, heard, is_there=False))
+            return
         record = self.records.get(key)
         if record is not None:
             if heard is not None and heard.revision < record.revision:
@@ -132,8 +165,13 @@ class LocalFeed:
         Its answer may be late: what a stream has heard since is the truth.
         """
         key = heard.key
+        waiting = self._writing.get(key, [])
+        has_echo = bool(waiting) and all(event.is_echo_of(heard) for event in waiting)
+        if has_echo:
+            waiting.clear()
+        self._let_in(key)
         held = self.records.get(key)
-        is_known = held is not None and held.uid == heard.uid
+        is_known = has_echo or (held is not None and held.uid == heard.uid)
         if held is not None and is_known and held.revision > heard.revision:
             held.desired, held.baseline, held.verified = desired, baseline, heard.revision
             return
@@ -182,6 +220,8 @@ class LocalFeed:
 
     def went_back(self, stream: Stream) -> None:
         """Hear that this cluster is in an older state than it was: what was known of it is from another history."""
+        for waiting in self._writing.values():
+            waiting[:] = [event for event in waiting if event.stream is not stream]
         for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
             self._forget(key)
 
@@ -191,6 +231,14 @@ class LocalFeed:
         for key, record in self.records.items():
             self._copies.bodies.drop(Slot(HERE, self.kind, key))
             self._copies.counts[record.origin] -= 1
+
+    def _let_in(self, key: ObjectKey) -> None:
+        """Hear what waited while an object was written."""
+        for event in self._writing.pop(key, ()):
+            if event.is_there and event.heard is not None:
+                self.upsert(event.stream, event.heard)
+            else:
+                self.remove(event.stream, key, event.heard)
 
     def _heard_native(self, stream: Stream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
         if record is not None:

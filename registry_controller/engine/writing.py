@@ -82,8 +82,10 @@ class Hand:
     async def create(self, wanted: Wanted, feed: LocalFeed) -> None:
         """Make a copy that is not here."""
         gvr = await self._discovery.resolve(wanted.kind)
-        raw = await self._pen.create(gvr, wanted.target.namespace, _spelled(wanted.manifest))
-        self._remember(raw, wanted, feed)
+        body = _spelled(wanted.manifest)
+        with feed.writing(wanted.target.key):
+            raw = await self._pen.create(gvr, wanted.target.namespace, body)
+            self._remember(raw, wanted, feed)
 
     async def create_namespace(self, name: str) -> None:
         """Make a namespace for a copy; one that is there by now is good."""
@@ -119,8 +121,9 @@ class Hand:
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
                 self._accept(current, wanted, record)
                 return False, managers
-        raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
-        self._remember(raw, wanted, feed)
+        with feed.writing(wanted.target.key):
+            raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
+            self._remember(raw, wanted, feed)
         return True, managers
 
     async def bring_status(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> bool:
@@ -136,9 +139,10 @@ class Hand:
             record.status_digest = self.status_digest(wanted)
             return False
         body = {**current, "status": wanted.status}
-        raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
-        if raw is not None:
-            feed.heard_again(decode_heard(raw), status_digest=self.status_digest(wanted))
+        with feed.writing(wanted.target.key):
+            raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
+            if raw is not None:
+                feed.heard_again(decode_heard(raw), status_digest=self.status_digest(wanted))
         return True
 
     def status_digest(self, wanted: Wanted) -> bytes | None:
