@@ -19,6 +19,8 @@ from tests.sim.stage import DEEDS
 from tests.sim.tally import CLAUSES, Tally
 
 _BATCH = 5
+_TASKS = 100
+"""Batches that a process plays before a fresh one takes over: one that has played thousands slows down."""
 _LARGE = 1000
 """From so many schedules on, what never occurred is a failure: by chance alone it should have."""
 _SHOWN = 3
@@ -93,7 +95,8 @@ def _parts(seeds: range, *, workers: int, size: int) -> Generator[Report, None, 
     if workers == 1 or len(batches) == 1:
         yield from map(play_some, batches)
         return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=spawn, max_tasks_per_child=_TASKS) as pool:
         try:
             for done in as_completed([pool.submit(play_some, batch) for batch in batches]):
                 yield done.result()

@@ -14,7 +14,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.core.own import Marks, is_membership, read_marks
+from registry_controller.core.own import Marks, is_at_home, is_membership, read_marks
 from registry_controller.core.wanted import ActiveRule, Hit
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.stream import Stream
@@ -129,13 +129,27 @@ class Feed:
         body = _lazily(heard)
         if self._tap is not None:
             self._tap.upsert(heard, body)
-        hits, unclear = self._hits(heard, body)
+        marks = read_marks(heard.annotations, of=Target(self.kind.group, self.kind.kind, *heard.key))
+        membership = is_membership(self.kind, heard.kind_type)
+        is_own = is_at_home(marks, peer=self.peer, membership=membership)
+        hits, unclear = self._hits(heard, body, is_own=is_own)
         if not hits and not unclear:
             if old is not None:
                 self._forget(heard.key, old)
             return
-        record = self._record(heard, body, hits, streams)
-        record.unclear = unclear
+        is_cluster = membership and self.kind.group == meta.GROUP
+        record = SourceRecord(
+            uid=heard.uid,
+            revision=heard.revision,
+            created=heard.created,
+            deleting=heard.deleting,
+            marks=marks,
+            membership=membership,
+            cluster_id=_cluster_id(body()) if is_cluster else None,
+            hits=hits,
+            streams=streams,
+            unclear=unclear,
+        )
         self.records[heard.key] = record
         self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard)
         if old is None or old.hits is not hits:
@@ -197,16 +211,19 @@ class Feed:
                 self._sources.note_deleted(self.peer, target, deleted_at)
             self._sources.on_change(target)
 
-    def _hits(self, heard: Heard, body: Callable[[], Manifest]) -> tuple[tuple[Hit, ...], frozenset[str]]:
-        """Ask every rule; what one cannot evaluate is its own problem (W1)."""
+    def _hits(
+        self, heard: Heard, body: Callable[[], Manifest], *, is_own: bool
+    ) -> tuple[tuple[Hit, ...], frozenset[str]]:
+        """Ask every rule; what one cannot evaluate is its own problem (W1), and nobody's where it is another's copy."""
         found: list[Hit] = []
         unclear: set[str] = set()
         for active in self.rules:
             try:
                 hit = active.hit(heard, body, owner=self.peer)
             except InvalidObject as error:
-                unclear.add(active.rule.name)
-                self._set_unclear(active.rule.name, heard.key, error)
+                if is_own:
+                    unclear.add(active.rule.name)
+                self._set_unclear(active.rule.name, heard.key, error if is_own else None)
                 continue
             self._set_unclear(active.rule.name, heard.key, None)
             if hit is not None:
@@ -226,22 +243,6 @@ class Feed:
         if not held:
             del self.unclear[rule]
         self.changed()
-
-    def _record(self, heard: Heard, body: Callable[[], Manifest], hits: tuple[Hit, ...], streams: int) -> SourceRecord:
-        own = Target(self.kind.group, self.kind.kind, heard.key.namespace, heard.key.name)
-        membership = is_membership(self.kind, heard.kind_type)
-        is_cluster = membership and self.kind.group == meta.GROUP
-        return SourceRecord(
-            uid=heard.uid,
-            revision=heard.revision,
-            created=heard.created,
-            deleting=heard.deleting,
-            marks=read_marks(heard.annotations, of=own),
-            membership=membership,
-            cluster_id=_cluster_id(body()) if is_cluster else None,
-            hits=hits,
-            streams=streams,
-        )
 
 
 def _lazily(heard: Heard) -> Callable[[], Manifest]:

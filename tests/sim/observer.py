@@ -116,7 +116,7 @@ class Observer:
             return
         if change.before is not None:
             self._check_native(entry, change.before, where)
-        if change.new is None:
+        if change.new is None or _is_going(change.new) > _is_going(change.before):
             self._check_deletion(entry, change.before, where)
             return
         if change.before is not None and _same_but_status(change.before, change.new):
@@ -324,6 +324,11 @@ def _named(path: str, body: bytes | None) -> str:
 
 def _source_key(source: dict[str, Any]) -> ObjectKey:
     return ObjectKey(source["namespace"], source["name"])
+
+
+def _is_going(manifest: Manifest | None) -> bool:
+    """Say whether an object was deleted, and waits for its finalizers."""
+    return manifest is not None and "deletionTimestamp" in manifest["metadata"]
 
 
 def _is_core(manifest: Manifest) -> bool:

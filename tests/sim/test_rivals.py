@@ -168,3 +168,40 @@ def test_a_rule_is_gone_where_another_ones_of_its_name_took_its_place(restarted:
         assert here.find("ConfigMap", "one", namespace="default") is None
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_anothers_copy_in_the_place_of_a_source_is_none_even_if_no_rule_can_read_it(restarted: bool) -> None:
+    """O3, O5, W1: that it is there proves that the owner's own object is gone, and nobody complains about it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        wanted = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+        value = "{{ .Object.metadata.name }}-{{ .Object.metadata.labels.suffix }}"
+        renamed = {
+            **wanted,
+            "mutations": {"overrides": [{"type": "replace", "path": "/metadata/name", "value": value}]},
+        }
+        for member, entry in ((a, renamed), (b, wanted)):
+            made = rule("ours", CONFIG_MAP, entry, deletionPolicy="Delete")
+            made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+            member.create(made)
+        b.create(config_map("x", {"at": "b"}, labels={**LABELS, "suffix": "s"}))
+        await group.settle()
+        c.create(config_map("x", {"at": "c"}, labels=LABELS))
+        await group.settle()
+        assert a.get("ConfigMap", "x-s", namespace="default")["data"] == {"at": "b"}
+        if restarted:
+            await a.stop()
+        b.delete("ConfigMap", "x", namespace="default")
+        if restarted:
+            await group.settle()
+            a.start()
+        await group.settle()
+        assert b.get("ConfigMap", "x", namespace="default")["data"] == {"at": "c"}
+        assert a.find("ConfigMap", "x-s", namespace="default") is None
+        said = a.condition("ResourceSyncRule", "ours", "Synced")["message"]
+        assert ("peer c: ConfigMap default/x:" in said, "peer b" in said) == (True, False), said
+
+    simulate(scenario, n=3)
