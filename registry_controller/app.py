@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import secrets
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
@@ -41,6 +42,9 @@ from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)
 
+_LANE: Final = 0.75
+"""The share of all workers that one member's objects may take at a time."""
+
 
 class Daemon:
     """Everything that one daemon consists of: the engine, hands, and a voice."""
@@ -59,7 +63,7 @@ class Daemon:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._local_metadata = LocalMetadata(reader=writer, changed=self.clusters_changed)
-        self.queue = WorkQueue()
+        self.queue = WorkQueue(at_once=math.ceil(settings.workers * _LANE))
         self.target_changed = self.queue.add
         self.engine = Engine(settings, home=writer, local=local, connect_peer=connect_peer, listener=self)
         self.registry, self.supervisor = self.engine.registry, self.engine.supervisor

@@ -137,7 +137,7 @@ class LocalFeed:
             fresh.status_digest = record.status_digest
         self._keep(key, fresh)
         self._copies.bodies.put(Slot(HERE, self.kind, key), heard)
-        self._copies.on_change(target)
+        self._copies.on_change(target, marks.owner or HERE)
 
     def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
         """Hear that an object is gone from a stream."""
@@ -157,7 +157,7 @@ class LocalFeed:
             self.natives[key] &= ~stream.bit
             if not self.natives[key]:
                 del self.natives[key]
-                self._copies.on_change(self.target(key))
+                self._copies.on_change(self.target(key), HERE)
 
     def wrote(self, heard: Heard, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool) -> None:
         """Remember what the server stored for our own write, so that its echo says nothing new.
@@ -246,7 +246,7 @@ class LocalFeed:
         known = self.natives.get(key)
         self.natives[key] = stream.bit | (known or 0)
         if known is None:
-            self._copies.on_change(target)
+            self._copies.on_change(target, HERE)
 
     def _keep(self, key: ObjectKey, record: CopyRecord) -> None:
         old = self.records.get(key)
@@ -256,9 +256,10 @@ class LocalFeed:
         self.records[key] = record
 
     def _forget(self, key: ObjectKey) -> None:
-        self._copies.counts[self.records.pop(key).origin] -= 1
+        record = self.records.pop(key)
+        self._copies.counts[record.origin] -= 1
         self._copies.bodies.drop(Slot(HERE, self.kind, key))
-        self._copies.on_change(self.target(key))
+        self._copies.on_change(self.target(key), record.marks.owner or HERE)
 
     def _natural(self, heard: Heard) -> ClusterUID | None:
         if not (self.kind.group == meta.GROUP and self.kind.kind == meta.CLUSTER.kind):
@@ -268,13 +269,16 @@ class LocalFeed:
 
 
 class Copies:
-    """All local feeds. `counts` says how many copies there are of each origin."""
+    """All local feeds. `counts` says how many copies there are of each origin.
+
+    `on_change` hears which target wants a fresh look, and whose copy it is, or was.
+    """
 
     def __init__(
         self,
         *,
         bodies: Bodies,
-        on_change: Callable[[Target], None],
+        on_change: Callable[[Target, ClusterUID], None],
         on_complete: Callable[[LocalFeed], None],
         on_standing: Callable[[LocalFeed], None],
     ) -> None:

@@ -40,8 +40,8 @@ from registry_controller.kube.kubeconfig import Credentials
 class Listener(Protocol):
     """Whoever is to know what changed. A call is cheap and never fails."""
 
-    def target_changed(self, target: Target) -> None:
-        """Hear that a target wants a fresh look."""
+    def target_changed(self, target: Target, lane: str = "") -> None:
+        """Hear that a target wants a fresh look; `lane` is the member that it is about, if it is one."""
 
     def clusters_changed(self) -> None:
         """Hear that a member's standing may have changed."""

@@ -52,7 +52,7 @@ class Claims(Protocol):
     """Who is told what a feed claims."""
 
     bodies: Bodies
-    on_change: Callable[[Target], None]
+    on_change: Callable[[Target, ClusterUID], None]
     on_complete: Callable[[Feed], None]
     on_standing: Callable[[Feed], None]
 
@@ -156,7 +156,7 @@ class Feed:
             self._sources.relink(self, heard.key, old.hits if old else (), hits)
         touched = {hit.target(heard.key) for hit in (*hits, *(old.hits if old is not None else ()))}
         for target in sorted(touched) if len(touched) > 1 else touched:
-            self._sources.on_change(target)
+            self._sources.on_change(target, self.peer)
 
     def _is_behind(self, stream: Stream, record: SourceRecord) -> bool:
         """Say whether a stream is merely late; when all of an object's streams went back, so did their server."""
@@ -209,7 +209,7 @@ class Feed:
             target = hit.target(key)
             if deleted_at and not any(stream.selection.labels for stream in self.streams.values()):
                 self._sources.note_deleted(self.peer, target, deleted_at)
-            self._sources.on_change(target)
+            self._sources.on_change(target, self.peer)
 
     def _hits(
         self, heard: Heard, body: Callable[[], Manifest], *, is_own: bool

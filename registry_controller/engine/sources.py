@@ -15,13 +15,16 @@ from registry_controller.engine.feed import Feed, SourceRecord
 
 
 class Sources:
-    """All feeds, and which objects claim which target."""
+    """All feeds, and which objects claim which target.
+
+    `on_change` hears which target wants a fresh look, and the member of whose objects that comes.
+    """
 
     def __init__(
         self,
         *,
         bodies: Bodies,
-        on_change: Callable[[Target], None],
+        on_change: Callable[[Target, ClusterUID], None],
         on_complete: Callable[[Feed], None],
         on_standing: Callable[[Feed], None],
     ) -> None:

@@ -1,17 +1,20 @@
 """The workqueue: keys that want a fresh look.
 
 Laws: it carries keys, never events · a key never runs twice at once · a key that is added while it runs runs again,
-so the last event is never lost · what failed comes back later each time · keys are taken in the order of their
-tickets, so that one can tell when all that was wanted up to some moment has been looked at.
+so the last event is never lost · what failed comes back later each time · keys of one lane are taken in the order of
+their tickets, so that one can tell when all that was wanted up to some moment has been looked at · lanes take turns,
+and none takes all the workers, so that one member's flood does not make the others wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
-from collections import deque
+import sys
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from registry_controller.api.meta import Target
 from registry_controller.core.peer import backoff_s
@@ -20,14 +23,27 @@ BASE_S: Final = 0.05
 CAP_S: Final = 60.0
 
 
-class WorkQueue:
-    """Keys in the order in which they were first added."""
+class _Wish(NamedTuple):
+    """That a key wants a look: since when, under which ticket, and in which lane."""
 
-    def __init__(self, *, chance: Callable[[], float] = random.random) -> None:
-        self._ready: deque[Target] = deque()
-        self._queued: dict[Target, tuple[float, int]] = {}
-        self._running: dict[Target, int] = {}
-        self._again: dict[Target, float] = {}
+    heard_s: float
+    ticket: int
+    lane: str
+
+
+class WorkQueue:
+    """Keys, in lanes: those of one member's objects, mostly, and one for all the rest.
+
+    Of one lane at most `at_once` keys run at a time.
+    """
+
+    def __init__(self, *, at_once: int = sys.maxsize, chance: Callable[[], float] = random.random) -> None:
+        self._at_once = at_once
+        self._lanes: OrderedDict[str, deque[Target]] = OrderedDict()  # the next one to take from first
+        self._busy: Counter[str] = Counter()
+        self._queued: dict[Target, _Wish] = {}
+        self._running: dict[Target, _Wish] = {}
+        self._again: dict[Target, tuple[float, str]] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timers: dict[Target, asyncio.TimerHandle] = {}
         self._failures: dict[Target, int] = {}
@@ -38,12 +54,12 @@ class WorkQueue:
         self.retried = 0
 
     def __len__(self) -> int:
-        return len(self._ready)
+        return len(self._queued)
 
     @property
     def idle(self) -> bool:
         """True when nothing is queued and nothing runs; what waits for its backoff does not count."""
-        return not self._ready and not self._running
+        return not self._queued and not self._running
 
     @property
     def waiting(self) -> Collection[Target]:
@@ -57,11 +73,15 @@ class WorkQueue:
 
     def has_passed(self, ticket: int) -> bool:
         """Say whether every key that was queued when `ticket` was the newest has been looked at."""
-        first = self._queued[self._ready[0]][1] if self._ready else ticket + 1
-        return min((first, *self._running.values())) > ticket
+        queued = (self._queued[keys[0]].ticket for keys in self._lanes.values())
+        running = (wish.ticket for wish in self._running.values())
+        return all(held > ticket for held in itertools.chain(queued, running))
 
-    def add(self, key: Target, *, now: float | None = None) -> None:
-        """Want a fresh look at a key; `now` is the loop's time of the event, for measuring."""
+    def add(self, key: Target, lane: str = "", *, now: float | None = None) -> None:
+        """Want a fresh look at a key; `now` is the loop's time of the event, for measuring.
+
+        A key that waits, or runs, stays in its lane.
+        """
         heard = asyncio.get_running_loop().time() if now is None else now
         timer = self._timers.pop(key, None)
         if timer is not None:
@@ -73,11 +93,11 @@ class WorkQueue:
             return
         self._embargoes.pop(key, None)
         if key in self._running:
-            self._again.setdefault(key, heard)
+            self._again.setdefault(key, (heard, self._running[key].lane))
         elif key not in self._queued:
             self.ticket += 1
-            self._queued[key] = (heard, self.ticket)
-            self._ready.append(key)
+            self._queued[key] = _Wish(heard, self.ticket, lane)
+            self._lanes.setdefault(lane, deque()).append(key)
             self._wake_one()
 
     def add_after(self, key: Target, delay_s: float) -> None:
@@ -111,7 +131,7 @@ class WorkQueue:
 
     async def get(self) -> tuple[Target, float]:
         """Wait for a key; return it and when it was wanted. Every get is followed by a done."""
-        while not self._ready:
+        while (key := self._next()) is None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -120,16 +140,32 @@ class WorkQueue:
                 if waiter.done() and not waiter.cancelled():
                     self._wake_one()
                 raise
-        key = self._ready.popleft()
-        heard, self._running[key] = self._queued.pop(key)
-        return key, heard
+        wish = self._running[key] = self._queued.pop(key)
+        self._busy[wish.lane] += 1
+        return key, wish.heard_s
 
     def done(self, key: Target) -> None:
         """Give a key back; run it again if it was added meanwhile."""
-        self._running.pop(key, None)
-        heard = self._again.pop(key, None)
-        if heard is not None:
-            self.add(key, now=heard)
+        wish = self._running.pop(key, None)
+        if wish is not None:
+            self._busy[wish.lane] -= 1
+            if self._busy[wish.lane] == self._at_once - 1 and wish.lane in self._lanes:
+                self._wake_one()
+        again = self._again.pop(key, None)
+        if again is not None:
+            self.add(key, again[1], now=again[0])
+
+    def _next(self) -> Target | None:
+        """Take the oldest key of the lane whose turn it is; None where none may be taken."""
+        for lane in self._lanes:
+            if self._busy[lane] < self._at_once:
+                keys = self._lanes[lane]
+                key = keys.popleft()
+                self._lanes.move_to_end(lane)
+                if not keys:
+                    del self._lanes[lane]
+                return key
+        return None
 
     def _wake_one(self) -> None:
         while self._waiters:

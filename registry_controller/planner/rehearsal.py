@@ -250,7 +250,7 @@ async def rehearse(
 class _Nobody:
     """Nobody to tell: a rehearsal looks at everything at its end."""
 
-    def target_changed(self, target: Target) -> None:
+    def target_changed(self, target: Target, lane: str = "") -> None:
         pass
 
     def clusters_changed(self) -> None:

@@ -11,16 +11,19 @@ from registry_controller.api.meta import Target
 from registry_controller.engine.workqueue import WorkQueue
 
 KEYS = [Target("", "ConfigMap", "ns", name) for name in "abc"]
-steps = st.lists(st.tuples(st.sampled_from(["add", "get", "done", "retry"]), st.sampled_from(KEYS)), max_size=40)
+LANES = ["", "one", "two"]
+deeds = st.sampled_from(["add", "get", "done", "retry"])
+steps = st.lists(st.tuples(deeds, st.sampled_from(KEYS), st.sampled_from(LANES)), max_size=40)
+Schedule = list[tuple[str, Target, str]]
 
 
-async def _drive(schedule: list[tuple[str, Target]]) -> None:
+async def _drive(schedule: Schedule) -> None:
     queue = WorkQueue(chance=lambda: 0.0)
     running: set[Target] = set()
     unseen: set[Target] = set()  # added, and no run has begun since
-    for step, key in schedule:
+    for step, key, lane in schedule:
         if step == "add":
-            queue.add(key)
+            queue.add(key, lane)
             unseen.add(key)
         elif step == "get" and len(queue):
             got, _ = await queue.get()
@@ -42,7 +45,7 @@ async def _drive(schedule: list[tuple[str, Target]]) -> None:
 
 
 @given(steps)
-def test_a_key_never_runs_twice_at_once_and_no_event_is_lost(schedule: list[tuple[str, Target]]) -> None:
+def test_a_key_never_runs_twice_at_once_and_no_event_is_lost(schedule: Schedule) -> None:
     """A4, R3."""
     asyncio.run(_drive(schedule))
 
@@ -62,7 +65,7 @@ async def test_a_key_under_an_embargo_waits_it_out() -> None:
 
 @given(steps)
 def test_a_ticket_has_passed_when_all_that_was_wanted_before_it_was_looked_at(
-    schedule: list[tuple[str, Target]],
+    schedule: Schedule,
 ) -> None:
     """W4, A4."""
 
@@ -70,9 +73,9 @@ def test_a_ticket_has_passed_when_all_that_was_wanted_before_it_was_looked_at(
         queue = WorkQueue(chance=lambda: 0.0)
         before: set[Target] = set()  # wanted when the ticket was taken, and not done with since
         ticket = 0
-        for number, (step, key) in enumerate(schedule):
+        for number, (step, key, lane) in enumerate(schedule):
             if step == "add":
-                queue.add(key)
+                queue.add(key, lane)
             elif step == "get" and len(queue):
                 await queue.get()
             elif step == "done" and key in queue.running:
@@ -106,3 +109,63 @@ async def test_many_workers_share_the_keys() -> None:
         for task in tasks:
             task.cancel()
     assert sorted(done) == sorted(KEYS)
+
+
+def _named(*names: str) -> list[Target]:
+    return [Target("", "ConfigMap", "ns", name) for name in names]
+
+
+async def _take(queue: WorkQueue, count: int) -> list[str]:
+    async with asyncio.timeout(5):
+        return [(await queue.get())[0].name for _ in range(count)]
+
+
+async def test_lanes_take_turns() -> None:
+    """P6: one member's flood costs the others a turn each."""
+    queue = WorkQueue()
+    for key in _named(*(f"flood-{number}" for number in range(1000))):
+        queue.add(key, "one")
+    for key in _named("a", "b"):
+        queue.add(key, "two")
+    queue.add(_named("c")[0])
+    assert set(await _take(queue, 3)) == {"flood-0", "a", "c"}
+    assert set(await _take(queue, 2)) == {"flood-1", "b"}
+    assert await _take(queue, 2) == ["flood-2", "flood-3"]
+
+
+async def test_no_lane_takes_all_workers() -> None:
+    """P6: what hangs for one member leaves workers to the others."""
+    queue = WorkQueue(at_once=2)
+    hung = _named("x", "y", "z")
+    for key in hung:
+        queue.add(key, "one")
+    assert await _take(queue, 2) == ["x", "y"]
+    async with asyncio.TaskGroup() as tasks:
+        worker = tasks.create_task(_take(queue, 1))
+        await asyncio.sleep(0)
+        assert not worker.done()
+        queue.add(_named("free")[0], "two")
+        assert await worker == ["free"]
+        worker = tasks.create_task(_take(queue, 1))
+        await asyncio.sleep(0)
+        assert not worker.done()
+        queue.done(hung[0])
+        assert await worker == ["z"]
+
+
+async def test_a_key_that_is_wanted_again_while_it_runs_stays_in_its_lane() -> None:
+    """A4."""
+    queue = WorkQueue(at_once=1)
+    one, two = _named("x", "y")
+    queue.add(one, "one")
+    await _take(queue, 1)
+    queue.add(one, "two")
+    queue.add(two, "one")
+    queue.done(one)
+    assert await _take(queue, 1) == ["y"]
+    async with asyncio.TaskGroup() as tasks:
+        worker = tasks.create_task(_take(queue, 1))
+        await asyncio.sleep(0)
+        assert not worker.done()
+        queue.done(two)
+        assert await worker == ["x"]
