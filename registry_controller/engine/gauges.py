@@ -5,6 +5,7 @@ Law: the hot path counts in plain integers; what a scrape costs is paid by the s
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from registry_controller.api.meta import ClusterUID
@@ -34,6 +35,7 @@ class Gauges:
         """Bring the metrics up to date and spell them."""
         metrics = self._metrics
         metrics.workqueue_depth.set(len(self._queue))
+        metrics.tasks.set(len(asyncio.all_tasks()))
         metrics.workqueue_adds_total.inc(self._queue.added - self._added)
         metrics.workqueue_retries_total.inc(self._queue.retried - self._retried)
         self._added, self._retried = self._queue.added, self._queue.retried

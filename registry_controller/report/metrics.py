@@ -47,6 +47,7 @@ METRICS: Final = (
     Metric("condition_transitions_total", "counter", ("type", "status"), "Conditions whose status or reason changed."),
     Metric("kube_events_total", "counter", ("result",), "Kubernetes Events, by what became of them."),
     Metric("ear_restarts_total", "counter", (), "How often listening to our own kinds had to begin again."),
+    Metric("tasks", "gauge", (), "Tasks of the daemon's event loop."),
     Metric("build_info", "gauge", ("version", "python"), "1, with the version of the daemon."),
 )  # fmt: skip
 _TABLE: Final = {metric.name: metric for metric in METRICS}
@@ -76,6 +77,7 @@ class Metrics:
         self.condition_transitions_total = self._counter("condition_transitions_total")
         self.kube_events_total = self._counter("kube_events_total")
         self.ear_restarts_total = self._counter("ear_restarts_total")
+        self.tasks = self._gauge("tasks")
         self.build_info = self._gauge("build_info")
         self.build_info.labels(version=__version__, python=platform.python_version()).set(1)
         prometheus_client.ProcessCollector(registry=self.registry)

@@ -1,0 +1,79 @@
+"""`hack/soak`: lets a group on real control planes work for long, and draws what its daemons took of the machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from tests.faults.figures import Figures
+from tests.faults.play import Play
+from tests.faults.soak import Record, soak
+
+_TITLES = Figures("memory, MiB", "descriptors", "sockets among them", "threads", "tasks", "keys in the queue")  # type: ignore[arg-type]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Soak, judge and draw."""
+    options = _parser().parse_args(argv)
+    with Play(seed=options.seed) as play:
+        record = soak(play, minutes=options.minutes)
+        verdict = play.judge()
+    options.out.mkdir(parents=True, exist_ok=True)
+    plot = options.out / "soak.png"
+    _draw(record, plot)
+    _tell(record)
+    wrong = record.wrong() + [str(violation) for violation in verdict.violations]
+    for words in wrong:
+        print(f"WRONG: {words}")
+    print(f"{plot} shows it")
+    print("flat" if not wrong else f"{len(wrong)} things are not as they were")
+    return 1 if wrong else 0
+
+
+def _tell(record: Record) -> None:
+    done = ", ".join(f"{what}: {count}" for what, count in sorted(record.done.items()))
+    print(f"{record.lasted_s / 60:.1f} minutes; {done}")
+    for name, (before, after) in record.rest.items():
+        print(f"{name} at rest, before and after:")
+        for title, old, new in zip(_TITLES, before, after, strict=True):
+            told = (f"{old / 1024:.1f}", f"{new / 1024:.1f}") if title == _TITLES.memory_kib else (str(old), str(new))
+            print(f"  {title!s:20} {told[0]:>8} {told[1]:>8}")
+
+
+def _draw(record: Record, file: Path) -> None:
+    mpl.use("Agg")
+    figure = Figure(figsize=(12, 14), layout="constrained")
+    panels = figure.subplots(len(_TITLES), 1, sharex=True)
+    for index, (panel, title) in enumerate(zip(panels, _TITLES, strict=True)):
+        for name, samples in record.samples.items():
+            scale = 1024 if index == 0 else 1
+            minutes = [sample.at_s / 60 for sample in samples]
+            panel.plot(minutes, [sample.figures[index] / scale for sample in samples], label=name, linewidth=1)
+        for at_s, what in record.marks:
+            if what.startswith("a member"):
+                panel.axvline(at_s / 60, color="0.85", linewidth=0.5, zorder=0)
+        panel.set_ylabel(str(title))
+        panel.set_ylim(bottom=0)
+    panels[0].legend(loc="lower right")
+    panels[0].set_title("what the daemons of the members that stay hold; grey lines: another one leaves and joins")
+    panels[-1].set_xlabel("minutes")
+    figure.savefig(file, dpi=110)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hack/soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=20.0, help="how long (20)")
+    parser.add_argument("--seed", type=int, default=1, help="of what people do (1)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/soak"), metavar="DIR", help="for the plots (build/soak)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""A group that works for long while members leave and join, tokens are replaced and rules come and go.
+
+Law: what that takes is given back: at rest, a daemon holds what it held before. Memory does not grow with time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hack.controlplane import ControlPlaneError
+from tests.e2e.group import NAMESPACE
+from tests.faults.bed import Site, wait
+from tests.faults.endurance import leave_and_join
+from tests.faults.figures import Figures, read_figures
+from tests.faults.play import Play
+from tests.faults.workload import work_rule
+
+_TOKEN = f"/api/v1/namespaces/{NAMESPACE}/secrets/cluster-registry-controller-reader-token"
+_SAMPLE_S = 2.0
+_WARM = 0.25
+"""The share of the time after which memory is to be flat: until then caches, arenas and code fill up."""
+_GROWTH = 1.08
+_GROWTH_KIB = 6 * 1024
+"""How much more memory there may be in the last quarter than in the second one: what is made and freed leaves holes."""
+_LOOSE = Figures(0, 6, 4, 2, 6, 0)
+"""How much more than before there may be at rest: a connection that is about to be closed, a watch that is renewed."""
+_DEEPEST = 2000
+
+
+class Sample(NamedTuple):
+    """Seconds since the beginning, and what one daemon held then."""
+
+    at_s: float
+    figures: Figures
+
+
+@dataclass
+class Record:
+    """What came of it. `rest` holds what each daemon held at rest, before and after."""
+
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    marks: list[tuple[float, str]] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    rest: dict[str, tuple[Figures, Figures]] = field(default_factory=dict)
+    lasted_s: float = 0.0
+
+    def wrong(self) -> list[str]:
+        """Say what did not come back, or grew."""
+        found = [words for name, both in self.rest.items() for words in _kept(name, *both)]
+        for name, samples in self.samples.items():
+            found += _grown(name, samples, lasted_s=self.lasted_s)
+        return found
+
+
+def soak(play: Play, *, minutes: float) -> Record:
+    """Work for so long, with everything that members do in a year; then rest."""
+    record, began_s = Record(), time.monotonic()
+    stayers = play.sites[:-1]
+    leave_and_join(play, play.sites[-1])  # what is made at the first time stays
+    play.rest(within_s=120)
+    before = {site.name: _at_rest(site) for site in stayers}
+    sampler = _Sampler(stayers, record, began_s)
+    with sampler, play.working(pause_s=0.1, gentle=True):
+        until = time.monotonic() + 60.0 * minutes
+        turn = 0
+        while time.monotonic() < until:
+            for what, happen in _EVENTS[turn % len(_EVENTS)].items():
+                record.marks.append((time.monotonic() - began_s, what))
+                happen(play, turn)
+                record.done[what] += 1
+            turn += 1
+    record.done["deeds of people"] = play.work.done.total()
+    play.rest(within_s=180)
+    for site in stayers:
+        held = before[site.name]
+        wait(lambda site=site, held=held: not _kept(site.name, held, read_figures(site)) or None, within_s=120)
+        record.rest[site.name] = (held, read_figures(site))
+    record.lasted_s = time.monotonic() - began_s
+    return record
+
+
+def _leaves(play: Play, turn: int) -> None:
+    leave_and_join(play, play.sites[-1])
+
+
+def _rotates(play: Play, turn: int) -> None:
+    play.sites[turn % len(play.sites)].write("DELETE", _TOKEN)
+    time.sleep(1.5)
+
+
+def _rules(play: Play, turn: int) -> None:
+    """Add a rule that makes copies of its own, let it work, and delete it with them."""
+    site, name = play.sites[turn % 2], f"passing-{turn}"
+    asked = work_rule(name, "ConfigMap")
+    asked["spec"]["rules"][0]["mutations"]["overrides"].append(
+        {"type": "replace", "path": "/metadata/name", "value": f"{name}-{{{{ .Object.metadata.name }}}}"}
+    )
+    site.apply(asked)
+    time.sleep(2.0)
+    site.write("DELETE", f"/apis/clusterregistry.k8s.cisco.com/v1alpha1/resourcesyncrules/{name}")
+    time.sleep(1.0)
+
+
+_EVENTS = ({"a member left and joined": _leaves, "a token was replaced": _rotates}, {"a rule came and went": _rules})
+
+
+class _Sampler:
+    """Reads the figures of some daemons in a thread of its own."""
+
+    def __init__(self, sites: Sequence[Site], record: Record, began_s: float) -> None:
+        self._sites, self._record, self._began_s = sites, record, began_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_SAMPLE_S):
+            for site in self._sites:
+                try:
+                    sample = Sample(time.monotonic() - self._began_s, read_figures(site))
+                except (OSError, KeyError, ControlPlaneError):
+                    continue
+                self._record.samples.setdefault(site.name, []).append(sample)
+
+
+def _at_rest(site: Site) -> Figures:
+    """Read what a daemon holds at rest: the least of some looks."""
+    looks = []
+    for _ in range(5):
+        looks.append(read_figures(site))
+        time.sleep(1.0)
+    return Figures(*(min(values) for values in zip(*looks, strict=True)))
+
+
+def _kept(name: str, before: Figures, after: Figures) -> list[str]:
+    """Say what is held at rest that was not held before; memory is judged over time."""
+    found: Mapping[str, tuple[int, int, int]] = {
+        what: (old, new, loose)
+        for what, old, new, loose in zip(Figures._fields, before, after, _LOOSE, strict=True)
+        if what != "memory_kib"
+    }
+    return [
+        f"{name}: {what} at rest were {old}, and are {new}"
+        for what, (old, new, loose) in found.items()
+        if new > old + loose
+    ]
+
+
+def _grown(name: str, samples: Sequence[Sample], *, lasted_s: float) -> list[str]:
+    """Say whether memory grew after it was warm, or the queue without bound."""
+    warm = [sample for sample in samples if sample.at_s > lasted_s * _WARM]
+    early = [one.figures.memory_kib for one in warm if one.at_s < lasted_s * (_WARM + 0.25)]
+    late = [one.figures.memory_kib for one in warm if one.at_s > lasted_s * 0.75]
+    found = []
+    if not early or not late:
+        return [f"{name}: too few samples to say anything"]
+    was, now = statistics.median(early), statistics.median(late)
+    if now > was * _GROWTH + _GROWTH_KIB:
+        found.append(f"{name}: memory grew from {was / 1024:.1f} to {now / 1024:.1f} MiB")
+    deepest = max(one.figures.queue for one in samples)
+    if deepest > _DEEPEST:
+        found.append(f"{name}: the queue held {deepest} keys")
+    return found
