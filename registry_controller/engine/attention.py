@@ -10,7 +10,7 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Target
-from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.copies import HERE, Copies, CopyRecord, LocalFeed
 from registry_controller.engine.feed import Feed
 from registry_controller.engine.sources import Sources
 
@@ -18,7 +18,7 @@ from registry_controller.engine.sources import Sources
 class Attention:
     """Finds the targets that a change bears on, and puts them into the queue."""
 
-    def __init__(self, *, sources: Sources, copies: Copies, add: Callable[[Target], None]) -> None:
+    def __init__(self, *, sources: Sources, copies: Copies, add: Callable[[Target, str], None]) -> None:
         self._sources = sources
         self._copies = copies
         self._add = add
@@ -75,11 +75,11 @@ class Attention:
         for local_feed in self._copies.all_feeds():
             for key, record in local_feed.records.items():
                 if is_meant(local_feed, record):
-                    self._add(local_feed.target(key))
+                    self._add(local_feed.target(key), record.marks.owner or HERE)
 
     def _look_at_copies(self, local_feed: LocalFeed) -> None:
-        for key in local_feed.records:
-            self._add(local_feed.target(key))
+        for key, record in local_feed.records.items():
+            self._add(local_feed.target(key), record.marks.owner or HERE)
 
     def _look_at_offers(self, feed: Feed, *, kind: GVK | None = None, namespace: str | None = None) -> None:
         for key, record in feed.records.items():
@@ -88,7 +88,7 @@ class Attention:
                 if namespace is not None and target.namespace != namespace:
                     continue
                 if kind is None or (target.group, target.kind) == (kind.group, kind.kind):
-                    self._add(target)
+                    self._add(target, feed.peer)
 
 
 _RULE: Final = (meta.RULE.group, meta.RULE.kind)

@@ -181,7 +181,7 @@ class Brake:
             case Verdict.STORE if self._must_store(origin, place, place.window):
                 self._look_soon(origin, place, _STORED_S)
             case Verdict.STORE | Verdict.GO:
-                self._let_go(place)
+                self._let_go(origin, place)
 
     def _must_store(self, origin: Origin, place: _Place, window: Window) -> bool:
         stored = self._stored(origin)
@@ -190,12 +190,12 @@ class Brake:
         is_stored = stored is not None and stored.start == window.start
         return not is_stored and now_s - place.storing_since_s < _STORED_AT_MOST_S
 
-    def _let_go(self, place: _Place) -> None:
+    def _let_go(self, origin: Origin, place: _Place) -> None:
         place.storing_since_s = None
         going, place.waiting = place.waiting, set()
         place.going |= going
         for target in sorted(going):
-            self._queue.add(target)
+            self._queue.add(target, origin[1])
 
     def _say_halted(self, origin: Origin, place: _Place) -> None:
         log.warning(
@@ -203,7 +203,7 @@ class Brake:
             waiting=len(place.waiting),
         )  # fmt: skip
         for target in sorted(place.waiting):
-            self._queue.add(target)
+            self._queue.add(target, origin[1])
 
 
 def is_braked(deletion: Delete) -> bool:

@@ -43,7 +43,7 @@ class WorkQueue:
         self._busy: Counter[str] = Counter()
         self._queued: dict[Target, _Wish] = {}
         self._running: dict[Target, _Wish] = {}
-        self._again: dict[Target, tuple[float, str]] = {}
+        self._again: dict[Target, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timers: dict[Target, asyncio.TimerHandle] = {}
         self._failures: dict[Target, int] = {}
@@ -89,18 +89,18 @@ class WorkQueue:
         self.added += 1
         wait_s = self._embargoes.get(key, 0.0) - asyncio.get_running_loop().time()
         if wait_s > 0:
-            self.add_after(key, wait_s)
+            self.add_after(key, wait_s, lane)
             return
         self._embargoes.pop(key, None)
         if key in self._running:
-            self._again.setdefault(key, (heard, self._running[key].lane))
+            self._again.setdefault(key, heard)
         elif key not in self._queued:
             self.ticket += 1
             self._queued[key] = _Wish(heard, self.ticket, lane)
             self._lanes.setdefault(lane, deque()).append(key)
             self._wake_one()
 
-    def add_after(self, key: Target, delay_s: float) -> None:
+    def add_after(self, key: Target, delay_s: float, lane: str = "") -> None:
         """Want a look after a while, unless one is wanted earlier."""
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
@@ -108,7 +108,7 @@ class WorkQueue:
             return
         if timer is not None:
             timer.cancel()
-        self._timers[key] = loop.call_later(delay_s, self.add, key)
+        self._timers[key] = loop.call_later(delay_s, self.add, key, lane)
 
     def retry(self, key: Target, *, at_least_s: float = 0.0, embargo: bool = False) -> float:
         """Want another look after a failure; return the delay in seconds, which grows with each failure.
@@ -121,7 +121,8 @@ class WorkQueue:
         self._failures[key] = attempt + 1
         self.retried += 1
         delay_s = max(at_least_s, BASE_S / 2 + backoff_s(attempt, base=BASE_S, cap=CAP_S, chance=self._chance()))
-        self.add_after(key, delay_s)
+        wish = self._running.get(key)
+        self.add_after(key, delay_s, wish.lane if wish is not None else "")
         return delay_s
 
     def forget(self, key: Target) -> None:
@@ -147,13 +148,14 @@ class WorkQueue:
     def done(self, key: Target) -> None:
         """Give a key back; run it again if it was added meanwhile."""
         wish = self._running.pop(key, None)
-        if wish is not None:
-            self._busy[wish.lane] -= 1
-            if self._busy[wish.lane] == self._at_once - 1 and wish.lane in self._lanes:
-                self._wake_one()
-        again = self._again.pop(key, None)
-        if again is not None:
-            self.add(key, again[1], now=again[0])
+        if wish is None:
+            return
+        self._busy[wish.lane] -= 1
+        if wish.lane in self._lanes:
+            self._wake_one()
+        heard = self._again.pop(key, None)
+        if heard is not None:
+            self.add(key, wish.lane, now=heard)
 
     def _next(self) -> Target | None:
         """Take the oldest key of the lane whose turn it is; None where none may be taken."""

@@ -169,3 +169,23 @@ async def test_a_key_that_is_wanted_again_while_it_runs_stays_in_its_lane() -> N
         assert not worker.done()
         queue.done(two)
         assert await worker == ["x"]
+
+
+async def test_a_key_that_failed_comes_back_in_its_lane() -> None:
+    """P6, A4: what keeps failing for one member is in nobody else's way."""
+    queue = WorkQueue(at_once=1, chance=lambda: 0.0)
+    one, two = _named("x", "y")
+    queue.add(one, "one")
+    await _take(queue, 1)
+    queue.retry(one)
+    queue.done(one)
+    queue.add(two, "one")
+    assert await _take(queue, 1) == ["y"]
+    await asyncio.sleep(0.1)
+    assert set(queue.waiting) == {one}
+    async with asyncio.TaskGroup() as tasks:
+        worker = tasks.create_task(_take(queue, 1))
+        await asyncio.sleep(0)
+        assert not worker.done()
+        queue.done(two)
+        assert await worker == ["x"]
