@@ -27,7 +27,8 @@ def decide_membership(view: View) -> Decision:
         return _decide_new_member(view, claims, own)
     if current.marks.frozen:
         return Skip(Reason.COPY_FROZEN, current.marks.owner)
-    heir = _best_relayed([claim for claim in claims if claim.owner in view.successors])
+    heirs = view.successors - view.departed
+    heir = _best_relayed([claim for claim in claims if claim.owner in heirs])
     if heir is not None and natural not in view.alive and natural != heir.owner:
         return Apply(heir, Reason.REBUILT)
     if natural is None and current.marks.owner is not None and current.marks.owner in view.departed:

@@ -43,10 +43,11 @@ class Attention:
         self._look_at_copies_of(is_meant)
 
     def member_changed(self, member: ClusterUID) -> None:
-        """Look at all that came from a member, and at all that it offers: it left, or is back."""
+        """Look at all that came from a member, and at all that it offers, or others of it: it left, or is back."""
         self._look_at_copies_of(lambda _, record: member in (record.marks.owner, record.natural))
-        for feed in self._sources.feeds_of(member):
-            self._look_at_offers(feed)
+        for feed in self._sources.all_feeds():
+            if feed.peer == member or feed.kind in (meta.CLUSTER, meta.SECRET):
+                self._look_at_offers(feed)
 
     def feed_complete(self, feed: Feed) -> None:
         """Look at the copies that a peer's list bears on, which is complete now: what it lacks may be gone."""

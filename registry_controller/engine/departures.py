@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.core.decision import Decision, Hold, Reason
+from registry_controller.core.decision import Apply, Decision, Reason
 from registry_controller.core.view import View
 from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies, CopyRecord
@@ -43,10 +43,14 @@ class Departures:
 
     def has_no_cluster(self, member: ClusterUID) -> bool:
         """Say whether a live member's complete list has no Cluster that stands for itself, under any name."""
+        return self._has_cluster(member) is False
+
+    def _has_cluster(self, member: ClusterUID) -> bool | None:
+        """Say whether a member's complete list has a Cluster that stands for itself; None where it is not heard."""
         link = self._link(member)
         if link is None or not link.alive or (held := link.clusters.held) is None:
-            return False
-        return all(view.cluster_id != member for view in held.values())
+            return None
+        return any(view.cluster_id == member for view in held.values())
 
     def leaves_behind(self, member: ClusterUID) -> bool:
         """Say whether copies of a member's objects are still to be removed here."""
@@ -75,10 +79,10 @@ class Departures:
             known = view.current.marks.revision if view.current is not None else 0
             gone = {member: max(known, self.left.get(member, 0))} if member is not None else {}
             left = {**self.left, **gone}
-        elif isinstance(decision, Hold):
-            return
         else:
             member = view.current.natural if view.current is not None else owner_of(decision)
+            if member is None or not (isinstance(decision, Apply) or self._has_cluster(member)):
+                return  # no sign of it: another Cluster of its ID, which somebody carried here, is none
             left = {known: revision for known, revision in self.left.items() if known != member}
         was, self.left = self.left, left
         if member is not None and (member in left) != (member in was):

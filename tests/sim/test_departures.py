@@ -115,3 +115,25 @@ def test_a_cluster_that_is_merely_missing_has_not_left() -> None:
             assert (member.find("Cluster", "b"), member.find("Cluster", "b2") is None) == (None, False)
 
     simulate(scenario, n=3)
+
+
+def test_who_leaves_is_gone_also_where_it_has_a_second_cluster() -> None:
+    """O6, P1: one that somebody carried here under another name is no sign that it stays, and nobody looks for ever."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, _ = group.members
+        carried = b.get("Cluster", "b")
+        a.create({"kind": "Cluster", "metadata": {"name": "bee"}, "spec": carried["spec"]})
+        await group.settle()
+        assert a.daemon is not None
+        added = a.daemon.queue.added
+        b.delete("Cluster", "b")
+        await asyncio.sleep(30.0)
+        assert a.daemon.queue.added - added < 500
+        await group.settle()
+        assert a.find("Cluster", "b") is None
+        assert a.find("Cluster", "bee") is not None
+        assert held(a) == {"stays"}
+
+    simulate(scenario, n=3)
