@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from registry_controller.gotemplate.arguments import count, kept, own_table, shown, table, text
-from registry_controller.gotemplate.limits import Budget
+from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.sprig_values import copied, is_empty
-from registry_controller.gotemplate.values import Dict, is_missing, strings
+from registry_controller.gotemplate.values import Dict, TextMap, is_missing, strings
 
 
 def _dict(budget: Budget, *given: Any) -> Dict:
@@ -69,23 +69,30 @@ def _merged(budget: Budget, overwrite: bool, *given: Any) -> Dict:
     return into
 
 
-def _merge(budget: Budget, into: Dict, other: Mapping[str, Any], overwrite: bool) -> None:
+def _merge(budget: Budget, into: dict[str, Any], other: Mapping[str, Any], overwrite: bool) -> None:
     """Do as mergo does. A dict below that is not the template's own becomes so before it is changed."""
+    takes = not isinstance(into, TextMap) or isinstance(other, TextMap)
     for key, value in other.items():
         budget.step()
         held = into.get(key)
         if isinstance(value, Mapping) and isinstance(held, Mapping) and held:
-            own = held if isinstance(held, Dict) else copied(budget, held)
+            own = held if isinstance(held, Dict | TextMap) else copied(budget, held)
             _merge(budget, own, value, overwrite)
             into[key] = own
         elif isinstance(value, Mapping):
             if is_empty(held):
-                into[key] = value
+                into[key] = _fit(value, takes=takes)
         elif value is None:
             if overwrite:
-                into[key] = None
+                into[key] = _fit(None, takes=takes)
         elif overwrite or is_empty(held):
-            into[key] = value
+            into[key] = _fit(value, takes=takes)
+
+
+def _fit(value: Any, *, takes: bool) -> Any:
+    if not takes:
+        raise TemplateError("labels and annotations take no values of other dicts")
+    return value
 
 
 DICTS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -28,54 +28,64 @@ def _pattern(pattern: Any) -> Any:
     options.log_errors = False
     options.max_mem = 1 << 20
     try:
-        return re2.compile(source, options)
+        return re2.compile(source.encode(), options)
     except re2.error:
         raise TemplateError("no regular expression that Go knows") from None
 
 
-def _regex_match(_: Budget, pattern: Any, value: Any) -> bool:
-    return _pattern(pattern).search(text(value)) is not None
+def _regex_match(budget: Budget, pattern: Any, value: Any) -> bool:
+    return next(_matches(budget, pattern, text(value).encode()), None) is not None
 
 
-def _regex_find(_: Budget, pattern: Any, value: Any) -> str:
-    found = _pattern(pattern).search(text(value))
-    return str(found.group(0)) if found else ""
+def _regex_find(budget: Budget, pattern: Any, value: Any) -> str:
+    found = next(_matches(budget, pattern, text(value).encode()), None)
+    return _decoded(found.group(0)) if found is not None else ""
 
 
-def _matches(budget: Budget, pattern: Any, value: str) -> Iterator[Any]:
-    """Find all matches as Go does: an empty one directly behind another is none."""
+def _matches(budget: Budget, pattern: Any, value: bytes) -> Iterator[Any]:
+    """Find all matches as Go does: an empty one directly behind another is none, nor is one within a character.
+
+    RE2 looks at bytes, and finds that between two of one character there is no word's boundary (`\\B`).
+    """
     end = -1
     for match in _pattern(pattern).finditer(value):
         budget.step()
-        if not match.start() == match.end() == end:
-            yield match
+        start, before = match.start(), end
         end = match.end()
+        is_within = start == end < len(value) and value[start] & 0xC0 == 0x80
+        if not start == end == before and not is_within:
+            yield match
+
+
+def _decoded(value: bytes) -> str:
+    return value.decode()
 
 
 def _regex_find_all(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
     limit = whole(most)
     budget.make(len(text(value)))
     found = Slice(element="string")
-    for match in _matches(budget, pattern, text(value)):
+    for match in _matches(budget, pattern, text(value).encode()):
         if 0 <= limit <= len(found):
             break
         budget.hold(1)
-        found.append(match.group(0))
+        found.append(_decoded(match.group(0)))
     return found or Slice(element="string", is_nil=True)
 
 
 def _regex_replace(budget: Budget, pattern: Any, value: Any, replacement: Any, *, literal: bool) -> str:
-    source, found, new = text(pattern), text(value), text(replacement)
+    source, found, new = text(pattern), text(value).encode(), text(replacement)
     parts = [new] if literal else _read_replacement(_pattern(source), new)
-    written, at = [], 0
+    written: list[str] = []
+    at = 0
     budget.make(len(found))
     for match in _matches(budget, source, found):
         budget.step(len(parts))
-        piece = "".join(part if isinstance(part, str) else match.group(part) or "" for part in parts)
+        piece = "".join(part if isinstance(part, str) else _decoded(match.group(part) or b"") for part in parts)
         budget.make(len(piece))
-        written += [found[at : match.start()], piece]
+        written += [_decoded(found[at : match.start()]), piece]
         at = match.end()
-    return "".join([*written, found[at:]])
+    return "".join([*written, _decoded(found[at:])])
 
 
 def _read_replacement(compiled: Any, replacement: str) -> list[str | int]:
@@ -89,14 +99,14 @@ def _read_replacement(compiled: Any, replacement: str) -> list[str | int]:
             parts.append("$")
             continue
         name = found[1] if found[1] is not None else found[2]
-        number = int(name) if name.isdigit() else compiled.groupindex.get(name, -1)
+        number = int(name) if name.isdigit() else compiled.groupindex.get(name.encode(), -1)
         if 0 <= number <= compiled.groups:
             parts.append(number)
     return [part for part in [*parts, replacement[at:]] if part != ""]
 
 
 def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
-    limit, found, source = whole(most), text(value), text(pattern)
+    limit, found, source = whole(most), text(value).encode(), text(pattern)
     _pattern(source)
     if limit == 0:
         return Slice(element="string", is_nil=True)
@@ -111,10 +121,10 @@ def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[An
         end = match.start()
         if match.end():
             budget.hold(1)
-            parts.append(found[begin:end])
+            parts.append(_decoded(found[begin:end]))
         begin = match.end()
     if end != len(found):
-        parts.append(found[begin:])
+        parts.append(_decoded(found[begin:]))
     return parts
 
 
