@@ -17,18 +17,25 @@ from tests.faults.soak import Record, soak
 _TITLES = Figures("memory, MiB", "descriptors", "sockets among them", "threads", "tasks", "keys in the queue")  # type: ignore[arg-type]
 
 
+_SHOWN = 10
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Soak, judge and draw."""
     options = _parser().parse_args(argv)
     with Play(seed=options.seed) as play:
-        record = soak(play, minutes=options.minutes)
+        try:
+            record = soak(play, minutes=options.minutes)
+        except BaseException:
+            play.keep(options.out)
+            raise
         verdict = play.judge()
     options.out.mkdir(parents=True, exist_ok=True)
     plot = options.out / "soak.png"
     _draw(record, plot)
     _tell(record)
     wrong = record.wrong() + [str(violation) for violation in verdict.violations]
-    for words in wrong:
+    for words in wrong[:_SHOWN]:
         print(f"WRONG: {words}")
     print(f"{plot} shows it")
     print("flat" if not wrong else f"{len(wrong)} things are not as they were")
