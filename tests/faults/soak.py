@@ -94,8 +94,12 @@ def _leaves(play: Play, turn: int) -> None:
 
 
 def _rotates(play: Play, turn: int) -> None:
+    """Replace a token, once everybody reads everybody: who does not listen yet would have to be given the new one."""
+    wait(lambda: not play.unready(), within_s=120, what="all read all")
+    time.sleep(1.0)
     play.sites[turn % len(play.sites)].write("DELETE", _TOKEN)
     time.sleep(1.5)
+    wait(lambda: not play.unready(), within_s=120, what="the new token is used")
 
 
 def _rules(play: Play, turn: int) -> None:
