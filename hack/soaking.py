@@ -15,8 +15,6 @@ from tests.faults.play import Play
 from tests.faults.soak import Record, soak
 
 _TITLES = Figures("memory, MiB", "descriptors", "sockets among them", "threads", "tasks", "keys in the queue")  # type: ignore[arg-type]
-
-
 _SHOWN = 10
 
 

@@ -11,9 +11,8 @@ import time
 from tests.e2e.group import API, NAMESPACE
 from tests.faults.bed import Site, wait
 from tests.faults.catalogue import fault
-from tests.faults.figures import Figures, read_figures
+from tests.faults.figures import Figures, read_figures, read_status
 from tests.faults.play import CLUSTERS, Play
-from tests.faults.processes import status_kb
 from tests.faults.scripts import Hang
 from tests.faults.workload import MERGE, path_of
 
@@ -114,7 +113,7 @@ def event_storm(play: Play) -> None:
     for name in names:
         play.work.put(owner, name, "cm")
     play.rest()
-    pid, before = taker.daemon.pid, status_kb(taker.daemon.pid, "VmRSS")
+    pid, before = taker.daemon.pid, read_status(taker.daemon.pid, "VmRSS")
     script = Hang(600, which=lambda call: call.method in ("PUT", "POST", "PATCH", "DELETE"))
     done: list[int] = []
     with play.bed.scripted(taker.home, taker, script):
@@ -123,7 +122,7 @@ def event_storm(play: Play) -> None:
             hand.start()
         for hand in hands:
             hand.join()
-        after = status_kb(pid, "VmRSS")
+        after = read_status(pid, "VmRSS")
         held = script.count
     play.say(f"{len(done)} events, {held} writes hung, memory {before} -> {after} KiB")
     play.bite("events while writes hung", len(done))

@@ -34,15 +34,16 @@ def read_figures(site: Site) -> Figures:
     with urllib.request.urlopen(site.daemon.metrics_url, timeout=5) as answer:
         metrics = dict(_METRIC.findall(answer.read().decode()))
     return Figures(
-        memory_kib=_status(pid, "VmRSS"),
+        memory_kib=read_status(pid, "VmRSS"),
         descriptors=len(links),
         sockets=sum(link.startswith("socket:") for link in links),
-        threads=_status(pid, "Threads"),
+        threads=read_status(pid, "Threads"),
         tasks=int(float(metrics["tasks"])),
         queue=int(float(metrics["workqueue_depth"])),
     )
 
 
-def _status(pid: int, what: str) -> int:
+def read_status(pid: int, what: str) -> int:
+    """Read a figure of a process (proc_pid_status(5)): memory in KiB, or a number."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(f"{what}:")))

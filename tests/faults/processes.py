@@ -15,18 +15,13 @@ from hack.controlplane import ControlPlaneError
 from tests.faults import skew
 from tests.faults.bed import Site, wait
 from tests.faults.catalogue import fault
+from tests.faults.figures import read_status
 from tests.faults.links import between
 from tests.faults.play import Play
 from tests.faults.weather import CUT
 from tests.faults.workload import path_of
 
 _DEPLOYMENT = "/apis/apps/v1/namespaces/cluster-registry/deployments/cluster-registry-controller"
-
-
-def status_kb(pid: int, what: str) -> int:
-    """Read a figure of a process (proc_pid_status(5)), in KiB."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith(f"{what}:")))
 
 
 @fault(
@@ -171,7 +166,7 @@ def tenth_of_a_core(play: Play) -> None:
 def little_memory(play: Play) -> None:
     taker, giver, _ = play.sites
     pid = taker.daemon.pid
-    limit = (status_kb(pid, "VmSize") + 24 * 1024) * 1024
+    limit = (read_status(pid, "VmSize") + 24 * 1024) * 1024
     before = resource.prlimit(pid, resource.RLIMIT_AS)
     resource.prlimit(pid, resource.RLIMIT_AS, (limit, before[1]))
     names = [f"large-{number}" for number in range(40)]
@@ -179,7 +174,7 @@ def little_memory(play: Play) -> None:
         play.work.put(giver, name, "cm", large="x" * 900_000)
     wait(lambda: all(taker.cluster.api.missing(path_of("cm", name)) is None for name in names), within_s=90)
     has_ended = not Path(f"/proc/{pid}").exists() or taker.daemon.pid != pid
-    play.bite("times that memory was short", has_ended or status_kb(pid, "VmPeak") * 1024 > limit - 8 * 1024 * 1024)
+    play.bite("times that memory was short", has_ended or read_status(pid, "VmPeak") * 1024 > limit - 8 * 1024 * 1024)
     if not has_ended:
         resource.prlimit(pid, resource.RLIMIT_AS, before)
     play.say(f"the daemon {'ended and began anew' if has_ended else 'went on'}")

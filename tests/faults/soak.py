@@ -9,7 +9,7 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -151,15 +151,10 @@ def _at_rest(site: Site) -> Figures:
 
 def _kept(name: str, before: Figures, after: Figures) -> list[str]:
     """Say what is held at rest that was not held before; memory is judged over time."""
-    found: Mapping[str, tuple[int, int, int]] = {
-        what: (old, new, loose)
-        for what, old, new, loose in zip(Figures._fields, before, after, _LOOSE, strict=True)
-        if what != "memory_kib"
-    }
     return [
         f"{name}: {what} at rest were {old}, and are {new}"
-        for what, (old, new, loose) in found.items()
-        if new > old + loose
+        for what, old, new, loose in zip(Figures._fields, before, after, _LOOSE, strict=True)
+        if what != "memory_kib" and new > old + loose
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,6 +121,16 @@ async def _take(queue: WorkQueue, count: int) -> list[str]:
         return [(await queue.get())[0].name for _ in range(count)]
 
 
+async def _taken_only_after(queue: WorkQueue, happen: Callable[[], None]) -> list[str]:
+    """Hold that a worker waits until something happens, and tell what it takes then."""
+    async with asyncio.TaskGroup() as tasks:
+        worker = tasks.create_task(_take(queue, 1))
+        await asyncio.sleep(0)
+        assert not worker.done()
+        happen()
+        return await worker
+
+
 async def test_lanes_take_turns() -> None:
     """P6: one member's flood costs the others a turn each."""
     queue = WorkQueue()
@@ -140,17 +151,9 @@ async def test_no_lane_takes_all_workers() -> None:
     for key in hung:
         queue.add(key, "one")
     assert await _take(queue, 2) == ["x", "y"]
-    async with asyncio.TaskGroup() as tasks:
-        worker = tasks.create_task(_take(queue, 1))
-        await asyncio.sleep(0)
-        assert not worker.done()
-        queue.add(_named("free")[0], "two")
-        assert await worker == ["free"]
-        worker = tasks.create_task(_take(queue, 1))
-        await asyncio.sleep(0)
-        assert not worker.done()
-        queue.done(hung[0])
-        assert await worker == ["z"]
+    free = _named("free")[0]
+    assert await _taken_only_after(queue, lambda: queue.add(free, "two")) == ["free"]
+    assert await _taken_only_after(queue, lambda: queue.done(hung[0])) == ["z"]
 
 
 async def test_a_key_that_is_wanted_again_while_it_runs_stays_in_its_lane() -> None:
@@ -163,12 +166,7 @@ async def test_a_key_that_is_wanted_again_while_it_runs_stays_in_its_lane() -> N
     queue.add(two, "one")
     queue.done(one)
     assert await _take(queue, 1) == ["y"]
-    async with asyncio.TaskGroup() as tasks:
-        worker = tasks.create_task(_take(queue, 1))
-        await asyncio.sleep(0)
-        assert not worker.done()
-        queue.done(two)
-        assert await worker == ["x"]
+    assert await _taken_only_after(queue, lambda: queue.done(two)) == ["x"]
 
 
 async def test_a_key_that_failed_comes_back_in_its_lane() -> None:
@@ -183,9 +181,4 @@ async def test_a_key_that_failed_comes_back_in_its_lane() -> None:
     assert await _take(queue, 1) == ["y"]
     await asyncio.sleep(0.1)
     assert set(queue.waiting) == {one}
-    async with asyncio.TaskGroup() as tasks:
-        worker = tasks.create_task(_take(queue, 1))
-        await asyncio.sleep(0)
-        assert not worker.done()
-        queue.done(two)
-        assert await worker == ["x"]
+    assert await _taken_only_after(queue, lambda: queue.done(two)) == ["x"]
