@@ -6,16 +6,16 @@ Law: of a copy that is in sync we remember marks, numbers and digests, never its
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.core.own import Marks, is_membership, read_marks
 from registry_controller.engine.bodies import Bodies, Slot
+from registry_controller.engine.echoes import Echoes, Event
 from registry_controller.engine.stream import Stream
 from registry_controller.kube.watch import Heard, decode_manifest
 
@@ -60,18 +60,6 @@ class CopyRecord:
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
 
 
-class _Event(NamedTuple):
-    """What a stream said of an object; `heard` is its last state, if that was told."""
-
-    stream: Stream
-    heard: Heard | None
-    is_there: bool
-
-    def is_echo_of(self, written: Heard) -> bool:
-        heard = self.heard
-        return self.is_there and heard is not None and (heard.uid, heard.revision) == (written.uid, written.revision)
-
-
 class LocalFeed:
     """Objects of one kind here."""
 
@@ -79,7 +67,7 @@ class LocalFeed:
         self.kind = kind
         self.records: dict[ObjectKey, CopyRecord] = {}
         self.natives: dict[ObjectKey, int] = {}
-        self._writing: dict[ObjectKey, list[_Event]] = {}
+        self._echoes = Echoes(self)
         self._copies = copies
         self._closed = False
         self.streams = {
@@ -97,25 +85,17 @@ class LocalFeed:
             for place, stream in self.streams.items()
         )
 
-    @contextmanager
-    def writing(self, key: ObjectKey) -> Iterator[None]:
+    def writing(self, key: ObjectKey) -> AbstractContextManager[None]:
         """Let what streams say of an object wait while we write it.
 
         Mostly that is our own echo, which is ahead of the answer: with the answer known it says nothing new.
         """
-        self._writing[key] = []
-        try:
-            yield
-        finally:
-            self._let_in(key)
+        return self._echoes.writing(key)
 
     def upsert(self, stream: Stream, heard: Heard) -> None:
         """Hear an object's present state."""
-        if self._closed:
-            return
         key = heard.key
-        if key in self._writing:
-            self._writing[key].append(_Event(stream, heard, is_there=True))
+        if self._closed or self._echoes.holds(Event(stream, key, heard, is_there=True)):
             return
         record = self.records.get(key)
         if record is not None and record.uid == heard.uid and heard.revision <= record.revision:
@@ -141,10 +121,7 @@ class LocalFeed:
 
     def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
         """Hear that an object is gone from a stream."""
-        if self._closed:
-            return
-        if key in self._writing:
-            self._writing[key].append(_Event(stream, heard, is_there=False))
+        if self._closed or self._echoes.holds(Event(stream, key, heard, is_there=False)):
             return
         record = self.records.get(key)
         if record is not None:
@@ -165,13 +142,10 @@ class LocalFeed:
         Its answer may be late: what a stream has heard since is the truth.
         """
         key = heard.key
-        waiting = self._writing.get(key, [])
-        has_echo = bool(waiting) and all(event.is_echo_of(heard) for event in waiting)
-        if has_echo:
-            waiting.clear()
-        self._let_in(key)
+        told = self._echoes.take(heard)
+        self._echoes.let_in(key)
         held = self.records.get(key)
-        is_known = has_echo or (held is not None and held.uid == heard.uid)
+        is_known = bool(told) or (held is not None and held.uid == heard.uid)
         if held is not None and is_known and held.revision > heard.revision:
             held.desired, held.baseline, held.verified = desired, baseline, heard.revision
             return
@@ -180,6 +154,7 @@ class LocalFeed:
         if not is_known and any(stream.revision >= heard.revision for stream in streams):
             return
         bits = held.streams if held else 0
+        self._echoes.expect(heard, (one for one in streams if one not in told), had=bits)
         for stream in streams:
             bits |= stream.bit
         self.natives.pop(key, None)
@@ -209,8 +184,10 @@ class LocalFeed:
             record.verified = heard.revision if record.verified == record.revision else 0
             record.revision = heard.revision
 
-    def completed(self, _: Stream) -> None:
+    def completed(self, stream: Stream) -> None:
         """Hear that a stream's list is complete."""
+        for key in self._echoes.missed(stream):
+            self.remove(stream, key, None)
         if not self._closed:
             self._copies.on_complete(self)
 
@@ -220,8 +197,7 @@ class LocalFeed:
 
     def went_back(self, stream: Stream) -> None:
         """Hear that this cluster is in an older state than it was: what was known of it is from another history."""
-        for waiting in self._writing.values():
-            waiting[:] = [event for event in waiting if event.stream is not stream]
+        self._echoes.forget(stream)
         for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
             self._forget(key)
 
@@ -231,14 +207,6 @@ class LocalFeed:
         for key, record in self.records.items():
             self._copies.bodies.drop(Slot(HERE, self.kind, key))
             self._copies.counts[record.origin] -= 1
-
-    def _let_in(self, key: ObjectKey) -> None:
-        """Hear what waited while an object was written."""
-        for event in self._writing.pop(key, ()):
-            if event.is_there and event.heard is not None:
-                self.upsert(event.stream, event.heard)
-            else:
-                self.remove(event.stream, key, event.heard)
 
     def _heard_native(self, stream: Stream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
         if record is not None:

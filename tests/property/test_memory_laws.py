@@ -144,6 +144,7 @@ class _Store:
         self.revision, self.serial = 1, 0
         self.there: Any = None
         self.events: list[tuple[str, Any]] = []
+        self.is_listed = False
         self.asked: str | None = None
         self.written: Any = None
         self.scope = contextlib.ExitStack()
@@ -165,8 +166,7 @@ class _Store:
             self.events.append(("gone", self._object(marks=self.there.annotations, uid=self.there.uid)))
             self.there = None
         elif deed == "event" and self.events:
-            what, heard = self.events.pop(0)
-            self.stream.upsert(heard) if what == "there" else self.stream.remove(KEY, heard)
+            self._tell()
         elif deed == "answer" and self.written is not None:
             marks = Marks(PEER, None, sync_disabled=False, go_written=False)
             self.feed.wrote(self.written, marks=marks, desired=b"d", baseline=b"b", is_plain=True)
@@ -177,9 +177,22 @@ class _Store:
         elif deed == "no answer":
             self._end_write()
         elif deed == "list":
-            self.events.clear()
-            self.stream.upsert(self.there) if self.there is not None else self.stream.remove(KEY, None)
-            self.stream.complete(self.revision)
+            self._list()
+
+    def _tell(self) -> None:
+        what, heard = self.events.pop(0)
+        self.is_listed = what == "there"
+        self.stream.upsert(heard) if self.is_listed else self.stream.remove(KEY, heard)
+
+    def _list(self) -> None:
+        """Tell what there is; only what was told of before can be missed."""
+        self.events.clear()
+        was, self.is_listed = self.is_listed, self.there is not None
+        if self.is_listed:
+            self.stream.upsert(self.there)
+        elif was:
+            self.stream.remove(KEY, None)
+        self.stream.complete(self.revision)
 
     def _put(self, marks: Mapping[str, str]) -> Any:
         if self.there is None:
@@ -235,6 +248,16 @@ def test_what_is_here_is_known_in_the_end_however_late_our_writes_are_answered(
             store.do(last)
     store.do("no answer")
     store.assert_true()
+
+
+def test_a_copy_that_came_and_went_between_two_lists_is_forgotten() -> None:
+    """R1, O6: no stream ever had it, so none can say that it is gone; the list that lacks it says so."""
+    for before in ((), ("list",)):
+        store = _Store()
+        for deed in (*before, "we create", "stored", "answer", "delete", "list"):
+            store.do(deed)
+        assert store.looks == 1
+        store.assert_true()
 
 
 def test_our_own_echo_wants_no_look() -> None:

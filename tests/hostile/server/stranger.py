@@ -117,6 +117,7 @@ class Stranger:
         self.victims = Victims()
         self._grounds = grounds
         self._connections: set[asyncio.Task[Any]] = set()
+        self._ended = False
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._server: asyncio.Server | None = None
         self.port: int = self._socket.getsockname()[1]
@@ -160,6 +161,7 @@ class Stranger:
         connection.context = self.context
 
     async def _end(self) -> None:
+        self._ended = True
         if self._server is not None:
             self._server.close()
         for task in self._connections:
@@ -169,6 +171,9 @@ class Stranger:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._ended:  # its handshake was under way when all others were ended
+            writer.transport.abort()
+            return
         self._connections.add(task)
         try:
             if self.greeting is not None:
