@@ -49,7 +49,6 @@ class Cluster:
     disabled: bool
     owner: ClusterUID | None
     created: str
-    resource_version: int
     generation: int
 
     def endpoint_for(self, network_name: str) -> Endpoint | None:
@@ -85,7 +84,6 @@ def read_cluster(manifest: meta.Manifest) -> Cluster:
         disabled=meta.CLUSTER_DISABLED in annotations,
         owner=ClusterUID(annotations[meta.OWNER]) if annotations.get(meta.OWNER) else None,
         created=info["creationTimestamp"].text(),
-        resource_version=meta.revision(info["resourceVersion"].value),
         generation=info["generation"].value or 0,
     )
 

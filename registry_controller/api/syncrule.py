@@ -107,7 +107,6 @@ class SyncRule:
     created: str
     owner: ClusterUID | None
     generation: int
-    resource_version: int
     kind: GVK
     entries: tuple[RuleEntry, ...]
     features: tuple[FeatureMatch, ...]
@@ -140,7 +139,6 @@ def read_rule(manifest: meta.Manifest) -> SyncRule:
         created=info["creationTimestamp"].text(),
         owner=ClusterUID(annotations[meta.OWNER]) if annotations.get(meta.OWNER) else None,
         generation=info["generation"].value or 0,
-        resource_version=meta.revision(info["resourceVersion"].value),
         kind=_read_gvk(kind),
         entries=tuple(_read_entry(item) for item in spec["rules"].items()),
         features=tuple(read_feature_match(item) for item in spec["clusterFeatureMatch"].items()),

@@ -10,8 +10,6 @@ A Decision is Apply, Delete, Hold or Skip, each with its reason; status, Events,
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from registry_controller.core.allowance import Barrier
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.membership import decide_membership
@@ -31,7 +29,7 @@ def decide(view: View) -> Decision:
         barred = _barred(view, allowed)
         if barred is not None:
             return barred
-        view = replace(view, claims=allowed)
+        view = view._replace(claims=allowed)
     decision = decide_membership(view) if view.membership else _decide_ordinary(view)
     if isinstance(decision, Delete) and view.barrier is not None:
         return Skip(BARRED[view.barrier], decision.owner)

@@ -6,15 +6,14 @@ Law: a View is of one moment, and nobody changes it.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.allowance import Barrier
 from registry_controller.core.own import Marks, Voice
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRef:
+class SourceRef(NamedTuple):
     """One object at one owner."""
 
     owner: ClusterUID
@@ -22,8 +21,7 @@ class SourceRef:
     key: ObjectKey
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A source that maps onto the target. `owner` is who it speaks for, `peer` where it was read.
 
     `revision` is the resourceVersion at the owner: at an intermediary the one in its provenance, 0 if unknown.
@@ -53,8 +51,7 @@ class Claim:
         return (self.created or "~", self.owner)
 
 
-@dataclass(frozen=True, slots=True)
-class Current:
+class Current(NamedTuple):
     """The target as it is here."""
 
     marks: Marks
@@ -95,8 +92,7 @@ class Answer(enum.Enum):
     FOUND = "it is there"
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry:
+class Inquiry(NamedTuple):
     """An answer to a question by name. `revision` is the resourceVersion that was found.
 
     `wanted` says that a rule makes the very target of what was found: its stream is only late.
@@ -116,8 +112,7 @@ class NamespaceState(enum.Enum):
     TERMINATING = "terminating"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """Everything that bears on one target, read from the caches at one moment.
 
     `alive` holds the members that are alive for us, `known` all members that we know. `tracking` speaks of the

@@ -121,7 +121,9 @@ class Ledger:
 
     def _count(self, target: Target, outcome: Outcome, step: int) -> None:
         place = (outcome.rule, outcome.owner)
-        counts = self._counts.setdefault(place, Counter())
+        counts = self._counts.get(place)
+        if counts is None:
+            counts = self._counts[place] = Counter()
         counts[outcome.fate] += step
         if step < 0:
             self._failures.get(place, {}).pop(target, None)

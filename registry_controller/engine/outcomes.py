@@ -46,6 +46,8 @@ def outcomes_of(decision: Decision, view: View, *, losers: Sequence[str] = ()) -
         case Skip():
             fate = Class.SKIPPED
     said = [Said(Outcome(rule, owner, fate, decision.reason.value), _MESSAGES.get(decision.reason, ""))]
+    if not losers and all(claim.owner == owner and claim.barrier is None for claim in view.claims):
+        return said  # as it mostly is: nobody else wanted the place
     lost = _lost(view, owner, decision.reason) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
     return said + lost + _barred(view, {(one.outcome.rule, one.outcome.owner) for one in said + lost})
 
@@ -89,10 +91,9 @@ def owner_of(decision: Decision) -> ClusterUID | None:
 def rule_of(view: View, decision: Decision) -> str:
     """Name the rule that a decision is about: that of its owner's claim, else the one that made the copy."""
     owner = owner_of(decision)
-    for claim in sorted(view.claims, key=lambda claim: claim.barrier is not None):
-        if claim.owner == owner:
-            return claim.rule
-    return view.rule or (view.claims[0].rule if view.claims else "")
+    rules = [claim.rule for claim in view.claims if claim.owner == owner and claim.barrier is None]
+    rules = rules or [claim.rule for claim in view.claims if claim.owner == owner]
+    return rules[0] if rules else view.rule or (view.claims[0].rule if view.claims else "")
 
 
 _NOBODYS: Final = frozenset({

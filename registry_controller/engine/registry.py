@@ -38,6 +38,10 @@ class HeldRule:
     marks: Marks
     manifest: Manifest
 
+    def asks_the_same(self, was: HeldRule | None) -> bool:
+        """Say whether it is what it was; a status that was written is no change."""
+        return was is not None and (self.rule, self.verdict, self.marks) == (was.rule, was.verdict, was.marks)
+
     def is_synced(self, local: ClusterUID) -> bool:
         """Say whether the rule came from another cluster: neither its name nor a label make it one of ours."""
         return self.marks.owner not in (None, local)
@@ -148,7 +152,7 @@ class Registry:
         before, self._active = self._active, {}
         for name, held in sorted(self.rules.items()):
             was, active = before.get(name, (None, None))
-            self._active[name] = (held, active if was is held else held.active(self.allowance, local=local))
+            self._active[name] = (held, active if held.asks_the_same(was) else held.active(self.allowance, local=local))
         found = [active for name, (_, active) in self._active.items() if name not in self.pruned]
         return [active for active in found if active is not None and self.selects_us(active.rule, local=local)]
 

@@ -75,8 +75,8 @@ class Views:
         """
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed else None
-        offers = tuple(Offer._make(found) for found in self._sources.claiming(target))
-        claims = tuple(self._claim(offer) for offer in offers)
+        offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
+        claims = tuple([self._claim(offer) for offer in offers])
         membership = self._is_membership(target, record, offers)
         current = self._current(target, feed, record, membership=membership, found_empty=found_empty)
         copied_from = _copied_from(current, record, feed.kind if feed else None, target, membership=membership)
@@ -110,7 +110,7 @@ class Views:
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None and owner_leaves and self._departures.leaves_behind(natural),
             successors=self._successors(target.name) if natural is not None else frozenset(),
-            tombstone=max((self._deleted_at(claim.owner, target) for claim in claims), default=0),
+            tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
         )
         return view, offers
 

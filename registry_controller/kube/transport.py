@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from types import TracebackType
 from typing import Any, Final, Protocol
 
 import aiohttp
@@ -129,15 +130,9 @@ class Transport(RESTClientObject):
         await super().close()
         await asyncio.sleep(0)  # transports close their sockets in the loop's next turn
 
-    @contextlib.asynccontextmanager
-    async def _deadline(self, timeout_s: float) -> AsyncIterator[None]:
+    def _deadline(self, timeout_s: float) -> _Deadline:
         """Limit a wait; closing ends it at once."""
-        async with asyncio.timeout(timeout_s) as deadline:
-            self._deadlines.add(deadline)
-            try:
-                yield
-            finally:
-                self._deadlines.discard(deadline)
+        return _Deadline(timeout_s, among=self._deadlines)
 
     async def _open(
         self,
@@ -196,6 +191,24 @@ class Transport(RESTClientObject):
             read_bufsize=256 * 1024,
             max_field_size=64 * 1024,  # API servers put warnings into headers
         )
+
+
+class _Deadline:
+    """A timeout that can be found while it runs."""
+
+    def __init__(self, timeout_s: float, *, among: set[asyncio.Timeout]) -> None:
+        self._timeout = asyncio.timeout(timeout_s)
+        self._among = among
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._among.add(self._timeout)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._among.discard(self._timeout)
+        await self._timeout.__aexit__(kind, error, trace)
 
 
 def is_allowed(method: str, path: str, methods: frozenset[str]) -> bool:
