@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.engine.copies import HERE, Copies, CopyRecord, LocalFeed
 from registry_controller.engine.feed import Feed
 from registry_controller.engine.sources import Sources
@@ -48,6 +48,11 @@ class Attention:
         for feed in self._sources.all_feeds():
             if feed.peer == member or feed.kind in (meta.CLUSTER, meta.SECRET):
                 self._look_at_offers(feed)
+
+    def source_clear(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
+        """Look at what was made of an object while a rule could say what it wants: now it can again, or need not."""
+        for target in self._copies.made_of(owner, kind, key):
+            self._add(target, owner)
 
     def feed_complete(self, feed: Feed) -> None:
         """Look at the copies that a peer's list bears on, which is complete now: what it lacks may be gone."""

@@ -25,6 +25,8 @@ HERE = ClusterUID("")
 Origin = tuple[str, ClusterUID]
 """The name of a rule and an owner."""
 
+_Source = tuple[ClusterUID, str, str, ObjectKey]
+
 
 @dataclass(slots=True)
 class CopyRecord:
@@ -206,7 +208,7 @@ class LocalFeed:
         self._closed = True
         for key, record in self.records.items():
             self._copies.bodies.drop(Slot(HERE, self.kind, key))
-            self._copies.counts[record.origin] -= 1
+            self._copies.discard(self.target(key), record)
 
     def _heard_native(self, stream: Stream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
         if record is not None:
@@ -219,13 +221,13 @@ class LocalFeed:
     def _keep(self, key: ObjectKey, record: CopyRecord) -> None:
         old = self.records.get(key)
         if old is not None:
-            self._copies.counts[old.origin] -= 1
-        self._copies.counts[record.origin] += 1
+            self._copies.discard(self.target(key), old)
+        self._copies.add(self.target(key), record)
         self.records[key] = record
 
     def _forget(self, key: ObjectKey) -> None:
         record = self.records.pop(key)
-        self._copies.counts[record.origin] -= 1
+        self._copies.discard(self.target(key), record)
         self._copies.bodies.drop(Slot(HERE, self.kind, key))
         self._copies.on_change(self.target(key), record.marks.owner or HERE)
 
@@ -255,11 +257,31 @@ class Copies:
         self.on_complete = on_complete
         self.on_standing = on_standing
         self.counts: Counter[Origin] = Counter()
+        self._moved: dict[_Source, set[Target]] = {}
         self._feeds: dict[tuple[str, str], LocalFeed] = {}
 
     def feed(self, group: str, kind: str) -> LocalFeed | None:
         """Find the feed of a kind."""
         return self._feeds.get((group, kind))
+
+    def made_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
+        """List where copies of an owner's object may lie: at its own place, and wherever rules have put some."""
+        moved = self._moved.get((owner, kind.group, kind.kind, key), ())
+        return [Target(kind.group, kind.kind, *key), *sorted(moved)]
+
+    def add(self, target: Target, record: CopyRecord) -> None:
+        """Count a copy, and remember what it was made from if its own place does not tell."""
+        self.counts[record.origin] += 1
+        if (source := _moved_from(target, record)) is not None:
+            self._moved.setdefault(source, set()).add(target)
+
+    def discard(self, target: Target, record: CopyRecord) -> None:
+        """Count a copy no more."""
+        self.counts[record.origin] -= 1
+        if (source := _moved_from(target, record)) is not None and (found := self._moved.get(source)):
+            found.discard(target)
+            if not found:
+                del self._moved[source]
 
     def all_feeds(self) -> Iterable[LocalFeed]:
         """List every feed."""
@@ -275,3 +297,14 @@ class Copies:
         feed = self._feeds.pop((group, kind), None)
         if feed is not None:
             feed.close()
+
+
+def _moved_from(target: Target, record: CopyRecord) -> _Source | None:
+    """Name the source of a copy that lies elsewhere or is of another kind; None for all others."""
+    provenance = record.marks.provenance
+    if provenance is None:
+        return None
+    kind, key = provenance.source, provenance.key
+    if (kind.group, kind.kind, *key) == target:
+        return None
+    return (provenance.owner, kind.group, kind.kind, key)

@@ -6,14 +6,14 @@ that a restart finds all that it needs to know in the cluster itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision import Apply, Decision, Reason
 from registry_controller.core.view import View
 from registry_controller.engine.containers import is_container
-from registry_controller.engine.copies import Copies, CopyRecord
+from registry_controller.engine.copies import HERE, Copies, CopyRecord
 from registry_controller.engine.outcomes import owner_of
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.rulestates import RuleStates
@@ -25,7 +25,10 @@ _PROVEN = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
 
 
 class Departures:
-    """Who has left, and up to which revision of its Cluster; `look_at` hears whose copies want a fresh look."""
+    """Who has left, and up to which revision of its Cluster.
+
+    `look_at` hears whose copies want a fresh look, `add` which Cluster does.
+    """
 
     def __init__(
         self,
@@ -34,12 +37,15 @@ class Departures:
         link: Callable[[ClusterUID], PeerLink | None],
         rule_states: RuleStates,
         look_at: Callable[[ClusterUID], None],
+        add: Callable[[Target, str], None],
     ) -> None:
         self.left: Mapping[ClusterUID, int] = {}
         self._copies = copies
         self._link = link
         self._rule_states = rule_states
         self._look_at = look_at
+        self._add = add
+        self._waits_for: dict[Target, ClusterUID] = {}
 
     def has_no_cluster(self, member: ClusterUID) -> bool:
         """Say whether a live member's complete list has no Cluster that stands for itself, under any name."""
@@ -53,18 +59,35 @@ class Departures:
         return any(view.cluster_id == member for view in held.values())
 
     def leaves_behind(self, member: ClusterUID) -> bool:
-        """Say whether copies of a member's objects are still to be removed here."""
-        return any(
-            record.marks.provenance is not None
+        """Say whether copies of a member's objects are still to be removed here; `copy_changed` ends the wait."""
+        behind = next(self._left_behind(member), None)
+        if behind is not None:
+            self._waits_for[behind] = member
+        return behind is not None
+
+    def copy_changed(self, target: Target) -> None:
+        """Look again at the Cluster of a member whose removal waited for this copy."""
+        if target not in self._waits_for:
+            return
+        member = self._waits_for.pop(target)
+        if (feed := self._copies.feed(meta.GROUP, meta.CLUSTER.kind)) is not None:
+            for key, record in feed.records.items():
+                if record.natural == member:
+                    self._add(feed.target(key), record.marks.owner or HERE)
+
+    def _left_behind(self, member: ClusterUID) -> Iterator[Target]:
+        return (
+            feed.target(key)
+            for feed in self._copies.all_feeds()
+            if (feed.kind.group, feed.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
+            for key, record in feed.records.items()
+            if record.marks.provenance is not None
             and record.marks.provenance.policy == "Delete"
             and record.marks.owner == member
             and not record.deleting
             and not record.marks.frozen
             and not is_container(feed.target(key))
             and not self._stays(feed.target(key), record)
-            for feed in self._copies.all_feeds()
-            if (feed.kind.group, feed.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
-            for key, record in feed.records.items()
         )
 
     def _stays(self, target: Target, record: CopyRecord) -> bool:

@@ -116,10 +116,11 @@ class Engine:
             on_change=add,
             on_complete=lambda feed: self.attention.feed_complete(feed),  # noqa: PLW0108 -- it is made below
             on_standing=listener.feed_changed,
+            on_clear=lambda *source: self.attention.source_clear(*source),  # noqa: PLW0108 -- it is made below
         )
         self.copies = Copies(
             bodies=self.bodies,
-            on_change=add,
+            on_change=self._copy_changed,
             on_complete=lambda feed: self.attention.local_feed_complete(feed),  # noqa: PLW0108 -- it is made below
             on_standing=listener.feed_changed,
         )
@@ -172,6 +173,7 @@ class Engine:
             link=self.supervisor.links.get,
             rule_states=self.rule_states,
             look_at=self.attention.member_changed,
+            add=add,
         )
         self.judge = Judge(views=self._views(), home=home, connection=self.connection, departures=self.departures)
 
@@ -208,6 +210,10 @@ class Engine:
     def _creates_namespaces(self, rule: str) -> bool:
         active = self.supervisor.active.get(rule)
         return active is not None and active.rule.create_namespaces
+
+    def _copy_changed(self, target: Target, owner: ClusterUID) -> None:
+        self._listener.target_changed(target, owner)
+        self.departures.copy_changed(target)
 
     def _own_kind_changed(self, plural: str, name: str) -> None:
         if plural == meta.CLUSTERS.resource:

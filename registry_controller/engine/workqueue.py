@@ -1,9 +1,10 @@
 """The workqueue: keys that want a fresh look.
 
 Laws: it carries keys, never events · a key never runs twice at once · a key that is added while it runs runs again,
-so the last event is never lost · what failed comes back later each time · keys of one lane are taken in the order of
-their tickets, so that one can tell when all that was wanted up to some moment has been looked at · lanes take turns,
-and none takes all the workers, so that one member's flood does not make the others wait.
+so the last event is never lost · what failed comes back later each time, and what an event brought back earlier as
+late as the last time · keys of one lane are taken in the order of their tickets, so that one can tell when all that was
+wanted up to some moment has been looked at · lanes take turns, and none takes all the workers, so that one member's
+flood does not make the others wait.
 """
 
 from __future__ import annotations
@@ -83,14 +84,17 @@ class WorkQueue:
         A key that waits, or runs, stays in its lane.
         """
         heard = asyncio.get_running_loop().time() if now is None else now
+        time_s = asyncio.get_running_loop().time()
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
         self.added += 1
-        wait_s = self._embargoes.get(key, 0.0) - asyncio.get_running_loop().time()
+        wait_s = self._embargoes.get(key, 0.0) - time_s
         if wait_s > 0:
             self.add_after(key, wait_s, lane)
             return
+        if timer is not None and timer.when() > time_s and key in self._failures:
+            self._failures[key] -= 1  # an event cut the wait short: the next one is as long
         self._embargoes.pop(key, None)
         if key in self._running:
             self._again.setdefault(key, heard)

@@ -42,11 +42,11 @@ def leave_and_join(play: Play, site: Site) -> None:
     site.apply({"apiVersion": API, "kind": "Cluster", "metadata": {"name": site.name}, "spec": spec})
     play.kill(site)
     for giver, taker in ((site, others[0]), (others[0], site)):
-        wait(lambda giver=giver, taker=taker: _carry(giver, taker), within_s=60, what="a swap")
+        wait(lambda giver=giver, taker=taker: carry(giver, taker), within_s=60, what="a swap")
     play.observer.joins(site.name)
 
 
-def _carry(giver: Site, taker: Site) -> bool:
+def carry(giver: Site, taker: Site) -> bool:
     """Hand a Cluster and its Secret over, as a person does who makes them or, where they are, puts them right."""
     for path, parts in ((CLUSTERS, ("spec",)), (f"/api/v1/namespaces/{NAMESPACE}/secrets", ("type", "data"))):
         found = giver.cluster.api.get(f"{path}/{giver.name}")

@@ -64,6 +64,21 @@ async def test_a_key_under_an_embargo_waits_it_out() -> None:
         assert (await queue.get())[0] == key
 
 
+async def test_events_make_no_wait_longer() -> None:
+    """O6, A4: what fails at each of many events waits afterwards as if there had been one."""
+    queue = WorkQueue(chance=lambda: 1.0)
+    delays = []
+    for _ in range(20):
+        queue.add(KEYS[0])
+        key, _ = await queue.get()
+        delays.append(queue.retry(key))
+        queue.done(key)
+    assert len(set(delays)) == 1
+    async with asyncio.timeout(5):
+        key, _ = await queue.get()
+    assert queue.retry(key) > delays[0]
+
+
 @given(steps)
 def test_a_ticket_has_passed_when_all_that_was_wanted_before_it_was_looked_at(
     schedule: Schedule,

@@ -137,3 +137,24 @@ def test_who_leaves_is_gone_also_where_it_has_a_second_cluster() -> None:
         assert held(a) == {"stays"}
 
     simulate(scenario, n=3)
+
+
+def test_a_member_that_left_is_forgotten_as_soon_as_its_last_copy_is() -> None:
+    """O6: nobody waits for a timer, however many copies there were."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        for number in range(30):
+            group["b"].create(config_map(f"many-{number}", {"at": "b"}, labels={"keep": "goes"}))
+        await group.settle()
+        group.wire("a", "a").delay_s = (2.0, 4.0)  # so that copies go one after the other, and it is looked often
+        group["b"].delete("Cluster", "b")
+        for _ in range(400):
+            await asyncio.sleep(0.25)
+            if held(group["a"]) == {"stays"}:
+                break
+        group.wire("a", "a").delay_s = (0.01, 0.02)
+        await asyncio.sleep(5.0)  # what was sent before takes as long as it did
+        assert knows(group["a"], "b") == (False, False)
+
+    simulate(scenario, n=2)

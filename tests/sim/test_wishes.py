@@ -247,3 +247,40 @@ def test_a_moved_copy_follows_at_once_when_its_namespace_appears() -> None:
         assert here.find("Widget", "x", namespace="elsewhere") is not None
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+@pytest.mark.parametrize("then", ["deleted", "named otherwise", "unlabelled"])
+def test_a_copy_of_what_no_rule_could_read_for_a_while_is_not_forgotten(then: str, restarted: bool) -> None:
+    """W1, W3, O5: it stays while its rule fails on the source, and goes with it, or with its name."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        value = "{{ .Object.GetName }}-{{ .Object.metadata.labels.suffix }}"
+        mutations = {"overrides": [{"type": "replace", "path": "/metadata/name", "value": value}]}
+        entry = {"match": [{"labels": [{"matchLabels": LABELS}]}], "mutations": mutations}
+        made = rule("named", WIDGET, entry, deletionPolicy="Delete")
+        made["metadata"]["annotations"] = STAYS
+        here.create(made)
+
+        def source(**labels: str) -> dict[str, Any]:
+            return {"kind": "Widget", "metadata": {"name": "x", "namespace": "default", "labels": labels}}
+
+        owner.create(source(**LABELS, suffix="s"))
+        await group.settle()
+        owner.replace_by_force(source(**LABELS))
+        await group.settle()
+        if restarted:
+            await here.restart()
+            await group.settle()
+        assert here.find("Widget", "x-s", namespace="default") is not None
+        if then == "deleted":
+            owner.delete("Widget", "x", namespace="default")
+        else:
+            owner.replace_by_force(source(**LABELS, suffix="t") if then == "named otherwise" else source())
+        await group.settle()
+        assert here.find("Widget", "x-s", namespace="default") is None
+        assert (here.find("Widget", "x-t", namespace="default") is not None) == (then == "named otherwise")
+
+    simulate(scenario, n=2)
