@@ -42,8 +42,8 @@ from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)
 
-_LANE: Final = 0.75
-"""The share of all workers that one member's objects may take at a time."""
+_SPARE: Final = 3
+"""For so many workers that one member's objects may take at a time, one more is there for everybody else's."""
 
 
 class Daemon:
@@ -63,7 +63,7 @@ class Daemon:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._local_metadata = LocalMetadata(reader=writer, changed=self.clusters_changed)
-        self.queue = WorkQueue(at_once=math.ceil(settings.workers * _LANE))
+        self.queue = WorkQueue(at_once=settings.workers)
         self.target_changed = self.queue.add
         self.engine = Engine(settings, home=writer, local=local, connect_peer=connect_peer, listener=self)
         self.registry, self.supervisor = self.engine.registry, self.engine.supervisor
@@ -154,7 +154,7 @@ class Daemon:
             scope.create_task(self.events.run(), name="events")
             scope.create_task(self.home.run(), name="home")
             scope.create_task(self._local_metadata.run(), name="own metadata")
-            for number in range(self._settings.workers):
+            for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
             await self.engine.own_kinds.read()
             if self.webhook is not None:

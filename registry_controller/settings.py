@@ -145,7 +145,11 @@ OPTIONS: Final = (
         "CLOSED_NAMESPACES", "", optiontext.namespaces, "names",
         "Namespaces into which no rule, whoever made it, writes copies; not the daemon's own one.",
     ),
-    Option("WORKERS", "32", optiontext.whole(1, 1024), "number", "How many objects are written at a time.", "objects"),
+    Option(
+        "WORKERS", "32", optiontext.whole(1, 1024), "number",
+        "How many of one member's objects are written at a time; a third more workers are there for the others'.",
+        "objects",
+    ),
 )  # fmt: skip
 
 IGNORED: Final = (
