@@ -143,6 +143,8 @@ class LocalFeed:
 
         Its answer may be late: what a stream has heard since is the truth.
         """
+        if self._closed:  # another feed has taken over, and hears of it
+            return
         key = heard.key
         told = self._echoes.take(heard)
         self._echoes.let_in(key)
@@ -175,6 +177,8 @@ class LocalFeed:
             is_plain,
         )
         self._keep(key, fresh)
+        if held is not None and held.marks.owner != marks.owner:  # who waits for this one to go need not any more
+            self._copies.on_change(self.target(key), held.marks.owner or HERE)
 
     def heard_again(self, heard: Heard, *, status_digest: bytes | None) -> None:
         """Remember what the server stored for our own write of a status: nothing else has changed."""

@@ -63,6 +63,7 @@ class Departures:
         behind = next(self._left_behind(member), None)
         if behind is not None:
             self._waits_for[behind] = member
+            log.debug("copies of a member that leaves are still here", cluster_id=member, first=str(behind))
         return behind is not None
 
     def copy_changed(self, target: Target) -> None:

@@ -107,7 +107,8 @@ class Worker:
             self._queue.retry(target, at_least_s=1.0)
             return
         wait_s = error.retry_after_s if isinstance(error, TooManyRequests | Contested) else 0.0
-        delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=wait_s > 0)
+        is_told_to_wait = isinstance(error, TooManyRequests) and wait_s > 0
+        delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=is_told_to_wait)
         owner, rule = owner_of(decision), rule_of(view, decision)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
         if rule:

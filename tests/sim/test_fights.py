@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.store import Change
 
@@ -45,5 +47,30 @@ def test_what_somebody_keeps_changing_is_put_back_once_a_minute_and_said() -> No
         await asyncio.sleep(150)
         assert here.get("ConfigMap", "fought", namespace="default")["data"] == {"a": "1"}
         assert here.condition("ResourceSyncRule", "fought", "Synced")["status"] == "True"
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("deed", ["changes", "deletes"])
+def test_what_the_owner_does_is_not_held_up_by_a_fight(deed: str) -> None:
+    """A5, O5: only what is put back waits for its minute."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group["a"], group["b"]
+        await group.join()
+        here.create(rule("fought", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": LABELS}]}]}))
+        owner.create(config_map("fought", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        for _ in range(12):
+            here.apply(config_map("fought", {"a": "theirs"}))
+            await asyncio.sleep(0.5)
+        assert here.get("ConfigMap", "fought", namespace="default")["data"] == {"a": "theirs"}
+        if deed == "deletes":
+            owner.delete("ConfigMap", "fought", namespace="default")
+        else:
+            owner.apply(config_map("fought", {"a": "2"}))
+        await asyncio.sleep(2)
+        found = here.find("ConfigMap", "fought", namespace="default")
+        assert (found and found["data"]) == (None if deed == "deletes" else {"a": "2"})
 
     simulate(scenario, n=2)
