@@ -33,14 +33,18 @@ def tls_front(cluster: Cluster) -> Iterator[Front]:
     host, port = cluster.server.removeprefix("https://").rsplit(":", 1)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, ssl.SSLError):
-            behind, ahead = await asyncio.open_connection(host, int(port), ssl=client_side)
-            await asyncio.wait(
-                {asyncio.ensure_future(_pass(reader, ahead)), asyncio.ensure_future(_pass(behind, writer))},  # noqa: TID251
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            ahead.close()
-        writer.close()
+        ends = [writer]
+        try:
+            with contextlib.suppress(OSError, ssl.SSLError):
+                behind, ahead = await asyncio.open_connection(host, int(port), ssl=client_side)
+                ends.append(ahead)
+                await asyncio.wait(
+                    {asyncio.ensure_future(_pass(reader, ahead)), asyncio.ensure_future(_pass(behind, writer))},  # noqa: TID251
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        finally:
+            for end in ends:
+                end.transport.abort()
 
     loop = asyncio.new_event_loop()
     server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_side))

@@ -179,6 +179,9 @@ class Edge:
         except OSError:
             reset(writer)
             return
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         connection = _Connection(self, writer, ahead)
         self._open.add(connection)
         task = asyncio.current_task()  # nobody else holds it, and it would be collected with what it waits for
