@@ -83,8 +83,8 @@ class WorkQueue:
 
         A key that waits, or runs, stays in its lane.
         """
-        heard = asyncio.get_running_loop().time() if now is None else now
         time_s = asyncio.get_running_loop().time()
+        heard = time_s if now is None else now
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
