@@ -50,16 +50,26 @@ class Home:
             self.api.request("POST", f"{REGISTRY}/clusters", body=cluster(server))
 
     def dismiss(self, *servers: Stranger) -> None:
-        """Take Clusters, Secrets and copies away again."""
+        """Take Clusters, Secrets and copies away again: the copies when no rule reads the servers any more.
+
+        Clusters and copies come to the daemon by different streams, and a copy that goes while its owner is
+        still read is made again.
+        """
         for server in servers:
             self.api.request("DELETE", f"{REGISTRY}/clusters/{server.name}")
         owners = {server.uid for server in servers}
+        eventually(lambda: not owners & self._read_from(), within_s=WORDS_S, what="nobody reads who is dismissed")
         names = {server.name for server in servers}
         for path in (f"{REGISTRY}/clusters", SECRETS, f"{REGISTRY}/resourcesyncrules", MAPS):
             for found in self.maps(path):
                 name = found["metadata"]["name"]
                 if owner(found) in owners or name.removeprefix("evil-") in names:
                     self._delete(f"{path}/{name}")
+
+    def _read_from(self) -> set[str]:
+        """List the owners that rules tell of."""
+        rules = self.maps(f"{REGISTRY}/resourcesyncrules")
+        return {entry["clusterID"] for rule in rules for entry in rule.get("status", {}).get("clusters", ())}
 
     def _delete(self, path: str) -> None:
         with contextlib.suppress(ApiError):  # it may have gone by itself
