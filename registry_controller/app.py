@@ -142,7 +142,7 @@ class Daemon:
             hand=hand,
             metrics=self._metrics,
             connection=engine.connection,
-            may_relay=engine.supervisor.may_relay,
+            relays=engine.relays,
             recreated=self._say_recreated,
         )
 

@@ -21,6 +21,7 @@ from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.fights import Fights
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection, Judgement
+from registry_controller.engine.relays import Relays
 from registry_controller.engine.views import Offer
 from registry_controller.engine.writing import Hand, Wanted, copy_slot
 from registry_controller.kube.watch import Heard, read_object
@@ -60,7 +61,7 @@ class Carrier:
         hand: Hand,
         metrics: Metrics,
         connection: Callable[[ClusterUID], Connection | None],
-        may_relay: Callable[[Claim, Manifest], bool],
+        relays: Relays,
         recreated: Callable[[Target, str, str], None],
     ) -> None:
         self._copies = copies
@@ -68,7 +69,7 @@ class Carrier:
         self._hand = hand
         self._metrics = metrics
         self._connection = connection
-        self._may_relay = may_relay
+        self._relays = relays
         self._recreated = recreated
         self._fights = Fights()
 
@@ -97,7 +98,7 @@ class Carrier:
         manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view, decision.claim, offer, manifest)
         relays = decision.reason is Reason.RELAYED and view.current is not None
-        if relays and not self._may_relay(decision.claim, manifest):
+        if relays and not self._relays.may_change(decision.claim, manifest):
             return Carried(Skip(Reason.ADDRESS_CHANGED, owner))
         feed = self._copies.feed(view.target.group, view.target.kind)
         if feed is None:

@@ -27,6 +27,7 @@ from registry_controller.engine.namespaces import Namespaces
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.readertoken import token_type
 from registry_controller.engine.registry import Registry
+from registry_controller.engine.relays import Relays
 from registry_controller.engine.replicas import Replicas
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Sources
@@ -168,6 +169,7 @@ class Engine:
         self.rule_states = RuleStates(
             registry=self.registry, sources=self.sources, local=local, link=self.supervisor.links.get
         )
+        self.relays = Relays(credentials=self.credentials, registry=self.registry)
         self.departures = Departures(
             copies=self.copies,
             link=self.supervisor.links.get,

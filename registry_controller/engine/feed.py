@@ -81,6 +81,7 @@ class Feed:
         self._shared: dict[tuple[Hit, ...], tuple[Hit, ...]] = {}
         asked = {selection for active in rules for selection in active.selections}
         if tap is not None:
+            tap.begin()
             asked.add(EVERYTHING)
         self.streams = {selection: Stream(self, selection, 1 << index) for index, selection in enumerate(sorted(asked))}
 

@@ -51,10 +51,6 @@ _OUTDATED: Final = (
 )
 
 
-class LostError(Exception):
-    """The connection is no longer to be used."""
-
-
 class PeerLink:
     """The connection to one peer, and the feeds that it fills.
 
@@ -182,22 +178,30 @@ class PeerLink:
         self.health.prove(_now())
         log.info("peer connected", peer=self.name, server=reader.server)
         self._changed()
+        lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.TaskGroup() as scope:
                 self._scope = scope
                 for key in self._streams:
                     self._start(key)
-                scope.create_task(self._probe(reader), name=f"probe {self.name}")
-                scope.create_task(self._read_metadata(reader), name=f"metadata {self.name}")
-                scope.create_task(self._renew(), name=f"renew {self.name}")
-        except* LostError as lost:
-            self.failure = str(lost.exceptions[0]) if self._next is None else ""
+                own = (
+                    scope.create_task(self._probe(reader, lost), name=f"probe {self.name}"),
+                    scope.create_task(self._read_metadata(reader), name=f"metadata {self.name}"),
+                    scope.create_task(self._renew(lost), name=f"renew {self.name}"),
+                )
+                # Nobody raises it: a group that fails in the turn in which it is cancelled loses the cancellation, and
+                # the link would live on (Python before 3.13, https://github.com/python/cpython/issues/116720).
+                self.failure = await lost
+                self._scope = None
+                for task in (*own, *self._tasks.values()):
+                    task.cancel()
         finally:
             self._scope = None
             self._tasks.clear()
             self._changed()
 
-    async def _probe(self, reader: Reader) -> NoReturn:
+    async def _probe(self, reader: Reader, lost: asyncio.Future[str]) -> None:
+        """Ask who is silent whether it lives; say why when the connection is no longer to be used."""
         while True:
             delay_s = self.health.next_probe_at() - _now()
             if delay_s > 0:
@@ -209,14 +213,15 @@ class PeerLink:
             except RegistryError as error:
                 if self.health.probe_failed(_now(), started_at=began):
                     log.warning("peer unreachable", peer=self.name, error=str(error))
-                    raise LostError(str(error)) from None
+                    _settle(lost, str(error))
+                    return
                 if isinstance(error, Unauthorized):
                     self.failure = str(error)
                     self._changed()
             else:
                 self._heard()
 
-    async def _renew(self) -> NoReturn:
+    async def _renew(self, lost: asyncio.Future[str]) -> None:
         """Dial with credentials that were offered while the link is up, and change over when they work."""
         attempt = 0
         while True:
@@ -230,7 +235,8 @@ class PeerLink:
                 self._offered.set()
                 attempt += 1
                 continue
-            raise LostError("changing over to new credentials")
+            _settle(lost, "")
+            return
 
     async def _read_metadata(self, reader: Reader) -> NoReturn:
         while True:
@@ -301,6 +307,11 @@ class PeerLink:
         else:
             reflector.swap(self.reader, self.discovery)
         self._tasks[key] = self._scope.create_task(reflector.run(), name=f"reflect {self.name} {key[0]} {key[1]}")
+
+
+def _settle(lost: asyncio.Future[str], why: str) -> None:
+    if not lost.done():
+        lost.set_result(why)
 
 
 def _now() -> float:

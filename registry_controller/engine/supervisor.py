@@ -13,8 +13,7 @@ from typing import NoReturn, TypeVar
 
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.errors import InvalidKubeconfig
-from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
-from registry_controller.core.view import Claim
+from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
 from registry_controller.engine.aliases import Alias, Aliases
 from registry_controller.engine.contexts import Contexts
@@ -28,7 +27,7 @@ from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.views import Standing
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
+from registry_controller.kube.kubeconfig import Credentials, with_endpoint
 
 _Key = TypeVar("_Key")
 
@@ -138,29 +137,6 @@ class Supervisor:
         return min(
             (name for name, choice in self.choices.items() if choice.cluster.cluster_id == cluster_id), default=""
         )
-
-    def may_relay(self, claim: Claim, manifest: Manifest) -> bool:
-        """Say whether a record that an intermediary holds may change what is here (O4).
-
-        Once a member has been Ready here, a Secret may change its credentials only, never its server or CA.
-        """
-        if manifest.get("kind") != "Secret":
-            return True
-        try:
-            offered = read_secret(secret_type=manifest.get("type", ""), data=manifest.get("data") or {})
-        except InvalidKubeconfig:
-            return False
-        held = self._credentials.find(claim.key)
-        if not isinstance(held, Credentials) or not self._was_ready(claim.owner):
-            return True
-        return (held.server, held.ca_pem) == (offered.server, offered.ca_pem)
-
-    def _was_ready(self, owner: ClusterUID) -> bool:
-        """Say whether a member was ever Ready here: only then was its version read."""
-        for held in self._registry.clusters.values():
-            if held.cluster is not None and held.cluster.cluster_id == owner:
-                return bool((held.manifest.get("status") or {}).get("version"))
-        return False
 
     def link_changed(self) -> None:
         """Hear that something about a link changed."""

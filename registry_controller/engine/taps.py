@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import abc
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from registry_controller.api import meta
@@ -16,33 +17,71 @@ _WORD: Final = 32
 """Characters of a state or type: ours have no more."""
 
 
-class Tap:
-    """Somebody who wants every object of a kind at a peer, whatever the rules say."""
+class Tap(abc.ABC):
+    """Somebody who wants every object of a kind at a peer, whatever the rules say.
+
+    Feeds come and go with the rules, and a tap stays: a new feed's first list says what is gone by what it lacks.
+    """
+
+    def __init__(self) -> None:
+        self._is_complete = False
+        self._not_listed: set[str] = set()
+
+    def begin(self) -> None:
+        """Hear that another feed is to be heard from now on, from its first list on."""
+        self._not_listed = set(self._names())
 
     def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
         """Hear an object."""
+        self._not_listed.discard(heard.key.name)
+        self._take(heard, body)
 
     def remove(self, key: ObjectKey) -> None:
         """Hear that an object is gone."""
+        self._drop(key.name)
 
     def complete(self) -> None:
         """Hear that the list is complete."""
+        for name in sorted(self._not_listed):
+            self._drop(name)
+        self._not_listed = set()
+        self._is_complete = True
+        self._changed()
+
+    @abc.abstractmethod
+    def _names(self) -> Iterable[str]:
+        """Name what is held."""
+
+    @abc.abstractmethod
+    def _take(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+        """Hold an object as it is now."""
+
+    @abc.abstractmethod
+    def _drop(self, name: str) -> None:
+        """Hold it no longer."""
+
+    @abc.abstractmethod
+    def _changed(self) -> None:
+        """Say that something is held otherwise."""
 
 
 class FeatureTap(Tap):
     """The ClusterFeatures that a peer holds. `changed` is called when they may choose other rules."""
 
     def __init__(self, *, changed: Callable[[], None]) -> None:
-        self._changed = changed
+        super().__init__()
+        self._tell = changed
         self._held: dict[str, Feature] = {}
-        self._is_complete = False
 
     @property
     def held(self) -> tuple[Feature, ...] | None:
         """List them; None until they were heard."""
         return tuple(self._held.values()) if self._is_complete else None
 
-    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+    def _names(self) -> Iterable[str]:
+        return self._held
+
+    def _take(self, heard: Heard, body: Callable[[], Manifest]) -> None:
         """Hear a feature; one that cannot be read is none."""
         try:
             feature = read_feature(body())
@@ -50,55 +89,48 @@ class FeatureTap(Tap):
             return
         if self._held.get(heard.key.name) != feature:
             self._held[heard.key.name] = feature
-            self._tell()
-
-    def remove(self, key: ObjectKey) -> None:
-        """Hear that a feature is gone."""
-        if self._held.pop(key.name, None) is not None:
-            self._tell()
-
-    def complete(self) -> None:
-        """Hear that these are all."""
-        self._is_complete = True
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._is_complete:
             self._changed()
+
+    def _drop(self, name: str) -> None:
+        if self._held.pop(name, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        if self._is_complete:
+            self._tell()
 
 
 class ClusterTap(Tap):
     """The Clusters that a peer holds, told to the members. `changed` is called when a status may say something else."""
 
     def __init__(self, peer: ClusterUID, *, members: Members, changed: Callable[[], None]) -> None:
+        super().__init__()
         self._peer = peer
         self._members = members
-        self._changed = changed
-        self._is_complete = False
+        self._tell = changed
 
     @property
     def held(self) -> Mapping[str, MemberView] | None:
         """Map their names to them; None until they were heard."""
         return self._members.there(self._peer) if self._is_complete else None
 
-    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
-        """Hear a Cluster."""
-        if self._members.set_there(self._peer, heard.key.name, read_view(heard, body())):
-            self._changed()
-
-    def remove(self, key: ObjectKey) -> None:
-        """Hear that a Cluster is gone."""
-        if self._members.set_there(self._peer, key.name, None):
-            self._changed()
-
-    def complete(self) -> None:
-        """Hear that these are all."""
-        self._is_complete = True
-        self._changed()
-
     def close(self) -> None:
         """Forget what this peer holds."""
         self._members.forget(self._peer)
+
+    def _names(self) -> Iterable[str]:
+        return self._members.there(self._peer)
+
+    def _take(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+        if self._members.set_there(self._peer, heard.key.name, read_view(heard, body())):
+            self._changed()
+
+    def _drop(self, name: str) -> None:
+        if self._members.set_there(self._peer, name, None):
+            self._changed()
+
+    def _changed(self) -> None:
+        self._tell()
 
 
 def read_view(heard: Heard, manifest: Manifest) -> MemberView | None:

@@ -185,7 +185,7 @@ class Rehearsal:
             hand=hand,
             metrics=self._metrics,
             connection=engine.connection,
-            may_relay=engine.supervisor.may_relay,
+            relays=engine.relays,
             recreated=_ignore,
         )
 

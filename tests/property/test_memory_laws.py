@@ -23,7 +23,7 @@ from registry_controller.engine.feed import Feed
 from registry_controller.engine.members import Members, MemberView, secret_target
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Sources
-from registry_controller.engine.taps import Tap
+from registry_controller.engine.taps import FeatureTap, Tap
 from registry_controller.kube.heard import decode_heard
 
 PEER = ClusterUID("peer")
@@ -92,17 +92,12 @@ def test_a_server_that_was_put_back_is_believed_once_all_streams_say_so() -> Non
 
 def test_a_tap_is_complete_only_when_everything_was_heard() -> None:
     """P9, O7."""
-    heard: list[str] = []
-
-    class Listener(Tap):
-        def complete(self) -> None:
-            heard.append("complete")
-
-    feed, _, _ = _feed("a", tap=Listener())
+    tap = FeatureTap(changed=lambda: None)
+    feed, _, _ = _feed("a", tap=tap)
     feed.streams[Selection(labels="a=1")].complete(1)
-    assert not heard
+    assert tap.held is None
     feed.streams[Selection()].complete(1)
-    assert heard == ["complete"]
+    assert tap.held == ()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["upsert", "lose", "remove"]), st.integers(0, 1)), max_size=12))

@@ -18,10 +18,13 @@ from registry_controller.api.errors import Unreachable
 from registry_controller.report.metrics import Metrics
 from tests.sim.apiserver import Snapshot, Write
 from tests.sim.loop import run
-from tests.sim.member import NAMESPACE, Member
+from tests.sim.member import DAEMON, NAMESPACE, Member
 from tests.sim.transport import Fault, Wire
 
 T = TypeVar("T")
+
+_STOP_S = 60.0
+"""How long a daemon may take to end: Kubernetes gives it half a minute, and answers may be under way."""
 
 
 class SimGroup:
@@ -60,7 +63,16 @@ class SimGroup:
     ) -> None:
         for member in self.members:
             member.cancel()
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        late: set[asyncio.Task[Any]] = set()
+        if daemons := [task for task in running if task.get_name().startswith(DAEMON)]:
+            _, late = await asyncio.wait(daemons, timeout=_STOP_S)
+        for task in asyncio.all_tasks() - {asyncio.current_task()} if late else ():
+            task.cancel()  # what lost the first one hears this one, and the loop can end
         await self.scope.__aexit__(kind, error, trace)
+        if late and error is None:
+            names = ", ".join(sorted(task.get_name() for task in late))
+            raise AssertionError(f"{names}: told to stop, and not at its end {_STOP_S:.0f} s later")
 
     def __getitem__(self, name: str) -> Member:
         return next(member for member in self.members if member.name == name)

@@ -22,6 +22,8 @@ from tests.sim.store import Change, Refusal
 from tests.sim.transport import Fault, Life, SimTransport, Wire
 
 NAMESPACE = "cluster-registry"
+DAEMON = "daemon "
+"""How the tasks of daemons are called, before the member's name."""
 READER = "cluster-registry-controller-reader"
 _SETTLED_S = 3.0
 _OWN_KINDS = ("Cluster", "ResourceSyncRule", "ClusterFeature")
@@ -151,7 +153,7 @@ class Member:
     def start(self) -> None:
         """Start the daemon."""
         assert self._task is None
-        self._task = self._group.scope.create_task(self._run(), name=f"daemon {self.name}")
+        self._task = self._group.scope.create_task(self._run(), name=f"{DAEMON}{self.name}")
 
     def start_again(self) -> None:
         """Start the daemon unless it runs."""

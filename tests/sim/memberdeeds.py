@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import orjson
 
@@ -12,6 +13,7 @@ from tests.sim.group import hand_over
 from tests.sim.making import marks_of
 from tests.sim.member import NAMESPACE, READER, Member
 from tests.sim.stage import Stage, deed
+from tests.sim.vocabulary import EVIL
 
 
 @deed(another, weight=2)
@@ -121,13 +123,39 @@ def forges_address(stage: Stage, member: Member, peer: str) -> bool:
     said = marks_of(found).provenance if found is not None else {}
     if found is None or not said:
         return False
-    text = base64.b64decode(found["data"][meta.KUBECONFIG_KEY]).decode().replace(f"https://{peer}.", "https://evil.")
+    text = base64.b64decode(found["data"][meta.KUBECONFIG_KEY]).decode().replace(f"https://{peer}.", EVIL)
+    _forge(member, {**found, "data": {meta.KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}})
+    return True
+
+
+@deed(another, weight=1)
+def forges_endpoint(stage: Stage, member: Member, peer: str) -> bool:
+    """Give the Cluster that is here of another member an endpoint of one's own, and say that it is newer than hers."""
+    found = stage.copy_at(member, ("Cluster", "", peer))
+    if found is None or not marks_of(found).provenance:
+        return False
+    endpoints = [{"serverAddress": f"{EVIL}sim:6443"}]
+    _forge(member, {**found, "spec": {**found["spec"], "kubernetesApiEndpoints": endpoints}})
+    return True
+
+
+def take_forgery_back(member: Member, peer: str) -> bool:
+    """Take forged endpoints off the Cluster that is here of another member."""
+    found = member.find("Cluster", peer)
+    if found is None or EVIL not in str(found["spec"].get("kubernetesApiEndpoints")):
+        return False
+    spec = {name: value for name, value in found["spec"].items() if name != "kubernetesApiEndpoints"}
+    member.replace({**found, "spec": spec})
+    return True
+
+
+def _forge(member: Member, manifest: dict[str, Any]) -> None:
+    """Write a copy that says to be of a far later state of its source."""
+    said = marks_of(manifest).provenance
     source = {**said["source"], "resourceVersion": str(int(said["source"]["resourceVersion"]) + 10**6)}
     marks = orjson.dumps({**said, "source": source}, option=orjson.OPT_SORT_KEYS).decode()
-    annotations = {**found["metadata"]["annotations"], meta.PROVENANCE: marks}
-    data = {meta.KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
-    member.replace({**found, "data": data, "metadata": {**found["metadata"], "annotations": annotations}})
-    return True
+    annotations = {**manifest["metadata"]["annotations"], meta.PROVENANCE: marks}
+    member.replace({**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}})
 
 
 @deed(nothing, weight=1)

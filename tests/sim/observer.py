@@ -29,7 +29,7 @@ from tests.sim.oracle import Fate, Oracle
 from tests.sim.request import Answer
 from tests.sim.store import Change
 from tests.sim.tally import Tally
-from tests.sim.vocabulary import CANARY, WRITTEN
+from tests.sim.vocabulary import CANARY, EVIL, WRITTEN
 
 WINDOW_S = 60.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
@@ -122,8 +122,22 @@ class Observer:
         if change.before is not None and _same_but_status(change.before, change.new):
             self._check_status(entry, change.new, member, where)
             return
-        if change.kind.kind in WRITTEN and not _is_core(change.new) and not _is_membership(change.new):
+        if _is_membership(change.new):
+            self._check_way(entry, change.before, change.new, where)
+        elif change.kind.kind in WRITTEN and not _is_core(change.new):
             self._check_value(entry, change.new, where)
+
+    def _check_way(self, entry: Entry, before: Manifest | None, new: Manifest, where: str) -> None:
+        """Look whether a member that was Ready here is to be reached where a forger says."""
+        key = ObjectKey("", new["metadata"]["name"])
+        states = [
+            state.manifest for state in self.history.states(entry.cluster, "Cluster", key) if state.at <= entry.at
+        ]
+        if before is None or not states or not ((states[-1] or {}).get("status") or {}).get("version"):
+            return
+        self._tally.clause("O4")
+        if _is_forged(new) and not _is_forged(before):
+            self._break("O4", where, "leads to an address that its owner never had")
 
     def _check_secrecy(self, new: Manifest, where: str) -> None:
         self._tally.clause("A6")
@@ -338,6 +352,11 @@ def _is_core(manifest: Manifest) -> bool:
 def _is_membership(manifest: Manifest) -> bool:
     kinds = (meta.REGISTRY_SECRET_TYPE, "kubernetes.io/service-account-token")
     return bool(manifest["kind"] == "Cluster" or manifest.get("type") in kinds)
+
+
+def _is_forged(manifest: Manifest) -> bool:
+    texts = [base64.b64decode(value).decode() for value in (manifest.get("data") or {}).values()]
+    return any(EVIL in text for text in [*texts, str(manifest.get("spec"))])
 
 
 def _is_ours_to_keep(manifest: Manifest, *, cluster: str, local: str) -> bool:

@@ -22,7 +22,7 @@ from tests.sim.clock import virtual_clocks
 from tests.sim.ending import Wrong, check_end
 from tests.sim.group import SimGroup
 from tests.sim.loop import BEGIN_S, VirtualLoop, run
-from tests.sim.memberdeeds import carry_secret
+from tests.sim.memberdeeds import carry_secret, take_forgery_back
 from tests.sim.observer import Observer
 from tests.sim.schedule import Schedule
 from tests.sim.stage import DEEDS, Stage, Step
@@ -140,6 +140,8 @@ async def _mend(stage: Stage) -> None:
         for taker in group.members:
             if giver is not taker and carry_secret(giver, taker):
                 stage.observer.say(f"   the credentials of {giver.name} are carried to {taker.name}")
+            if giver is not taker and take_forgery_back(taker, giver.name):
+                stage.observer.say(f"   the forged endpoint of {giver.name} is taken away at {taker.name}")
 
 
 async def _rest(stage: Stage, outcome: Outcome) -> None:

@@ -31,10 +31,11 @@ def _unheard_while_silent(chance: random.Random, names: str) -> list[Step]:
 
 
 def _forged_relay(chance: random.Random, names: str) -> list[Step]:
-    """Somebody changes a silent member's address where its Secret is relayed."""
+    """Somebody changes a silent member's address where its Secret, or its Cluster, is relayed."""
     here, relay, owner = _three(chance, names)
     cut = [Step(0.0, "is cut off from", name, (owner, 60.0)) for name in names if name != owner]
-    return [*cut, Step(40.0, "forges address", relay, (owner,)), Step(10.0, "restarts", here)]
+    deed = chance.choice(("forges address", "forges endpoint"))
+    return [*cut, Step(40.0, deed, relay, (owner,)), Step(10.0, "restarts", here)]
 
 
 def _left_and_relayed(chance: random.Random, names: str) -> list[Step]:

@@ -10,7 +10,8 @@ from typing import Final
 from registry_controller.core.decision import Reason
 
 CLAUSES: Final = (
-    "O1", "O3", "O5", "O6", "O8", "O9", "W1", "W2", "W3", "W5", "W6", "A1", "A2", "A3", "A4", "A6", "P5", "R5", "S2",
+    "O1", "O3", "O4", "O5", "O6", "O8", "O9", "W1", "W2", "W3", "W5", "W6", "A1", "A2", "A3", "A4", "A6", "P5", "R5",
+    "S2",
 )  # fmt: skip
 """What the observer and the oracle put to the test, each in a place of its own."""
 

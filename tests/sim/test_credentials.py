@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
+from registry_controller.api import meta
 from tests.sim.group import SimGroup, simulate
 from tests.sim.member import NAMESPACE, READER
 from tests.sim.transport import Fault
@@ -56,5 +58,33 @@ def test_who_missed_a_rotation_gets_the_new_credentials_through_another_member()
         new = owner.get("Secret", "a", namespace=NAMESPACE)["data"]
         assert here.get("Secret", "a", namespace=NAMESPACE)["data"] == new
         assert here.get("Cluster", "a")["status"]["state"] == "Ready"
+
+    simulate(scenario, n=3)
+
+
+def test_nobody_else_says_where_a_member_is_to_be_reached() -> None:
+    """O4: an endpoint on its Cluster stands for the server in its Secret; it is its own to change."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner, here, relay = group.members
+        group.wire("b", "a").set(Fault.REFUSED)
+        group.wire("c", "a").set(Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await relay.stop()
+        held = relay.get("Cluster", "a")
+        notes = held["metadata"]["annotations"]
+        said = json.loads(notes[meta.PROVENANCE])
+        said["source"]["resourceVersion"] = "99999999"
+        notes = {**notes, meta.PROVENANCE: json.dumps(said)}
+        spec = {**held["spec"], "kubernetesApiEndpoints": [{"serverAddress": "https://evil.sim:6443"}]}
+        relay.replace({**held, "spec": spec, "metadata": {**held["metadata"], "annotations": notes}})
+        await asyncio.sleep(60.0)
+        assert here.get("Cluster", "a")["spec"] == held["spec"]
+        owner.replace({**owner.get("Cluster", "a"), "spec": {**held["spec"], "kubernetesApiEndpoints": [
+            {"clientNetwork": "vpn", "serverAddress": "https://elsewhere.sim:6443"}]}})  # fmt: skip
+        group.wire("b", "a").set(Fault.NONE)
+        await group.settle()
+        assert here.get("Cluster", "a")["spec"] == owner.get("Cluster", "a")["spec"] != held["spec"]
 
     simulate(scenario, n=3)

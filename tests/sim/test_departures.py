@@ -158,3 +158,21 @@ def test_a_member_that_left_is_forgotten_as_soon_as_its_last_copy_is() -> None:
         assert knows(group["a"], "b") == (False, False)
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_leaves_while_it_cannot_be_heard_is_gone_when_it_can(seed: int) -> None:
+    """O6, R4: also when its features are heard first, and what is read of its Clusters begins anew."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        b, c = group["b"], group["c"]
+        group.wire("c", "b").set(Fault.HUNG)
+        await asyncio.sleep(60.0)
+        b.delete("Cluster", "b")
+        await asyncio.sleep(5.0)
+        group.wire("c", "b").set(Fault.NONE)
+        await asyncio.sleep(120.0)
+        assert knows(c, "b") == (False, False)
+
+    simulate(scenario, n=3, seed=seed)

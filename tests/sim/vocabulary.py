@@ -20,6 +20,9 @@ KINDS = ("ConfigMap", "Secret", "Widget", "Region", "Namespace")
 WRITTEN = (*KINDS, "Gadget", "ResourceSyncRule")
 """Every kind of which rules make copies."""
 
+EVIL = "https://evil."
+"""How the addresses begin that forgers write."""
+
 CANARY = "canary-"
 """How every value in a Secret begins."""
 

@@ -1,0 +1,51 @@
+"""What is read of every peer, over the feeds that rules open and close. O6, P9."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.engine.members import Members
+from registry_controller.engine.taps import ClusterTap, FeatureTap, Tap
+
+PEER = ClusterUID("peer")
+
+
+def hear(tap: Tap, name: str) -> None:
+    heard: Any = SimpleNamespace(key=ObjectKey("", name), annotations={}, labels={})
+    spec = {"clusterID": f"id of {name}", "featureName": name}
+    tap.upsert(heard, lambda: {"metadata": {"name": name}, "spec": spec})
+
+
+def names(tap: ClusterTap | FeatureTap) -> list[str]:
+    held = tap.held
+    assert held is not None
+    return sorted(held) if isinstance(tap, ClusterTap) else sorted(feature.name for feature in tap.held or ())
+
+
+def test_what_another_feed_does_not_list_is_gone() -> None:
+    """A DELETED that the old feed had not heard comes to nobody: the new one begins with a list."""
+    told: list[str] = []
+    taps = (
+        ClusterTap(PEER, members=Members(on_change=lambda _: None), changed=lambda: told.append("clusters")),
+        FeatureTap(changed=lambda: told.append("features")),
+    )
+    for tap in taps:
+        tap.begin()
+        hear(tap, "a")
+        hear(tap, "b")
+        tap.complete()
+        told.clear()
+        tap.begin()
+        assert names(tap) == ["a", "b"]
+        hear(tap, "b")
+        assert names(tap) == ["a", "b"]
+        tap.complete()
+        assert names(tap) == ["b"]
+        assert told
+        told.clear()
+        tap.complete()
+        assert names(tap) == ["b"]
+        tap.remove(ObjectKey("", "b"))
+        assert names(tap) == []
