@@ -52,7 +52,8 @@ def _decide_new_member(view: View, claims: list[Claim], own: Claim | None) -> De
         return Skip(Reason.NOT_NAMED if silent else Reason.NOT_WANTED)
     if relayed.owner in view.departed and (view.target.group != meta.GROUP or relayed.revision <= view.tombstone):
         return Skip(Reason.OWNER_LEFT, relayed.owner)  # unless its Cluster is a newer one: then it is back
-    if relayed.owner in view.alive:
+    has_another = view.target.group == meta.GROUP and relayed.owner in view.known  # by another name: it is not missing
+    if relayed.owner in view.alive or has_another:
         return Hold(Reason.OWNER_DECIDES, relayed.owner)
     if view.tombstone and relayed.revision <= view.tombstone:
         return Skip(Reason.NOT_NEWER, relayed.owner)

@@ -52,6 +52,15 @@ class Members:
         if cluster is not None:
             self._here[name] = cluster
         self._rename(None, name, _naming(old), _naming(cluster))
+        if old is not None and all(held.cluster_id != old.cluster_id for held in self._here.values()):
+            self._look_at_others_of(old.cluster_id)
+
+    def _look_at_others_of(self, member: ClusterUID) -> None:
+        """Look at what peers hold of a member of which nothing is here any more: now any name may come."""
+        for held in self._there.values():
+            for name, view in held.items():
+                if view.cluster_id == member:
+                    self._on_change(cluster_target(name))
 
     def set_there(self, peer: ClusterUID, name: str, view: MemberView | None) -> bool:
         """Remember a peer's object of that name, or that it is gone; say whether something changed."""

@@ -34,7 +34,7 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.COPY_FROZEN: "resource-sync-disabled is on the copy: it is left alone until that is removed",
     Reason.UNKNOWN_OWNER: "no Cluster here has the ID of its owner; the copy stays",
     Reason.HAND_CARRIED: "it was carried here by hand, and becomes a copy when its own cluster offers it",
-    Reason.OWNER_DECIDES: "its own cluster is alive and does not offer it; nobody else may",
+    Reason.OWNER_DECIDES: "only its own cluster may offer it: that is alive and does not, or has another Cluster here",
     Reason.NOT_NEWER: "its own cluster deleted it after that record was made",
     Reason.DISPUTED: "Clusters of several members name this Secret: each needs one of its own",
     Reason.NOT_NAMED: "no Cluster names this registry Secret",

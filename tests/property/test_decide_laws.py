@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.allowance import Barrier
@@ -133,6 +134,14 @@ def test_the_order_in_which_claims_were_heard_never_matters(view: View, random: 
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     other = view._replace(claims=tuple(shuffled))
     assert decide(other) == decide(view)
+
+
+@given(views())
+def test_nobody_else_brings_a_second_cluster_of_a_member(view: View) -> None:
+    """O4: under whatever name it has one here, its Cluster is not missing."""
+    decision = decide(view._replace(target=Target(meta.GROUP, meta.CLUSTER.kind, "", "x"), current=None))
+    if view.membership and isinstance(decision, Apply) and decision.claim.voice is Voice.INTERMEDIARY:
+        assert decision.claim.owner not in view.known
 
 
 @given(views())

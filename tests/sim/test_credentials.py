@@ -88,3 +88,27 @@ def test_nobody_else_says_where_a_member_is_to_be_reached() -> None:
         assert here.get("Cluster", "a")["spec"] == owner.get("Cluster", "a")["spec"] != held["spec"]
 
     simulate(scenario, n=3)
+
+
+def test_nobody_else_brings_a_second_cluster_of_a_members_id() -> None:
+    """O4, P1: it would be read in its place, or make a conflict of what is one member. Without the first one it comes."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        _, here, relay = group.members
+        for name in ("b", "c"):
+            group.wire(name, "a").set(Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await relay.stop()
+        held = relay.get("Cluster", "a")
+        relay.create({**held, "metadata": {"name": "aaa", "annotations": {meta.OWNER: group["a"].id}}})
+        await asyncio.sleep(30.0)
+        await here.restart()
+        await group.settle()
+        assert here.find("Cluster", "aaa") is None
+        relay.delete("Cluster", "a")
+        here.delete("Cluster", "a")
+        await group.settle()
+        assert here.find("Cluster", "aaa") is not None
+
+    simulate(scenario, n=3)
