@@ -91,7 +91,7 @@ def test_nobody_else_says_where_a_member_is_to_be_reached() -> None:
 
 
 def test_nobody_else_brings_a_second_cluster_of_a_members_id() -> None:
-    """O4, P1: it would be read in its place, or make a conflict of what is one member. Without the first one it comes."""
+    """O4, P1: it would be read in its place, or make two of one member. Without the first one it comes."""
 
     async def scenario(group: SimGroup) -> None:
         await group.join()
