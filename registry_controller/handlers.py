@@ -120,13 +120,17 @@ class Ear:
     def stop(self, timeout_s: float = 10.0) -> bool:
         """Stop listening and wait for the thread; False when it has not ended in time. Again is harmless."""
         self._stopping.set()
-        with self._lock:
-            if self._loop is not None and self._stop_flag is not None:
-                self._loop.call_soon_threadsafe(self._stop_flag.set)
+        self.listen_again()
         if self._thread is not None:
             self._thread.join(timeout_s)
             return not self._thread.is_alive()
         return True
+
+    def listen_again(self) -> None:
+        """Begin anew, with a fresh login: kopf asks for one only after a 401."""
+        with self._lock:
+            if self._loop is not None and self._stop_flag is not None:
+                self._loop.call_soon_threadsafe(self._stop_flag.set)
 
     def _run(self) -> None:
         """Let kopf run, again and again, until stopped."""

@@ -129,6 +129,7 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
                 on_restart=daemon.hand_over_restart,
             )
             live["ear"] = ear
+            writer.on_new_ca(ear.listen_again)
             try:
                 await daemon.run(ear, ready)
             finally:

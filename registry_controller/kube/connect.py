@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -114,11 +114,16 @@ class Reader:
 
 
 class Writer(Reader):
-    """The API server of home. `ca_pem` is the CA with which it is verified; empty for the system's."""
+    """The API server of home."""
 
-    def __init__(self, transport: Transport, *, ca_pem: str) -> None:
-        super().__init__(transport)
-        self.ca_pem = ca_pem
+    @property
+    def ca_pem(self) -> str:
+        """The CA with which it is verified; empty for the system's."""
+        return self._transport.ca_pem
+
+    def on_new_ca(self, hear: Callable[[], None]) -> None:
+        """Let somebody hear that the server is verified with another CA from now on."""
+        self._transport.on_new_ca = hear
 
     async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes:
         """Create an object; return what is stored. AlreadyExists, or NotFound of `namespaces`."""
@@ -183,10 +188,16 @@ class Writer(Reader):
 
 
 class _PeerIdentity:
-    """A peer's token, as its kubeconfig has it; new ones come with a new connection."""
+    """A peer's token and CA, as its kubeconfig has them; new ones come with a new connection."""
 
     def __init__(self, credentials: Credentials) -> None:
         self.ca_pem = credentials.ca_pem
+        self.configuration = Configuration(
+            host=credentials.server,
+            ca_cert_data=credentials.ca_pem or None,
+            tls_server_name=credentials.tls_server_name or None,
+        )
+        self.configuration.proxy = None
         self._authorization = f"Bearer {credentials.token}" if credentials.token else ""
 
     def authorization(self) -> str:
@@ -198,14 +209,8 @@ class _PeerIdentity:
 
 def connect_peer(credentials: Credentials) -> Reader:
     """Make a connection for a peer; nothing is sent yet. InvalidKubeconfig when OpenSSL refuses the material."""
-    configuration = Configuration(
-        host=credentials.server,
-        ca_cert_data=credentials.ca_pem or None,
-        tls_server_name=credentials.tls_server_name or None,
-    )
-    configuration.proxy = None
     try:
-        transport = Transport(configuration, identity=_PeerIdentity(credentials), methods=READING)
+        transport = Transport(identity=_PeerIdentity(credentials), methods=READING)
         if credentials.client_certificate_pem:
             load_certificate(
                 transport.ssl_context,
@@ -224,8 +229,7 @@ async def connect_home(
     *, kubeconfig: Any = None, context: str | None = None, methods: frozenset[str] = WRITING
 ) -> Writer:
     """Connect to our own cluster: the given kubeconfig or context, else KUBECONFIG, else the pod's account."""
-    transport, ca_pem = await connect_home_transport(kubeconfig=kubeconfig, context=context, methods=methods)
-    return Writer(transport, ca_pem=ca_pem)
+    return Writer(await connect_home_transport(kubeconfig=kubeconfig, context=context, methods=methods))
 
 
 def object_path(gvr: GVR, key: ObjectKey, *, subresource: str = "") -> str:

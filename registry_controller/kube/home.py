@@ -22,50 +22,66 @@ _DEFAULT: Final = Path("~/.kube/config")
 _UNUSABLE: Final = (ConfigException, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError)
 
 
-class _PodIdentity:
-    """The token that the kubelet keeps fresh in a file."""
+class _KeptFile:
+    """A file that the kubelet keeps fresh. It is in memory, so that no thread is needed to read it."""
 
-    def __init__(self, account: Path) -> None:
-        self.ca_pem = (account / "ca.crt").read_text()
-        self._file = account / "token"
-        self._looked_s = 0.0
+    def __init__(self, path: Path) -> None:
+        self.text = path.read_text()
+        self._path = path
         self._stamp = (0, 0)
-        self._authorization = ""
-        self._look()
+
+    def look(self, *, afresh: bool = False) -> None:
+        """Read it when it is another one, or in any case."""
+        try:
+            found = self._path.stat()
+            stamp = (found.st_mtime_ns, found.st_ino)
+            if afresh or stamp != self._stamp:
+                self.text = self._path.read_text() or self.text
+                self._stamp = stamp
+        except OSError:  # between two versions of the volume: what we have is still good
+            return
+
+
+class _PodIdentity:
+    """The token of the pod's account, and its cluster's CA."""
+
+    def __init__(self, account: Path, *, server: str) -> None:
+        self._server = server
+        self._ca, self._token = _KeptFile(account / "ca.crt"), _KeptFile(account / "token")
+        self._looked_s = time.monotonic()
+
+    @property
+    def ca_pem(self) -> str:
+        return self._ca.text
+
+    @property
+    def configuration(self) -> Configuration:
+        return Configuration(host=self._server, ca_cert_data=self.ca_pem)
 
     def authorization(self) -> str:
         if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
             self._look()
-        return self._authorization
+        token = self._token.text.strip()
+        return f"Bearer {token}" if token else ""
 
     async def renew(self) -> bool:
-        before = self._authorization
-        self._stamp = (0, 0)
-        self._look()
-        return self._authorization != before
+        before = self._token.text
+        self._look(afresh=True)
+        return self._token.text != before
 
-    def _look(self) -> None:
-        """Read the file when it is another one; a file in memory, so that no thread is needed."""
+    def _look(self, *, afresh: bool = False) -> None:
         self._looked_s = time.monotonic()
-        try:
-            found = self._file.stat()
-            stamp = (found.st_mtime_ns, found.st_ino)
-            if stamp != self._stamp:
-                token = self._file.read_text().strip()
-                self._authorization = f"Bearer {token}" if token else self._authorization
-                self._stamp = stamp
-        except OSError:  # between two versions of the volume: the token that we have is still good
-            return
+        for file in (self._ca, self._token):
+            file.look(afresh=afresh)
 
 
 class _AdminIdentity:
     """What the admin's kubeconfig says; it is read again when the server refuses it (exec plugins, OIDC)."""
 
     def __init__(self, configuration: Configuration, *, files: str, context: str | None) -> None:
-        self.ca_pem = _ca_of(configuration)
         self._files = files
         self._context = context
-        self._authorization = str(configuration.api_key.get("BearerToken") or "")
+        self._take(configuration)
 
     def authorization(self) -> str:
         return self._authorization
@@ -73,28 +89,30 @@ class _AdminIdentity:
     async def renew(self) -> bool:
         before = self._authorization
         try:
-            found = await _load(self._files, context=self._context)
+            self._take(await _load(self._files, context=self._context))
         except InvalidOption:
             return False
-        self._authorization = str(found.api_key.get("BearerToken") or "")
         return self._authorization != before
 
+    def _take(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.ca_pem = _ca_of(configuration)
+        self._authorization = str(configuration.api_key.get("BearerToken") or "")
 
-async def connect_home_transport(
-    *, kubeconfig: Path | None, context: str | None, methods: frozenset[str]
-) -> tuple[Transport, str]:
-    """Make the transport to our own cluster and return it with the cluster's CA; InvalidOption when there is none."""
+
+async def connect_home_transport(*, kubeconfig: Path | None, context: str | None, methods: frozenset[str]) -> Transport:
+    """Make the transport to our own cluster; InvalidOption when there is none."""
     try:
-        configuration, identity = await load_home_configuration(os.environ, kubeconfig=kubeconfig, context=context)
-        return Transport(configuration, identity=identity, methods=methods), identity.ca_pem
+        identity = await load_home_identity(os.environ, kubeconfig=kubeconfig, context=context)
+        return Transport(identity=identity, methods=methods)
     except OSError as error:  # ssl.SSLError is one
         where = str(kubeconfig or os.environ.get("KUBECONFIG") or _ACCOUNT)
         raise InvalidOption(f"cannot connect with {where}: {error.strerror or type(error).__name__}") from error
 
 
-async def load_home_configuration(
+async def load_home_identity(
     environment: Mapping[str, str], *, kubeconfig: Path | None, context: str | None
-) -> tuple[Configuration, Identity]:
+) -> Identity:
     """Find out how our own cluster is reached: the kubeconfig named, else KUBECONFIG, else the pod's account."""
     files = str(kubeconfig) if kubeconfig is not None else environment.get("KUBECONFIG", "")
     in_pod = bool(environment.get("KUBERNETES_SERVICE_HOST"))
@@ -103,12 +121,10 @@ async def load_home_configuration(
     return await _identify(files, context=context)
 
 
-async def _identify(files: str, *, context: str | None) -> tuple[Configuration, Identity]:
+async def _identify(files: str, *, context: str | None) -> Identity:
     if files:
-        configuration = await _load(files, context=context)
-        return configuration, _AdminIdentity(configuration, files=files, context=context)
-    identity = _PodIdentity(_ACCOUNT)
-    return Configuration(host=pod_server(os.environ), ca_cert_data=identity.ca_pem), identity
+        return _AdminIdentity(await _load(files, context=context), files=files, context=context)
+    return _PodIdentity(_ACCOUNT, server=pod_server(os.environ))
 
 
 def pod_server(environment: Mapping[str, str]) -> str:

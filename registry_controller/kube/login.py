@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from registry_controller.kube.home import load_home_configuration
+from registry_controller.kube.home import load_home_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ def read_login(*, kubeconfig: Path | None, context: str | None) -> Login:
 
 
 async def _read(*, kubeconfig: Path | None, context: str | None) -> Login:
-    configuration, identity = await load_home_configuration(dict(os.environ), kubeconfig=kubeconfig, context=context)
+    identity = await load_home_identity(dict(os.environ), kubeconfig=kubeconfig, context=context)
+    configuration = identity.configuration
     return Login(
         server=configuration.host,
         ca_pem=identity.ca_pem,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -38,24 +39,35 @@ _NO_CONTENT: Final = frozenset({200, 201, 202})
 
 
 class Identity(Protocol):
-    """What a connection says who it is; `ca_pem` is the CA with which the server was verified."""
+    """What a connection says who it is, and with which CA the server is verified; empty for the system's."""
 
-    ca_pem: str
+    @property
+    def ca_pem(self) -> str: ...
+
+    @property
+    def configuration(self) -> Configuration:
+        """Where the server is, and all that a TLS context is made of."""
 
     def authorization(self) -> str:
         """Return the Authorization header's value; empty for none."""
 
     async def renew(self) -> bool:
-        """Look for newer credentials after a 401; say whether there are."""
+        """Look for newer credentials, and another CA, after a refusal; say whether there are newer credentials."""
 
 
 class Transport(RESTClientObject):
-    """Sessions to one server. `answers` counts HTTP answers but 401 and 5xx: proofs of life."""
+    """Sessions to one server. `answers` counts HTTP answers but 401 and 5xx: proofs of life.
 
-    def __init__(self, configuration: Configuration, *, identity: Identity, methods: frozenset[str]) -> None:
+    `on_new_ca` hears that the server's certificate is from another CA than before, and that this one is trusted.
+    """
+
+    def __init__(self, *, identity: Identity, methods: frozenset[str]) -> None:
+        configuration = identity.configuration
         super().__init__(configuration)
         tls.relax(self.ssl_context)
         self.answers = 0
+        self.on_new_ca: Callable[[], None] | None = None
+        self._ca_pem = identity.ca_pem
         self.server: str = configuration.host.rstrip("/")
         self._identity = identity
         self._methods = methods
@@ -119,6 +131,11 @@ class Transport(RESTClientObject):
             self._streams.discard(response)
             _hang_up(response)
 
+    @property
+    def ca_pem(self) -> str:
+        """The CA with which the server is verified; empty for the system's."""
+        return self._identity.ca_pem
+
     async def close(self) -> None:
         """Close every connection; what is under way ends as Unreachable."""
         self._closed = True
@@ -143,13 +160,33 @@ class Transport(RESTClientObject):
         content_type: str = "application/json",
         silence_s: float | None = None,
     ) -> aiohttp.ClientResponse:
-        response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+        context = self.ssl_context
+        try:
+            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+        except aiohttp.ClientConnectorCertificateError:
+            if not await self._finds_another_ca(context):
+                raise
+            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
         if response.status == 401 and await self._identity.renew():
             response.release()
             response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
         if response.status != 401 and response.status < 500:  # 5xx may come from a proxy before a dead server
             self.answers += 1
         return response
+
+    async def _finds_another_ca(self, refused: ssl.SSLContext) -> bool:
+        """Look whether servers are to be verified with another CA by now than `refused` has; say whether so."""
+        if self.ssl_context is refused:
+            await self._identity.renew()
+            if self._identity.ca_pem == self._ca_pem:
+                return False
+            fresh = RESTClientObject(self._identity.configuration).ssl_context  # it connects only when it is asked to
+            tls.relax(fresh)
+            self._ca_pem = self._identity.ca_pem
+            self.ssl_context = self._extra["ssl"] = fresh  # of new connections: those that are there were verified
+            if self.on_new_ca is not None:
+                self.on_new_ca()
+        return True
 
     async def _ask(
         self, method: str, path: str, *, body: bytes | None, content_type: str, silence_s: float | None

@@ -271,6 +271,50 @@ async def test_a_pod_reads_a_new_token_when_the_old_one_is_refused(
     await writer.close()
 
 
+async def test_a_pod_trusts_another_ca_when_the_kubelet_brings_one(
+    cluster: Cluster, old_cluster: Cluster, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster's CA may be replaced while the daemon runs."""
+    (tmp_path / "ca.crt").write_text(old_cluster.pki.server_ca.read_text())
+    (tmp_path / "token").write_text(token)
+    monkeypatch.setattr("registry_controller.kube.home._ACCOUNT", tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))
+    await _trusts_another_ca(
+        kept(await connect_home(kubeconfig=None, context=None)),
+        lambda: (tmp_path / "ca.crt").write_text(cluster.pki.server_ca.read_text()),
+        ca=cluster.pki.server_ca.read_text(),
+    )
+
+
+async def test_the_admins_kubeconfig_may_get_another_ca(cluster: Cluster, old_cluster: Cluster, tmp_path: Path) -> None:
+    """The same, from outside of the cluster."""
+    right = cluster.kubeconfig.read_text()
+    wrong = yaml.safe_load(right)
+    wrong["clusters"][0]["cluster"]["certificate-authority-data"] = encode_file(old_cluster.pki.server_ca)
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(wrong))
+    await _trusts_another_ca(
+        kept(await connect_home(kubeconfig=file)), lambda: file.write_text(right), ca=cluster.pki.server_ca.read_text()
+    )
+
+
+async def _trusts_another_ca(home: Writer, replace: Callable[[], object], *, ca: str) -> None:
+    heard: list[str] = []
+    home.on_new_ca(lambda: heard.append(home.ca_pem.strip()))
+    for _ in range(2):
+        with pytest.raises(errors.Unreachable):
+            await home.get(CONFIGMAPS, ObjectKey("default", "kube-root-ca.crt"))
+    replace()
+    for answer in await asyncio.gather(
+        *(home.get(CONFIGMAPS, ObjectKey("default", "kube-root-ca.crt")) for _ in range(5))
+    ):
+        assert answer
+    assert heard == [ca.strip()]
+    await home.close()
+
+
 async def test_a_peer_is_read_with_its_token_and_refused_what_it_may_not(cluster: Cluster, token: str) -> None:
     peer = peer_of(cluster, token)
     assert await peer.get(CONFIGMAPS, ObjectKey("default", "kube-root-ca.crt"))
@@ -318,7 +362,7 @@ async def test_a_server_with_another_ca_is_unreachable(cluster: Cluster, old_clu
 async def test_a_reader_cannot_write_whatever_is_called(cluster: Cluster, token: str) -> None:
     peer = peer_of(cluster, token)
     with pytest.raises(AssertionError):
-        await Writer(peer._transport, ca_pem="").create(CONFIGMAPS, "default", manifest("never"))
+        await Writer(peer._transport).create(CONFIGMAPS, "default", manifest("never"))
     await peer.close()
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hack.controlplane import ApiError, Cluster, Group, Kubelet
+from hack.controlplane.pki import Pair
 from tests.e2e.group import API, BIN, CHART, NAMESPACE, Member, eventually, grant, in_sync, swap
 from tests.faults.calls import Calls, Script
 from tests.faults.wire import Edge, Wires
@@ -146,9 +147,9 @@ class Bed:
         """The edge by which one daemon reaches the API server of another cluster, or its own."""
         return giver.home if taker is giver else giver.ways[taker.name]
 
-    def scripted(self, edge: Edge, giver: Site, script: Script) -> Calls:
-        """Put a script before an API server, on one edge, for as long as it is entered."""
-        return Calls(self.wires, edge, giver.cluster, script)
+    def scripted(self, edge: Edge, giver: Site, script: Script, *, shown: Pair | None = None) -> Calls:
+        """Put a script before an API server, on one edge, for as long as it is entered; it may show a certificate."""
+        return Calls(self.wires, edge, giver.cluster, script, shown=shown)
 
     def mend(self) -> None:
         """Mend all edges."""

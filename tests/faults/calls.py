@@ -18,6 +18,7 @@ from typing import Protocol, Self
 from urllib.parse import urlsplit
 
 from hack.controlplane import Cluster
+from hack.controlplane.pki import Pair
 from tests.faults.wire import Edge, Wires, reset
 
 _HEAD_BYTES = 256 * 1024
@@ -79,13 +80,19 @@ class Script(Protocol):
 
 
 class Calls:
-    """A proxy before an API server that follows a Script, put behind an edge for as long as it is entered."""
+    """A proxy before an API server that follows a Script, put behind an edge for as long as it is entered.
 
-    def __init__(self, wires: Wires, edge: Edge, cluster: Cluster, script: Script) -> None:
+    It shows the server's own certificate, or `shown`.
+    """
+
+    def __init__(
+        self, wires: Wires, edge: Edge, cluster: Cluster, script: Script, *, shown: Pair | None = None
+    ) -> None:
         self._wires, self._edge, self._script = wires, edge, script
         self.seen: list[Call] = []
         self._near = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._near.load_cert_chain(cluster.pki.server.certificate, cluster.pki.server.key)
+        pair = shown or cluster.pki.server
+        self._near.load_cert_chain(pair.certificate, pair.key)
         self._far = ssl.create_default_context(cafile=str(cluster.pki.server_ca))
         self._port = cluster.port
         self._server: asyncio.Server | None = None

@@ -15,7 +15,7 @@ from registry_controller.kube.connect import READING, WRITING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.report.metrics import Metrics
 from tests.sim.apiserver import ApiServer, Snapshot, Write
-from tests.sim.controllers import Controllers, ca_pem
+from tests.sim.controllers import Controllers
 from tests.sim.fields import Manifest, copied, merged
 from tests.sim.kinds import BY_KIND, Kind
 from tests.sim.store import Change, Refusal
@@ -189,7 +189,7 @@ class Member:
         self.starts += 1
         self._life = life = Life()
         transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
-        writer = Writer(transport, ca_pem=ca_pem())
+        writer = Writer(transport)
         options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, "WORKERS": "4", **self.options}
         self.daemon = Daemon(
             settings.load(options, {}),

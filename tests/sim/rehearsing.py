@@ -34,7 +34,7 @@ async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float =
     life = Life()
 
     transport: Any = SimTransport(group.wire(at, at), token=None, methods=REHEARSING, life=life)
-    home = Writer(transport, ca_pem="")
+    home = Writer(transport)
     options = settings.load({"NAMESPACE": NAMESPACE, **group[at].options}, {})
     try:
         async with rehearse(

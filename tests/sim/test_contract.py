@@ -25,6 +25,6 @@ def test_the_simulated_server_keeps_the_contract(clause: Clause, seed: int) -> N
         Controllers(server)
         transport: Any = SimTransport(Wire(server, chance=chance, who="a"), token=None, methods=WRITING, life=Life())
         server.store.create(BY_KIND["Namespace"], "", {"metadata": {"name": "here"}}, manager="kubectl")
-        await clause(Writer(transport, ca_pem=""), "here")
+        await clause(Writer(transport), "here")
 
     run(hold)

@@ -18,6 +18,7 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
 from registry_controller.kube.transport import is_allowed
 from tests.sim.apiserver import ApiServer
+from tests.sim.controllers import ca_pem
 from tests.sim.request import Answer
 from tests.sim.watch import Watch
 
@@ -115,6 +116,7 @@ class SimTransport:
     def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str], life: Life) -> None:
         self.answers = 0
         self.server = wire.server.url
+        self.ca_pem = ca_pem()
         self._wire = wire
         self._token = token
         self._methods = methods
