@@ -97,9 +97,11 @@ class Carrier:
             return Carried(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
         manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view, decision.claim, offer, manifest)
-        relays = decision.reason is Reason.RELAYED and view.current is not None
-        if relays and not self._relays.may_change(decision.claim, manifest):
-            return Carried(Skip(Reason.ADDRESS_CHANGED, owner))
+        if view.membership:
+            is_new, relayed = view.current is None, decision.reason is Reason.RELAYED
+            refusal = self._relays.refuses(decision.claim, manifest, relayed=relayed, is_new=is_new)
+            if refusal is not None:
+                return Carried(Skip(refusal, owner))
         feed = self._copies.feed(view.target.group, view.target.kind)
         if feed is None:
             return Carried(Hold(Reason.LOCAL_NOT_HEARD, owner))

@@ -169,7 +169,7 @@ class Engine:
         self.rule_states = RuleStates(
             registry=self.registry, sources=self.sources, local=local, link=self.supervisor.links.get
         )
-        self.relays = Relays(credentials=self.credentials, registry=self.registry)
+        self.relays = Relays(credentials=self.credentials, registry=self.registry, members=self.members)
         self.departures = Departures(
             copies=self.copies,
             link=self.supervisor.links.get,

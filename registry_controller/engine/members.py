@@ -52,14 +52,14 @@ class Members:
         if cluster is not None:
             self._here[name] = cluster
         self._rename(None, name, _naming(old), _naming(cluster))
-        if old is not None and all(held.cluster_id != old.cluster_id for held in self._here.values()):
-            self._look_at_others_of(old.cluster_id)
+        if old is not None and (cluster is None or _naming(old) != _naming(cluster)):
+            self._look_at_others(old)
 
-    def _look_at_others_of(self, member: ClusterUID) -> None:
-        """Look at what peers hold of a member of which nothing is here any more: now any name may come."""
+    def _look_at_others(self, gone: Cluster) -> None:
+        """Look at the Clusters that peers hold of a member that has none here any more, or that name its Secret."""
         for held in self._there.values():
             for name, view in held.items():
-                if view.cluster_id == member:
+                if view.cluster_id == gone.cluster_id or (view.secret is not None and view.secret == gone.secret):
                     self._on_change(cluster_target(name))
 
     def set_there(self, peer: ClusterUID, name: str, view: MemberView | None) -> bool:

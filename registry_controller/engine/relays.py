@@ -1,6 +1,7 @@
-"""What an intermediary may change of another member's Cluster and credentials (O4).
+"""What other members may bring here of membership: neither another's address nor another's Secret (O4, O7).
 
-Law: who was Ready here once is read at another address, or trusted by another CA, on nobody's word but its own.
+Laws: who was Ready here once is read at another address, or trusted by another CA, on nobody's word but its own ·
+nobody names the Secret of another, which would then be nobody's.
 """
 
 from __future__ import annotations
@@ -9,21 +10,43 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import InvalidKubeconfig, InvalidObject
 from registry_controller.api.meta import Manifest
+from registry_controller.core.decision import Reason
 from registry_controller.core.view import Claim
 from registry_controller.engine.credentialstore import CredentialStore
+from registry_controller.engine.members import Members
 from registry_controller.engine.registry import Registry
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 
 
 class Relays:
-    """Judges the records that intermediaries hold."""
+    """Judges what is to come here of a Cluster or a registry Secret."""
 
-    def __init__(self, *, credentials: CredentialStore, registry: Registry) -> None:
+    def __init__(self, *, credentials: CredentialStore, registry: Registry, members: Members) -> None:
         self._credentials = credentials
         self._registry = registry
+        self._members = members
 
-    def may_change(self, claim: Claim, manifest: Manifest) -> bool:
-        """Say whether such a record may change what is here.
+    def refuses(self, claim: Claim, manifest: Manifest, *, relayed: bool, is_new: bool) -> Reason | None:
+        """Say why a record does not come, or change what is here; None when it may. `relayed` is an intermediary's."""
+        if relayed and not is_new and not self._may_change(claim, manifest):
+            return Reason.ADDRESS_CHANGED
+        if claim.kind.group == meta.GROUP and self._names_anothers(claim, manifest):
+            return Reason.DISPUTED
+        return None
+
+    def _names_anothers(self, claim: Claim, manifest: Manifest) -> bool:
+        """Say whether a Cluster would name a Secret that, here, is the one of another member."""
+        try:
+            offered = read_cluster(manifest)
+        except InvalidObject:
+            return False
+        held = self._registry.clusters.get(claim.key.name)
+        if offered.secret is None or (held and held.cluster and held.cluster.secret == offered.secret):
+            return False
+        return not self._members.naming_here(offered.secret) <= {offered.cluster_id}
+
+    def _may_change(self, claim: Claim, manifest: Manifest) -> bool:
+        """Say whether an intermediary's record may change what is here.
 
         Once a member has been Ready, its Secret may change the credentials only, never the server or the CA; its
         Cluster neither the endpoints, which stand for these, nor the Secret that it names.

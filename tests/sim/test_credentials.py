@@ -112,3 +112,29 @@ def test_nobody_else_brings_a_second_cluster_of_a_members_id() -> None:
         assert here.find("Cluster", "aaa") is not None
 
     simulate(scenario, n=3)
+
+
+def test_nobody_brings_a_cluster_that_names_anothers_secret() -> None:
+    """O7: it would be nobody's then, and its member unread; the Cluster comes when it names its own."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        _, here, relay = group.members
+        await relay.stop()
+        names = {"clusterID": "99999999-0000-4000-8000-000000000000"}
+        for secret in ("a", "nobody"):
+            reference = {"secretRef": {"name": secret, "namespace": NAMESPACE}}
+            relay.apply({"kind": "Cluster", "metadata": {"name": "nobody"}, "spec": {**names, "authInfo": reference}})
+            await asyncio.sleep(60.0)
+            assert (here.find("Cluster", "nobody") is not None) == (secret == "nobody")
+            assert here.get("Cluster", "a")["status"]["state"] == "Ready"
+        own = relay.get("Cluster", "c")
+        reference = {"secretRef": {"name": "a", "namespace": NAMESPACE}}
+        relay.replace({**own, "spec": {**own["spec"], "authInfo": reference}})
+        await asyncio.sleep(60.0)
+        assert here.get("Cluster", "a")["status"]["state"] == "Ready"
+        here.delete("Cluster", "a")
+        await asyncio.sleep(60.0)
+        assert here.get("Cluster", "c")["spec"]["authInfo"] == reference
+
+    simulate(scenario, n=3)

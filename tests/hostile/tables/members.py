@@ -91,6 +91,12 @@ def _speaks_for_honest_by_another_name(server: Stranger) -> None:
     introduce(server, f"other-{server.name}", cluster_id=server.victims.honest_uid, user={"token": "x"}, url=url)
 
 
+def _names_honests_secret(server: Stranger) -> None:
+    reference = {"name": "honest", "namespace": NAMESPACE}
+    spec = {"clusterID": f"evil-{server.uid}", "authInfo": {"secretRef": reference}}
+    server.put({"kind": "Cluster", "metadata": {"name": _EVIL.format(server.name)}, "spec": spec})
+
+
 def _rule(server: Stranger, name: str, kind: dict[str, str], **mutations: Any) -> None:
     entry = {"match": [{}], **({"mutations": mutations} if mutations else {})}
     spec = {"groupVersionKind": kind, "rules": [entry]}
@@ -164,6 +170,12 @@ MEMBERS: Final = (
         "holds another member's ID under another name",
         "is not taken while that member is alive; nobody is dialled",
         _speaks_for_honest_by_another_name,
+        copied=(GOOD,),
+    ),
+    Case(
+        "introduces a member that names the Secret of another one",
+        "is not taken: two that name one Secret would both be refused",
+        _names_honests_secret,
         copied=(GOOD,),
     ),
     Case(
