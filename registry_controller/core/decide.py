@@ -14,7 +14,7 @@ from registry_controller.core.allowance import Barrier
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.membership import decide_membership
 from registry_controller.core.own import Marks, Voice
-from registry_controller.core.proof import apply_over, judge_absence
+from registry_controller.core.proof import apply_over, judge_absence, unless_older
 from registry_controller.core.view import Claim, Current, NamespaceState, RuleState, Tracking, View
 
 
@@ -30,7 +30,7 @@ def decide(view: View) -> Decision:
         if barred is not None:
             return barred
         view = view._replace(claims=allowed)
-    decision = decide_membership(view) if view.membership else _decide_ordinary(view)
+    decision = decide_membership(view) if view.membership else unless_older(view, _decide_ordinary(view))
     if isinstance(decision, Delete) and view.barrier is not None:
         return Skip(BARRED[view.barrier], decision.owner)
     if isinstance(decision, Apply) and view.current is None:

@@ -57,6 +57,17 @@ def apply_over(view: View, current: Current, claim: Claim) -> Decision:
         return Apply(claim, Reason.ADOPT)
     if claim.revision >= provenance.revision:
         return Apply(claim, Reason.UPDATE)
+    return _judge_older(view, claim)
+
+
+def unless_older(view: View, decision: Decision) -> Decision:
+    """Keep a decision, unless it applies a claim from before what a copy showed of it, which is another's now (O3)."""
+    if not isinstance(decision, Apply) or decision.claim.revision >= decision.claim.shown:
+        return decision
+    return _judge_older(view, decision.claim)
+
+
+def _judge_older(view: View, claim: Claim) -> Decision:
     answer = _answer(view, claim.source)
     if answer is None or answer.answer is Answer.NOT_ASKED:
         return Hold(Reason.STALE_SOURCE, claim.owner, ask=claim.source)

@@ -25,7 +25,8 @@ class Claim(NamedTuple):
     """A source that maps onto the target. `owner` is who it speaks for, `peer` where it was read.
 
     `revision` is the resourceVersion at the owner: at an intermediary the one in its provenance, 0 if unknown.
-    `rule` names the winning rule; `barrier` is what keeps it from writing here.
+    `shown` is the revision that a copy here showed of it last, if that was a later one, else 0. `rule` names the
+    winning rule; `barrier` is what keeps it from writing here.
     """
 
     peer: ClusterUID
@@ -40,6 +41,7 @@ class Claim(NamedTuple):
     deleting: bool = False
     sync_disabled: bool = False
     barrier: Barrier | None = None
+    shown: int = 0
 
     @property
     def source(self) -> SourceRef:

@@ -27,7 +27,8 @@ class SourceRecord:
     """One object at a peer. `hits` are in the order of the rules' rank.
 
     `streams` are the bits of the streams that have it, `went_back` of those whose last word was an older one.
-    `unclear` names the rules that could not be evaluated on it: whether they want it is not known.
+    `unclear` names the rules that could not be evaluated on it: whether they want it is not known. `shown` is the
+    revision that a copy here showed of it last, when that was a later one.
     """
 
     uid: str
@@ -41,6 +42,7 @@ class SourceRecord:
     streams: int
     unclear: frozenset[str] = frozenset()
     went_back: int = 0
+    shown: int = 0
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
         """Find the rule by which this object becomes that target; the highest ranked, if several do, that may."""
@@ -151,6 +153,7 @@ class Feed:
             hits=hits,
             streams=streams,
             unclear=unclear,
+            shown=old.shown if old is not None and old.shown > heard.revision else 0,
         )
         self.records[heard.key] = record
         self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard)

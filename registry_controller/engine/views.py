@@ -76,6 +76,8 @@ class Views:
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed else None
         offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
+        if record is not None and record.marks.provenance is not None:
+            _note_shown(record.marks.provenance, offers)
         claims = tuple([self._claim(offer) for offer in offers])
         membership = self._is_membership(target, record, offers)
         current = self._current(target, feed, record, membership=membership, found_empty=found_empty)
@@ -147,6 +149,7 @@ class Views:
             deleting=record.deleting,
             sync_disabled=record.marks.sync_disabled,
             barrier=offer.hit.barrier,
+            shown=record.shown,
         )
 
     def _natural(self, offer: Offer) -> frozenset[ClusterUID]:
@@ -229,6 +232,14 @@ class Views:
 
 def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:
     return is_at_home(record.marks, peer=owner, membership=record.membership)
+
+
+def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
+    """Remember what a copy shows of its source, for as long as less is heard: another owner may take the copy over."""
+    source = (provenance.owner, provenance.source.group, provenance.source.kind, provenance.key)
+    for feed, key, record, _ in offers:
+        if (feed.peer, feed.kind.group, feed.kind.kind, key) == source:
+            record.shown = provenance.revision if provenance.revision > record.revision else 0
 
 
 def _copied_from(

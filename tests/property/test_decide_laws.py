@@ -74,7 +74,7 @@ def claims(draw: st.DrawFn, membership: bool) -> Claim:
     owner = draw(ids.filter(lambda uid: uid not in (peer, LOCAL))) if voice is Voice.INTERMEDIARY else peer
     return Claim(
         peer, owner, voice, KIND, KEY, "uid", draw(created), draw(revisions), "rule", draw(st.booleans()),
-        draw(st.booleans()), draw(st.none() | st.sampled_from(Barrier)),
+        draw(st.booleans()), draw(st.none() | st.sampled_from(Barrier)), draw(revisions),
     )  # fmt: skip
 
 
@@ -142,6 +142,17 @@ def test_nobody_else_brings_a_second_cluster_of_a_member(view: View) -> None:
     decision = decide(view._replace(target=Target(meta.GROUP, meta.CLUSTER.kind, "", "x"), current=None))
     if view.membership and isinstance(decision, Apply) and decision.claim.voice is Voice.INTERMEDIARY:
         assert decision.claim.owner not in view.known
+
+
+@given(views())
+def test_what_a_copy_showed_is_known_whoever_has_it_now(view: View) -> None:
+    """O3: an older state of the same source is taken only when its owner says that it is what it has."""
+    decision = decide(view)
+    if view.membership or not isinstance(decision, Apply) or decision.claim.revision >= decision.claim.shown:
+        return
+    assert view.inquiry is not None
+    assert (view.inquiry.source, view.inquiry.answer) == (decision.claim.source, Answer.FOUND)
+    assert view.inquiry.revision == decision.claim.revision
 
 
 @given(views())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -203,5 +204,39 @@ def test_anothers_copy_in_the_place_of_a_source_is_none_even_if_no_rule_can_read
         assert a.find("ConfigMap", "x-s", namespace="default") is None
         said = a.condition("ResourceSyncRule", "ours", "Synced")["message"]
         assert ("peer c: ConfigMap default/x:" in said, "peer b" in said) == (True, False), said
+
+    simulate(scenario, n=3)
+
+
+def test_what_a_copy_showed_is_known_also_after_another_had_it() -> None:
+    """O3, O8: a server that answers from the past gives back no older state when the rival that took over goes."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        rivals = rule("rivals", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": LABELS}]}]})
+        rivals["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+        group["a"].create(rivals)
+        for state in ("old", "older", "new"):
+            group["c"].apply(config_map("one", {"from": state}, labels=LABELS), born="2025-01-02T00:00:00Z")
+            await group.settle()
+            assert group["a"].get("ConfigMap", "one", namespace="default")["data"] == {"from": state}
+        wire = group.wire("a", "c")
+        wire.lag, wire.behind_s = 1, 120.0
+        await group["a"].restart()
+        await asyncio.sleep(20.0)
+        group["b"].create(config_map("one", {"from": "b"}, labels=LABELS), born="2025-01-01T00:00:00Z")
+        await asyncio.sleep(20.0)
+        assert group["a"].get("ConfigMap", "one", namespace="default")["data"] == {"from": "b"}
+        seen = []
+        group["a"].server.store.listeners.append(lambda change: seen.append((change.new or {}).get("data")))
+        group["b"].delete("ConfigMap", "one", namespace="default")
+        await asyncio.sleep(20.0)
+        assert group["a"].get("ConfigMap", "one", namespace="default")["data"] in ({"from": "b"}, {"from": "new"})
+        wire.lag = 0
+        wire.cut()
+        await group.settle()
+        assert group["a"].get("ConfigMap", "one", namespace="default")["data"] == {"from": "new"}
+        assert {"from": "old"} not in seen
+        assert {"from": "older"} not in seen
 
     simulate(scenario, n=3)
