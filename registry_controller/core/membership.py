@@ -21,10 +21,11 @@ def decide_membership(view: View) -> Decision:
     own = next((c for c in claims if c.voice is Voice.OWNER and natural in (None, c.owner)), None)
     if any(claim.voice is Voice.OURS for claim in claims) or (current is not None and current.natural == view.local):
         return Skip(Reason.OUR_OWN, view.local)
-    if any(claim.voice is Voice.DISPUTED for claim in claims):
+    if current is not None and current.disputed:
         return Skip(Reason.DISPUTED)
     if current is None:
-        return _decide_new_member(view, claims, own)
+        is_disputed = bool(claims) and all(claim.voice is Voice.DISPUTED for claim in claims)
+        return Skip(Reason.DISPUTED) if is_disputed else _decide_new_member(view, claims, own)
     if current.marks.frozen:
         return Skip(Reason.COPY_FROZEN, current.marks.owner)
     heirs = view.successors - view.departed

@@ -91,7 +91,7 @@ def voice_of_membership(natural: Collection[ClusterUID], *, peer: ClusterUID, lo
     """Say by what right `peer` offers a Cluster or a registry Secret (O2, O7).
 
     `natural` holds the clusters it speaks for: of a Cluster its clusterID, of a Secret the clusterIDs of the
-    Clusters, here and at that peer, that name it.
+    Clusters that name it, here, or at that peer where none here does.
     """
     if not natural:
         return Voice.SILENT

@@ -64,6 +64,8 @@ class Current(NamedTuple):
     """A Namespace or CustomResourceDefinition in which native objects live, or may live (O1)."""
     natural: ClusterUID | None = None
     """Of a membership object: the cluster it stands for."""
+    disputed: bool = False
+    """Of a registry Secret: Clusters of several members name it here (O7)."""
 
 
 class Tracking(enum.Enum):

@@ -88,9 +88,11 @@ class Members:
         return frozenset(owner for _, owner in self._naming.get((None, secret), ()))
 
     def natural_of_secret(self, secret: ObjectKey, *, peer: ClusterUID) -> frozenset[ClusterUID]:
-        """List the members whose Cluster, here or at that peer, names that Secret."""
-        there = frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
-        return there | self.naming_here(secret)
+        """List the members whose Cluster names that Secret here, or at that peer where none here does.
+
+        What is known here no peer changes: another Cluster that it holds would take a member's Secret from it.
+        """
+        return self.naming_here(secret) or frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
 
     def disputed_secrets(self) -> Iterable[tuple[ObjectKey, tuple[str, ...]]]:
         """List the Secrets that Clusters of several members name here, with the Clusters' names."""

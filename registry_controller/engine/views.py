@@ -171,12 +171,13 @@ class Views:
         if record is None:
             native = feed is not None and target.key in feed.natives
             return Current(Marks(None, None, False, False), "", 0) if native else None
-        natural = record.natural
+        natural, disputed = record.natural, False
         if membership and target.kind == "Secret":
             named_by = self._members.naming_here(target.key)
             natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
+            disputed = natural is None and len(named_by) > 1
         holds = is_container(target) and not found_empty
-        return Current(record.marks, record.uid, record.revision, record.deleting, holds, natural)
+        return Current(record.marks, record.uid, record.revision, record.deleting, holds, natural, disputed)
 
     def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
         if provenance is not None or source is None:

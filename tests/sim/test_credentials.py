@@ -138,3 +138,25 @@ def test_nobody_brings_a_cluster_that_names_anothers_secret() -> None:
         assert here.get("Cluster", "c")["spec"]["authInfo"] == reference
 
     simulate(scenario, n=3)
+
+
+def test_what_a_peer_makes_of_a_members_secret_is_its_own_trouble() -> None:
+    """O7, P3: a Cluster there that names it, too, keeps nobody here from the member's new credentials."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner, here, other = group.members
+        reference = {"secretRef": {"name": "a", "namespace": NAMESPACE}}
+        spec = {"clusterID": "99999999-0000-4000-8000-000000000000", "authInfo": reference}
+        info = {"name": "nobody", "annotations": {meta.SYNC_DISABLED: "true"}}
+        other.create({"kind": "Cluster", "metadata": info, "spec": spec})
+        await group.settle()
+        assert other.get("Cluster", "a")["status"]["state"] == "InvalidAuthInfo"
+        owner.delete("Secret", f"{READER}-token", namespace=NAMESPACE)
+        await group.settle()
+        new = owner.get("Secret", "a", namespace=NAMESPACE)["data"]
+        assert here.get("Secret", "a", namespace=NAMESPACE)["data"] == new
+        assert other.get("Secret", "a", namespace=NAMESPACE)["data"] != new
+        assert here.get("Cluster", "a")["status"]["state"] == "Ready"
+
+    simulate(scenario, n=3)
