@@ -7,11 +7,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults import credentials, endurance, killpoints, kinds, lifetimes, links, objects, processes, servers
+from tests.faults import (
+    authorities,
+    credentials,
+    endurance,
+    killpoints,
+    kinds,
+    lifetimes,
+    links,
+    objects,
+    processes,
+    servers,
+)
 from tests.faults.catalogue import FAULTS, TITLES, Fault
 from tests.faults.report import play_random, run, survived
 
-FAMILIES = (links, servers, processes, credentials, lifetimes, objects, kinds, killpoints, endurance)
+FAMILIES = (links, servers, processes, credentials, lifetimes, authorities, objects, kinds, killpoints, endurance)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

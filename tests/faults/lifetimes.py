@@ -6,21 +6,16 @@ import asyncio
 import base64
 import contextlib
 import json
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import trustme
-import yaml
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from hack.controlplane import ApiError
-from hack.controlplane.pki import Pair
 from tests.e2e.group import CHART, NAMESPACE
+from tests.faults.beat import LATE_S, Beat, pass_time
 from tests.faults.bed import Site, wait
 from tests.faults.calls import Answer, Call
 from tests.faults.catalogue import fault
@@ -29,16 +24,12 @@ from tests.faults.endurance import carry
 from tests.faults.play import Play
 from tests.faults.scripts import Pass
 from tests.faults.weather import CUT
-from tests.faults.workload import WANTED, path_of
 
 _ACCOUNT = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/cluster-registry-controller-reader"
 _ASKED_S = 600  # API servers refuse less
 _GRANTED_S = 60
 _LEEWAY_S = 60  # for which API servers take a token that has expired
 _LIFETIMES = 6
-_LATE_S = 15.0  # the longest that a change may be under way while tokens are replaced
-_BEAT_S = 1.0
-_RESET_S = 20.0
 
 
 class ShortLived(Pass):
@@ -106,72 +97,6 @@ def ask_for_lifetime(play: Play, seconds: int) -> None:
         site.daemon.wait_ready(timeout_s=60)
 
 
-class Beat:
-    """One object at each site that changes all the time, and how late each state was at each other site, in seconds.
-
-    `except_` are the ways (taker, giver) of which nothing is asked just now.
-    """
-
-    def __init__(self, sites: Sequence[Site]) -> None:
-        self._sites = sites
-        self._written: dict[str, list[tuple[int, float]]] = {site.name: [] for site in sites}
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._write, name="beat", daemon=True),
-            threading.Thread(target=self._look, name="beat seen", daemon=True),
-        ]
-        self.except_: set[tuple[str, str]] = set()
-        self.states = 0
-        self.latest_s: dict[tuple[str, str], float] = {}
-
-    def __enter__(self) -> Beat:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def spare(self, ways: set[tuple[str, str]]) -> None:
-        """Ask nothing of these ways; of those that were spared before, only for what comes from now on."""
-        for taker, giver in self.except_ - ways:
-            wait(lambda taker=taker, giver=giver: self._late_s(taker, giver) < _LATE_S / 3, within_s=90)
-        self.except_ = ways
-
-    def _write(self) -> None:
-        while not self._stop.wait(_BEAT_S):
-            self.states += 1
-            for site in self._sites:
-                name, data = f"beat-{site.name}", {"n": f"beat {self.states}"}
-                body = {"metadata": {"name": name, "labels": WANTED}, "data": data}
-                path = path_of("cm", name)
-                if site.write("PATCH", path, body, content_type="application/merge-patch+json") is None:
-                    body |= {"apiVersion": "v1", "kind": "ConfigMap"}
-                    if site.write("POST", path_of("cm"), body) is None:
-                        continue
-                self._written[site.name].append((self.states, time.monotonic()))
-
-    def _look(self) -> None:
-        while not self._stop.wait(_BEAT_S / 2):
-            for taker in self._sites:
-                for giver in self._sites:
-                    way = (taker.name, giver.name)
-                    if taker is not giver and way not in self.except_:
-                        self.latest_s[way] = max(self.latest_s.get(way, 0.0), self._late_s(*way))
-
-    def _late_s(self, taker: str, giver: str) -> float:
-        """How long the oldest state that is not there has been under way."""
-        site = next(site for site in self._sites if site.name == taker)
-        try:
-            seen = int(site.cluster.api.get(path_of("cm", f"beat-{giver}"))["data"]["n"].split()[1])
-        except (ApiError, KeyError, ValueError, IndexError):
-            seen = 0
-        missing = [at for state, at in list(self._written[giver]) if state > seen]
-        return time.monotonic() - missing[0] if missing else 0.0
-
-
 @contextlib.contextmanager
 def short_lived(play: Play) -> Iterator[list[ShortLived]]:
     """Let all API servers grant a minute, and all daemons ask for tokens that expire."""
@@ -197,20 +122,24 @@ def lifetimes(play: Play) -> None:
     one, other, third = play.sites
     seen: set[str] = set()
     expired_s = _GRANTED_S + _LEEWAY_S + 15
+
+    def look() -> None:
+        seen.update(token_of(site, site.name) for site in play.sites)
+
     with short_lived(play) as scripts, Beat(play.sites) as beat, play.working(gentle=True):
         began = time.monotonic()
         way = play.bed.way(third, one)
         beat.spare({(third.name, one.name)})
         with play.weather([way], CUT, "refused"):
-            _pass_time(play, expired_s, seen)
+            pass_time(play, expired_s, look)
             wait(lambda: token_of(third, one.name) == token_of(one, one.name), within_s=30, what="relayed credentials")
         beat.spare(set())
-        _pass_time(play, began + _LIFETIMES * _GRANTED_S - time.monotonic(), seen)
+        pass_time(play, began + _LIFETIMES * _GRANTED_S - time.monotonic(), look)
         renewals = [script.count for script in scripts]
         ways = [play.bed.way(third, site) for site in (one, other)]
         beat.spare({(third.name, site.name) for site in (one, other)})
         with play.weather(ways, CUT, "refused"):
-            _pass_time(play, expired_s, seen)
+            pass_time(play, expired_s, look)
         for site in (one, other):
             wait(
                 lambda site=site: "carry the Secret over" in state_of(third, site.name) or _is_ready(third, site.name),
@@ -220,27 +149,14 @@ def lifetimes(play: Play) -> None:
         play.say(f"{third.name} asks for the Secrets of {', '.join(asked) or 'nobody'}")
         carry(one, third)  # the other one's comes with it
         beat.spare(set())
-        _pass_time(play, 10.0, seen)
+        pass_time(play, 10.0, look)
         late = ", ".join(f"{giver}->{taker} {late_s:.1f} s" for (taker, giver), late_s in beat.latest_s.items())
         play.say(f"{len(seen)} tokens; the latest state of each way: {late}")
         assert min(renewals) >= _LIFETIMES, renewals
-        assert max(beat.latest_s.values()) < _LATE_S, beat.latest_s
+        assert max(beat.latest_s.values()) < LATE_S, beat.latest_s
     play.bite("tokens that were replaced", len(seen))
     for site in play.sites:
         play.work.delete(site, f"beat-{site.name}", "cm")
-
-
-def _pass_time(play: Play, seconds: float, seen: set[str]) -> None:
-    """Let time pass, take note of the tokens, and have everybody show theirs again now and then."""
-    until, reset_at = time.monotonic() + seconds, time.monotonic()
-    while time.monotonic() < until:
-        if time.monotonic() >= reset_at:  # who has an open stream is not asked for its token
-            for edge in list(play.bed.wires.edges.values()):
-                edge.reset_all()
-            reset_at += _RESET_S
-        for site in play.sites:
-            seen.add(token_of(site, site.name))
-        time.sleep(min(2.0, max(0.0, until - time.monotonic())))
 
 
 def _is_ready(site: Site, name: str) -> bool:
@@ -258,10 +174,9 @@ def _is_ready(site: Site, name: str) -> bool:
 def real_lifetime(play: Play) -> None:
     ask_for_lifetime(play, _ASKED_S)
     first = {site.name: token_of(site, site.name) for site in play.sites}
-    seen: set[str] = set()
     with Beat(play.sites) as beat, play.working(pause_s=1.0, gentle=True):
-        _pass_time(play, _ASKED_S + _LEEWAY_S + 15, seen)
-        assert max(beat.latest_s.values()) < _LATE_S, beat.latest_s
+        pass_time(play, _ASKED_S + _LEEWAY_S + 15)
+        assert max(beat.latest_s.values()) < LATE_S, beat.latest_s
     play.bite("tokens that were replaced", sum(token_of(site, site.name) != first[site.name] for site in play.sites))
     ask_for_lifetime(play, 0)
     for site in play.sites:
@@ -293,64 +208,3 @@ def reader_account(play: Play) -> None:
             wait(lambda other=other: token_of(other, one.name) == token_of(one, one.name), within_s=90,
                  what=f"the new credentials at {other.name}")  # fmt: skip
     play.bite("accounts that were missed", int(bool(said)))
-
-
-@fault(
-    9,
-    "authority",
-    what="the CA of one cluster's servers is replaced: all are given both, then its servers show certificates of the "
-    "new one, and all connections to it begin anew",
-    undone="its servers show the old certificates, and only their CA is published again",
-    within_s=150,
-)
-def authority(play: Play) -> None:
-    one = play.sites[0]
-    old, new = one.cluster.pki.server_ca.read_text(), trustme.CA(key_type=trustme.KeyType.ECDSA)
-    both = old + new.cert_pem.bytes().decode()
-    begun = 0
-    with Beat(play.sites) as beat, play.working(gentle=True), contextlib.ExitStack() as stack:
-        _publish(play, one, both, but="")
-        shown = _issue(new, one.cluster.directory)
-        edges = [one.home, *(play.bed.way(other, one) for other in play.sites[1:])]
-        calls = [stack.enter_context(play.bed.scripted(edge, one, Pass(), shown=shown)) for edge in edges]
-        for edge in edges:
-            edge.reset_all()
-        _pass_time(play, 60.0, set())
-        begun = min(len(call.seen) for call in calls)
-        stack.close()
-        _publish(play, one, old, but=both.removeprefix(old))
-        late = ", ".join(f"{giver}->{taker} {late_s:.1f} s" for (taker, giver), late_s in beat.latest_s.items())
-        play.say(f"the latest state of each way: {late}")
-        assert max(beat.latest_s.values()) < _LATE_S, beat.latest_s
-    play.bite("calls to servers of the new CA, on the way with the fewest", begun)
-    for site in play.sites:
-        play.work.delete(site, f"beat-{site.name}", "cm")
-
-
-def _issue(authority: trustme.CA, directory: Path) -> Pair:
-    """Make a certificate as the API server has one."""
-    made = authority.issue_cert("127.0.0.1", "kubernetes.default.svc", key_type=trustme.KeyType.ECDSA)
-    pair = Pair(directory / "shown.crt", directory / "shown.key")
-    pair.certificate.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
-    pair.key.write_bytes(made.private_key_pem.bytes())
-    return pair
-
-
-def _publish(play: Play, site: Site, ca_pem: str, *, but: str) -> None:
-    """Let a cluster's controllers, kubelet and daemon publish this CA, and wait until all have it and not another."""
-    site.cluster.pki.server_ca.write_text(ca_pem)
-    site.cluster.controller_manager.stop()
-    site.cluster.controller_manager.start()
-    site.daemon.rotate_token()
-    for other in play.sites:
-        wait(
-            lambda other=other: _has_ca(other, site.name, ca_pem) and not (but and _has_ca(other, site.name, but)),
-            within_s=90, what=f"the CA of {site.name} at {other.name}",
-        )  # fmt: skip
-
-
-def _has_ca(site: Site, name: str, ca_pem: str) -> bool:
-    """Say whether all certificates of a CA are in what one site holds of a member."""
-    document = yaml.safe_load(base64.b64decode(published(site, name)))
-    held = base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
-    return all(part.strip() in held for part in ca_pem.split("-----END CERTIFICATE-----") if part.strip())
