@@ -98,8 +98,8 @@ class Carrier:
         manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view, decision.claim, offer, manifest)
         if view.membership:
-            is_new, relayed = view.current is None, decision.reason is Reason.RELAYED
-            refusal = self._relays.refuses(decision.claim, manifest, relayed=relayed, is_new=is_new)
+            changes = decision.reason is Reason.RELAYED and view.current is not None
+            refusal = self._relays.refuses(decision.claim, manifest, changes=changes)
             if refusal is not None:
                 return Carried(Skip(refusal, owner))
         feed = self._copies.feed(view.target.group, view.target.kind)

@@ -26,9 +26,9 @@ class Relays:
         self._registry = registry
         self._members = members
 
-    def refuses(self, claim: Claim, manifest: Manifest, *, relayed: bool, is_new: bool) -> Reason | None:
-        """Say why a record does not come, or change what is here; None when it may. `relayed` is an intermediary's."""
-        if relayed and not is_new and not self._may_change(claim, manifest):
+    def refuses(self, claim: Claim, manifest: Manifest, *, changes: bool) -> Reason | None:
+        """Say why a record does not come; None when it may. `changes`: an intermediary's changes what is here by it."""
+        if changes and not self._may_change(claim, manifest):
             return Reason.ADDRESS_CHANGED
         if claim.kind.group == meta.GROUP and self._names_anothers(claim, manifest):
             return Reason.DISPUTED

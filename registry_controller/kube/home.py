@@ -26,7 +26,7 @@ class _KeptFile:
     """A file that the kubelet keeps fresh. It is in memory, so that no thread is needed to read it."""
 
     def __init__(self, path: Path) -> None:
-        self.text = path.read_text()
+        self.text = path.read_text().strip()
         self._path = path
         self._stamp = (0, 0)
 
@@ -36,7 +36,7 @@ class _KeptFile:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_ino)
             if afresh or stamp != self._stamp:
-                self.text = self._path.read_text() or self.text
+                self.text = self._path.read_text().strip() or self.text
                 self._stamp = stamp
         except OSError:  # between two versions of the volume: what we have is still good
             return
@@ -61,8 +61,7 @@ class _PodIdentity:
     def authorization(self) -> str:
         if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
             self._look()
-        token = self._token.text.strip()
-        return f"Bearer {token}" if token else ""
+        return f"Bearer {self._token.text}" if self._token.text else ""
 
     async def renew(self) -> bool:
         before = self._token.text
