@@ -68,7 +68,14 @@ class Daemon:
         self.engine = Engine(settings, home=writer, local=local, connect_peer=connect_peer, listener=self)
         self.registry, self.supervisor = self.engine.registry, self.engine.supervisor
         self.ledger = Ledger(on_change=self._rule_changed)
-        self.home = Home(writer=writer, settings=settings, cluster_id=local, log=log, on_change=self.clusters_changed)
+        self.home = Home(
+            writer=writer,
+            settings=settings,
+            cluster_id=local,
+            tombstones=self.engine.leaving,
+            log=log,
+            on_change=self.clusters_changed,
+        )
         self.events = EventRecorder(
             writer,
             namespace=settings.namespace,
@@ -203,6 +210,10 @@ class Daemon:
 
     def tokens_changed(self) -> None:
         """Look after the token that is published."""
+        self.home.poke()
+
+    def tombstones_changed(self) -> None:
+        """Look after the tombstones that are our own."""
         self.home.poke()
 
     def clusters_changed(self) -> None:

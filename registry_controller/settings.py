@@ -124,6 +124,11 @@ OPTIONS: Final = (
         "How many of a rule's copies from one owner may be deleted within five minutes; 50 always may. 0: all.", "%",
     ),
     Option(
+        "MEMBER_LEFT_TRUST_SECONDS", "86400", optiontext.none_or_whole(1, 999_999_999), "number",
+        "How long a member must have been silent before another one's word that it has left counts here. 0: it never "
+        "does.", "s",
+    ),
+    Option(
         "SYNCED_RULES_ENABLED", "true", optiontext.flag, "true|false",
         "Let rules act here that came from other clusters. With false they do nothing, and what they made stays.",
     ),
@@ -187,6 +192,7 @@ class Settings:
     cluster_validator_webhook_port: int
     cluster_validator_webhook_certificate_directory: str
     deletion_limit_percent: int = 50
+    member_left_trust_seconds: int = 86_400
     synced_rules_enabled: bool = True
     synced_rules_kinds: tuple[GroupKind, ...] = ()
     synced_rules_namespaces: tuple[str, ...] = ()

@@ -42,6 +42,15 @@ SYNC_DISABLED: Final = f"{_NAMES}/resource-sync-disabled"
 ALLOW_DELETIONS: Final = f"{_NAMES}/allow-deletions"
 """Annotation of a rule: lifts its delete brake for the moment that it names."""
 
+LEFT_MEMBER: Final = f"{_NAMES}/left-member"
+LEFT_MEMBERSHIP: Final = f"{_NAMES}/left-membership"
+LEFT_SAID_BY: Final = f"{_NAMES}/left-said-by"
+LEFT_UNTIL: Final = f"{_NAMES}/left-until"
+"""Labels of a ClusterFeature that says that a member has left: see `api.tombstone`."""
+
+LEFT_SECRET: Final = f"{_NAMES}/left-secret"
+"""Annotation of the one that a cluster makes of itself: the Secret in which it had published its credentials."""
+
 CORE_RESOURCE: Final = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"
 """Label, `"true"`: the rules and the feature that the daemon makes itself. Never a source."""
 

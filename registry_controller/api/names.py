@@ -7,6 +7,9 @@ from typing import Final
 CORE_FEATURE_OBJECT: Final = "cluster-registry-core-resources"
 CORE_FEATURE: Final = "cluster-registry-core-resources-source"
 
+LEFT_FEATURE: Final = "cluster-registry-left-member"
+"""Name of the feature that says that a member has left the group."""
+
 CLUSTERS_SINK: Final = "cluster-registry-core-resource-clusters-sink"
 RULES_SINK: Final = "cluster-registry-core-resource-syncrules-sink"
 SECRETS_SINK: Final = "cluster-registry-core-resource-cluster-secrets-sink"

@@ -11,6 +11,7 @@ import click
 
 from registry_controller import __version__
 from registry_controller.cli.explain import explain
+from registry_controller.cli.leave import leave
 from registry_controller.cli.lint import lint
 from registry_controller.cli.plan import plan
 from registry_controller.cli.run import run
@@ -42,6 +43,7 @@ program.add_command(run)
 program.add_command(lint)
 program.add_command(plan)
 program.add_command(explain)
+program.add_command(leave)
 
 
 def main() -> None:

@@ -16,15 +16,15 @@ from registry_controller.settings import Settings
 
 _DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|)")
 _ASKED: Final = (
-    "namespace", "network_name", "deletion_limit_percent", "synced_rules_enabled", "synced_rules_kinds",
-    "synced_rules_namespaces", "closed_kinds", "closed_namespaces",
+    "namespace", "network_name", "deletion_limit_percent", "member_left_trust_seconds", "synced_rules_enabled",
+    "synced_rules_kinds", "synced_rules_namespaces", "closed_kinds", "closed_namespaces",
 )  # fmt: skip
 """The daemon's options on which it depends what is decided."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+def seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Read a time: 20, 20s or 1.5m."""
     found = _DURATION.fullmatch(value)
     if not found:
@@ -71,7 +71,7 @@ def asking_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option(
         "--wait-for-peers",
         "wait_s",
-        callback=_seconds,
+        callback=seconds,
         metavar="TIME",
         default="20s",
         show_default=True,

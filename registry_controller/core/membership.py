@@ -1,12 +1,13 @@
 """What to do about membership: Clusters and registry Secrets, of which their natural owner speaks (O4, O7).
 
 Laws: our own is never taken from anybody · what was carried by hand stays until its natural owner is alive · through
-an intermediary nothing is ever deleted, and nothing goes back.
+an intermediary nothing is ever deleted, and nothing goes back · nobody brings back who has left.
 """
 
 from __future__ import annotations
 
 from registry_controller.api import meta
+from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.own import Voice
 from registry_controller.core.proof import apply_over, judge_absence
@@ -15,17 +16,27 @@ from registry_controller.core.view import Claim, Current, Tracking, View
 
 def decide_membership(view: View) -> Decision:
     """Decide about a Cluster or a registry Secret."""
-    claims = sorted((claim for claim in view.claims if not claim.deleting), key=lambda claim: claim.rank)
+    offered = [claim for claim in view.claims if not claim.deleting]
+    claims = sorted((claim for claim in offered if not claim.has_left), key=lambda claim: claim.rank)
     current = view.current
     natural = current.natural if current is not None else None
     own = next((c for c in claims if c.voice is Voice.OWNER and natural in (None, c.owner)), None)
     if any(claim.voice is Voice.OURS for claim in claims) or (current is not None and current.natural == view.local):
         return Skip(Reason.OUR_OWN, view.local)
-    if current is not None and current.disputed:
+    if current is not None:
+        return _decide_known_member(view, current, claims, own)
+    if offered and (view.has_left or not claims):
+        return Skip(Reason.OWNER_LEFT, offered[0].owner)
+    if claims and all(claim.voice is Voice.DISPUTED for claim in claims):
         return Skip(Reason.DISPUTED)
-    if current is None:
-        is_disputed = bool(claims) and all(claim.voice is Voice.DISPUTED for claim in claims)
-        return Skip(Reason.DISPUTED) if is_disputed else _decide_new_member(view, claims, own)
+    return _decide_new_member(view, claims, own)
+
+
+def _decide_known_member(view: View, current: Current, claims: list[Claim], own: Claim | None) -> Decision:
+    """Decide about what is here of another member."""
+    natural = current.natural
+    if current.disputed:
+        return Skip(Reason.DISPUTED)
     if current.marks.frozen:
         return Skip(Reason.COPY_FROZEN, current.marks.owner)
     heirs = view.successors - view.departed
@@ -35,6 +46,8 @@ def decide_membership(view: View) -> Decision:
     if natural is None and current.marks.owner is not None and current.marks.owner in view.departed:
         # Credentials: the Cluster that named them went last, because it takes the connection with it.
         return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
+    if natural is not None and natural in view.gone and current.marks.is_copy:
+        return _bury(view, current, natural)
     if own is not None and own.owner in view.alive:  # what was heard before is no word on how to reach it now
         if not current.marks.is_copy:
             return Apply(own, Reason.ADOPT)
@@ -42,6 +55,13 @@ def decide_membership(view: View) -> Decision:
     if not current.marks.is_copy:
         return Skip(Reason.HAND_CARRIED, current.natural)
     return _decide_absent_member(view, current, claims)
+
+
+def _bury(view: View, current: Current, member: ClusterUID) -> Decision:
+    """Delete what is here of a member that is gone: what it leaves behind first, its credentials last."""
+    if view.leaves_behind or view.target.group != meta.GROUP:
+        return Hold(Reason.OWNER_LEAVES, member)
+    return Delete(current.uid, current.revision, Reason.OWNER_LEFT, member)
 
 
 def _decide_new_member(view: View, claims: list[Claim], own: Claim | None) -> Decision:

@@ -42,6 +42,8 @@ class Claim(NamedTuple):
     sync_disabled: bool = False
     barrier: Barrier | None = None
     shown: int = 0
+    has_left: bool = False
+    """What an intermediary holds of a membership that is over, as a tombstone says (O6)."""
 
     @property
     def source(self) -> SourceRef:
@@ -157,3 +159,7 @@ class View(NamedTuple):
     owner_leaves: bool = False
     leaves_behind: bool = False
     successors: frozenset[ClusterUID] = frozenset()
+    gone: frozenset[ClusterUID] = frozenset()
+    """Of the departed: whose Clusters are to go from here, as a tombstone says, or because this cluster leaves."""
+    has_left: bool = False
+    """This cluster itself has left the group."""

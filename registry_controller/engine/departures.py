@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.core.decision import Apply, Decision, Reason
+from registry_controller.core.decision import Apply, Decision, Reason, Skip
 from registry_controller.core.view import View
 from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import HERE, Copies, CopyRecord
@@ -100,6 +100,8 @@ class Departures:
         """Hear what was decided about a Cluster: its member has left, or is one again."""
         if decision.reason in _PROVEN:
             member = owner_of(decision)
+            if member in view.gone or (isinstance(decision, Skip) and member not in self.left):
+                return  # on somebody's word, which may be taken back
             known = view.current.marks.revision if view.current is not None else 0
             gone = {member: max(known, self.left.get(member, 0))} if member is not None else {}
             left = {**self.left, **gone}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Protocol
 
-from registry_controller.api import meta
+from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.core.allowance import Allowance
 from registry_controller.engine.attention import Attention
@@ -21,6 +22,7 @@ from registry_controller.engine.departures import Departures
 from registry_controller.engine.feed import Feed
 from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.judge import Connection, Judge
+from registry_controller.engine.leaving import Leaving
 from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members, cluster_target
 from registry_controller.engine.namespaces import Namespaces
@@ -59,6 +61,9 @@ class Listener(Protocol):
     def tokens_changed(self) -> None:
         """Hear that tokens of ServiceAccounts in our namespace changed."""
 
+    def tombstones_changed(self) -> None:
+        """Hear that others are to stand here."""
+
 
 class Settings(Protocol):
     """The options that this room reads."""
@@ -77,6 +82,9 @@ class Settings(Protocol):
 
     @property
     def reader_token_expiration_seconds(self) -> int: ...
+
+    @property
+    def member_left_trust_seconds(self) -> int: ...
 
     @property
     def synced_rules_enabled(self) -> bool: ...
@@ -147,7 +155,7 @@ class Engine:
             reader=home,
             discovery=self.discovery,
             copies=self.copies,
-            is_rule=lambda name: name in self.registry.rules,
+            may_undo=self._may_undo,
             changed=lambda: self.supervisor.poke(),  # noqa: PLW0108 -- it is made below
         )
         self.supervisor = Supervisor(
@@ -165,6 +173,7 @@ class Engine:
             members_changed=self.attention.members_changed,
             rules_changed=self.attention.rules_changed,
             rebuilt=lambda name: add(cluster_target(name)),
+            planned=lambda: self.leaving.look(),  # noqa: PLW0108 -- it is made below
         )
         self.rule_states = RuleStates(
             registry=self.registry, sources=self.sources, local=local, link=self.supervisor.links.get
@@ -176,6 +185,17 @@ class Engine:
             rule_states=self.rule_states,
             look_at=self.attention.member_changed,
             add=add,
+        )
+        self.leaving = Leaving(
+            local=local,
+            trusts_after_s=settings.member_left_trust_seconds,
+            registry=self.registry,
+            links=self.supervisor.links,
+            proven=lambda: self.departures.left,
+            today=lambda: datetime.now(UTC).date(),
+            look_at=self.attention.member_changed,
+            look_at_offers=lambda: self.attention.members_changed(frozenset()),
+            changed=listener.tombstones_changed,
         )
         self.judge = Judge(views=self._views(), home=home, connection=self.connection, departures=self.departures)
 
@@ -206,8 +226,13 @@ class Engine:
             creates_namespaces=self._creates_namespaces,
             rule_states=self.rule_states,
             departures=self.departures,
+            leaving=self.leaving,
             successors=self.supervisor.rebuilds.successors,
         )
+
+    def _may_undo(self, rule: str) -> bool:
+        """Say whether what a rule made may have to go under any policy: it is here, or the group has been left."""
+        return rule in self.registry.rules or (rule in names.CORE_RULES and self.leaving.now.has_left)
 
     def _creates_namespaces(self, rule: str) -> bool:
         active = self.supervisor.active.get(rule)

@@ -1,4 +1,4 @@
-"""The keeper of what is our own: the local Cluster, the Secret that we publish, the core rules and the feature.
+"""The keeper of what is our own: the local Cluster, the Secret that we publish, core rules, feature and tombstones.
 
 Law: every pass looks anew and writes only what differs; whatever goes wrong becomes words and another try.
 """
@@ -6,14 +6,16 @@ Law: every pass looks anew and writes only what differs; whatever goes wrong bec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NoReturn, Protocol
 
 from registry_controller.api import meta, names
 from registry_controller.api.cluster import read_cluster
-from registry_controller.api.errors import BadInput, Conflict, RegistryError, TooManyRequests
+from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError, TooManyRequests
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core import corerules
 from registry_controller.core.peer import backoff_s
 from registry_controller.engine.homeapi import HomeApi, Writer
@@ -40,6 +42,16 @@ class HomeSettings(PublishSettings, Protocol):
     def core_resources_source_enabled(self) -> bool: ...
 
 
+class Tombstones(Protocol):
+    """Word of members that have left, as it should stand here."""
+
+    def keeps(self) -> Iterable[Tombstone]:
+        """List those that are missing here."""
+
+    def drops(self) -> Iterable[Manifest]:
+        """List the objects that should not be here."""
+
+
 class Home:
     """Keep our own things as they should be.
 
@@ -52,6 +64,7 @@ class Home:
         writer: Writer,
         settings: HomeSettings,
         cluster_id: ClusterUID,
+        tombstones: Tombstones,
         log: Logger,
         on_change: Callable[[], None] | None = None,
     ) -> None:
@@ -59,6 +72,7 @@ class Home:
         self._api = HomeApi(writer)
         self._settings = settings
         self._cluster_id = cluster_id
+        self._tombstones = tombstones
         self._log = log
         self._on_change = on_change
         self._published = Published(api=self._api, settings=settings, log=log)
@@ -95,11 +109,20 @@ class Home:
 
     async def _pass(self) -> str:
         found: list[Manifest] = []
-        problem = await self._attempt(self._find(found))
+        problems = [await self._attempt(self._keep_tombstones()), await self._attempt(self._find(found))]
         self._had_cluster = self._had_cluster or bool(found)
-        if problem or len(found) != 1:
-            return problem  # none: not a member; two: a conflict, which stands on both until one goes
-        return await self._keep(found[0])
+        if not problems[1] and len(found) == 1:  # none: not a member; two: a conflict, on both until one goes
+            problems.append(await self._keep(found[0]))
+        return "; ".join(problem for problem in problems if problem)
+
+    async def _keep_tombstones(self) -> None:
+        for stone in sorted(self._tombstones.keeps()):
+            with contextlib.suppress(AlreadyExists):  # made meanwhile, and not heard yet
+                await self._api.create(meta.FEATURES, tombstone_manifest(stone))
+                self._log.info("keeps a tombstone", cluster_id=stone.member, said_by=stone.said_by)
+        for manifest in list(self._tombstones.drops()):
+            await self._api.delete(meta.FEATURES, manifest)
+            self._log.info("dropped a tombstone", name=meta.metadata_of(manifest)["name"])
 
     async def _find(self, found: list[Manifest]) -> None:
         """Find the Clusters with our ID, or make one."""
@@ -110,16 +133,29 @@ class Home:
             found += [made] if made is not None else []
 
     async def _provision(self, clusters: Sequence[Manifest]) -> Manifest | None:
-        """Create our own Cluster, once in a life: deleting it is how a cluster leaves, and that must last."""
+        """Create our own Cluster, once in a life, and again after a tombstone of our own was taken away."""
         name = self._settings.provision_local_cluster
-        if not name or self._had_cluster:
+        if not name:
             return None
+        if await self._has_left():
+            self._had_cluster = False
+        elif not self._had_cluster:
+            return await self._make_cluster(name, clusters)
+        return None
+
+    async def _make_cluster(self, name: str, clusters: Sequence[Manifest]) -> Manifest:
         if any(meta.metadata_of(cluster).get("name") == name for cluster in clusters):
             raise BadInput(f"Cluster {name}: has another clusterID than this cluster's {self._cluster_id}")
         wanted = corerules.local_cluster(name, cluster_id=self._cluster_id, namespace=self._settings.namespace)
         made = await self._api.create(meta.CLUSTERS, wanted)
         self._log.info("made the local Cluster", cluster=name)
         return made
+
+    async def _has_left(self) -> bool:
+        """Say whether a tombstone of our own stands here: it outlives every daemon."""
+        features = await self._api.list(meta.FEATURES)
+        found = [meta.labels_of(feature) for feature in features]
+        return any(held.get(meta.LEFT_MEMBER) == held.get(meta.LEFT_SAID_BY) == self._cluster_id for held in found)
 
     async def _keep(self, manifest: Manifest) -> str:
         """Keep what belongs to our own Cluster; while it is disabled or going away, leave all of it as it is."""

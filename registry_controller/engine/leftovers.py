@@ -32,8 +32,8 @@ class Leftovers:
 
     `is_complete` says that every kind was looked through.
 
-    `is_rule` says whether there is a rule of that name here: what it made may have to go under any policy, because it
-    makes something else of its source now, or is told to delete from now on, or its source goes.
+    `may_undo` says whether what the rule of a name made may have to go under any policy: because it is here, and makes
+    something else of its source now, or is told to delete from now on, or its source goes.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Leftovers:
         reader: Reader,
         discovery: Discovery,
         copies: Copies,
-        is_rule: Callable[[str], bool],
+        may_undo: Callable[[str], bool],
         changed: Callable[[], None],
     ) -> None:
         self._reader = reader
         self._discovery = discovery
         self._copies = copies
-        self._is_rule = is_rule
+        self._may_undo = may_undo
         self._changed = changed
         self._found: set[GVK] = set()
         self._wanted: Mapping[GVK, frozenset[Selection]] = {}
@@ -107,7 +107,7 @@ class Leftovers:
 
     def _may_go(self, marks: Marks) -> bool:
         provenance = marks.provenance
-        return provenance is not None and (provenance.policy == "Delete" or self._is_rule(provenance.rule))
+        return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
 
 
 def _is_heard(feed: LocalFeed, selection: Selection) -> bool:

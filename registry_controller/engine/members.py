@@ -25,6 +25,7 @@ class MemberView(NamedTuple):
     state: str
     type: str
     disabled: bool
+    uid: str
 
 
 def cluster_target(name: str) -> Target:

@@ -78,6 +78,30 @@ def token_type(expiration_s: int) -> str:
     return corerules.BINDING_SECRET_TYPE if expiration_s else corerules.TOKEN_SECRET_TYPE
 
 
+async def revoke_tokens(api: HomeApi, settings: TokenSettings) -> None:
+    """Delete the Secrets of all tokens of the reader, whichever kind they are: what was published is good no more."""
+    account = ObjectKey(settings.namespace, settings.reader_service_account_name)
+    for secret in await _token_secrets(api, account):
+        await api.delete(meta.SECRETS, secret)
+    bound = meta.metadata_of(corerules.binding_secret(*account))["name"]
+    found = await api.read(meta.SECRETS, ObjectKey(account.namespace, bound))
+    if found is not None and found.get("type") == corerules.BINDING_SECRET_TYPE:
+        await api.delete(meta.SECRETS, found)
+
+
+async def _token_secrets(api: HomeApi, account: ObjectKey) -> Sequence[Manifest]:
+    """List the token Secrets of the reader in the daemon's namespace, the oldest first."""
+    selector = f"type={corerules.TOKEN_SECRET_TYPE}"
+    found = [
+        secret
+        for secret in await api.list(meta.SECRETS, namespace=account.namespace, fields=selector)
+        if secret.get("type") == corerules.TOKEN_SECRET_TYPE
+        and meta.annotations_of(secret).get(corerules.SERVICE_ACCOUNT) == account.name
+        and not meta.metadata_of(secret).get("deletionTimestamp")
+    ]
+    return sorted(found, key=_age)
+
+
 class LastingToken:
     """The token in a token Secret of the reader's ServiceAccount."""
 
@@ -88,7 +112,7 @@ class LastingToken:
 
     async def find(self, *, current: str) -> Token:
         """Find the token, or have one made and wait for it."""
-        found = await self._secrets()
+        found = await _token_secrets(self._api, self._account)
         token = next((token for token in map(_read_token, found) if token), None)
         if token is not None:
             return token
@@ -96,7 +120,9 @@ class LastingToken:
             await self._make()
         for _ in range(int(_WAIT_S / _POLL_S)):
             await asyncio.sleep(_POLL_S)
-            token = next((token for token in map(_read_token, await self._secrets()) if token), None)
+            token = next(
+                (token for token in map(_read_token, await _token_secrets(self._api, self._account)) if token), None
+            )
             if token is not None:
                 return token
         raise NotReady(f"ServiceAccount {self._account}: Kubernetes has not filled its token Secret yet")
@@ -104,18 +130,6 @@ class LastingToken:
     def renew_in_s(self) -> float:
         """Never."""
         return math.inf
-
-    async def _secrets(self) -> Sequence[Manifest]:
-        """List the token Secrets of the reader in the daemon's namespace, the oldest first."""
-        selector = f"type={corerules.TOKEN_SECRET_TYPE}"
-        found = [
-            secret
-            for secret in await self._api.list(meta.SECRETS, namespace=self._account.namespace, fields=selector)
-            if secret.get("type") == corerules.TOKEN_SECRET_TYPE
-            and meta.annotations_of(secret).get(corerules.SERVICE_ACCOUNT) == self._account.name
-            and not meta.metadata_of(secret).get("deletionTimestamp")
-        ]
-        return sorted(found, key=_age)
 
     async def _make(self) -> None:
         # Kubernetes deletes a token Secret without its ServiceAccount: making one again and again would never end.

@@ -69,6 +69,7 @@ class Supervisor:
         members_changed: Callable[[Set[ClusterUID]], None],
         rules_changed: Callable[[Set[str], Set[ClusterUID]], None],
         rebuilt: Callable[[str], None],
+        planned: Callable[[], None],
     ) -> None:
         self.local = local
         self.links: dict[ClusterUID, PeerLink] = {}
@@ -86,6 +87,7 @@ class Supervisor:
         self._changed = changed
         self._members_changed = members_changed
         self._rules_changed = rules_changed
+        self._planned = planned
         self._poked = asyncio.Event()
         self._is_planned = False
         self._contexts = Contexts(registry=registry, local=local)
@@ -150,6 +152,7 @@ class Supervisor:
         self._plan_links(scope)
         self.rebuilds.plan(scope)
         self._plan_rules()
+        self._planned()
         self._changed()
 
     def _plan_members(self) -> None:

@@ -148,4 +148,4 @@ def read_view(heard: Heard, manifest: Manifest) -> MemberView | None:
     disabled = meta.CLUSTER_DISABLED in heard.annotations
     state, kind = status.get("state"), status.get("type")
     state, kind = (found if isinstance(found, str) else "" for found in (state, kind))
-    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, state[:_WORD], kind[:_WORD], disabled)
+    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, state[:_WORD], kind[:_WORD], disabled, heard.uid)

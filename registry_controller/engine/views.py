@@ -16,6 +16,7 @@ from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
 from registry_controller.engine.departures import Departures
 from registry_controller.engine.feed import Feed, SourceRecord
+from registry_controller.engine.leaving import Leaving
 from registry_controller.engine.members import Members
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Sources
@@ -53,10 +54,12 @@ class Views:
         creates_namespaces: Callable[[str], bool],
         rule_states: RuleStates,
         departures: Departures,
+        leaving: Leaving,
         successors: Callable[[str], frozenset[ClusterUID]],
     ) -> None:
         self._successors = successors
         self._departures = departures
+        self._leaving = leaving
         self._rule_states = rule_states
         self.local = local
         self._sources = sources
@@ -87,6 +90,7 @@ class Views:
         natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
         tracking, offered_at = self._tracking(copied_from, record)
         owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
+        gone = self._leaving.now.gone
         view = View(
             target=target,
             claims=claims,
@@ -108,13 +112,22 @@ class Views:
             moved=self._is_moved(copied_from, provenance),
             barrier=None if membership or record is None else self._barrier(target, record, copied_from),
             inquiry=inquiry,
-            departed=frozenset(self._departures.left),
+            departed=gone.union(self._departures.left, self._left_behind(current, standing)),
             owner_leaves=owner_leaves,
-            leaves_behind=natural is not None and owner_leaves and self._departures.leaves_behind(natural),
+            leaves_behind=natural is not None
+            and (owner_leaves or natural in gone)
+            and self._departures.leaves_behind(natural),
             successors=self._successors(target.name) if natural is not None else frozenset(),
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
+            gone=gone,
+            has_left=self._leaving.now.has_left,
         )
         return view, offers
+
+    def _left_behind(self, current: Current | None, standing: Standing) -> frozenset[ClusterUID]:
+        """Tell whose copy is left in a cluster that has left itself, and has no Cluster of its owner any more."""
+        owner = current.marks.owner if current is not None and self._leaving.now.has_left else None
+        return frozenset() if owner is None or owner in standing.known else frozenset({owner})
 
     def wants(self, target: Target, source: SourceRef, heard: Heard) -> bool:
         """Say whether a rule makes the target of what was read by name; what cannot be evaluated may be wanted."""
@@ -126,14 +139,16 @@ class Views:
 
     def _claim(self, offer: Offer) -> Claim:
         peer, record = offer.feed.peer, offer.record
-        owner, revision = peer, record.revision
+        owner, revision, has_left = peer, record.revision, False
         if record.membership:
             natural = self._natural(offer)
             voice = voice_of_membership(natural, peer=peer, local=self.local)
             if voice is Voice.INTERMEDIARY:
                 (owner,) = natural
                 provenance = record.marks.provenance
-                revision = provenance.revision if provenance is not None and provenance.owner == owner else 0
+                known = provenance if provenance is not None and provenance.owner == owner else None
+                revision = known.revision if known is not None else 0
+                has_left = self._has_left(offer, owner, membership=known.uid if known is not None else "")
         else:
             voice = voice_of(record.marks, peer=peer, local=self.local)
         return Claim(
@@ -150,7 +165,13 @@ class Views:
             sync_disabled=record.marks.sync_disabled,
             barrier=offer.hit.barrier,
             shown=record.shown,
+            has_left=has_left,
         )
+
+    def _has_left(self, offer: Offer, owner: ClusterUID, *, membership: str) -> bool:
+        """Say whether a membership that an intermediary holds, or credentials for it, is over."""
+        of_cluster = offer.feed.kind.group == meta.GROUP
+        return self._leaving.bars(offer.feed.peer, owner, membership if of_cluster else None)
 
     def _natural(self, offer: Offer) -> frozenset[ClusterUID]:
         if offer.feed.kind.group == meta.GROUP:

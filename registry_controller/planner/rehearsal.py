@@ -268,6 +268,9 @@ class _Nobody:
     def tokens_changed(self) -> None:
         pass
 
+    def tombstones_changed(self) -> None:
+        pass
+
 
 def _ignore(*_: object) -> None:
     pass

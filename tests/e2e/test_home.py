@@ -42,6 +42,16 @@ class Settings:
     core_resources_source_enabled: bool = True
 
 
+class Tombstones:
+    """No member has left."""
+
+    def keeps(self) -> tuple[()]:
+        return ()
+
+    def drops(self) -> tuple[()]:
+        return ()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Group(1) as group:
@@ -63,7 +73,13 @@ async def home(cluster: Cluster) -> AsyncIterator[Home]:
     try:
         # The API server of a test reports an address at which it does not listen.
         settings = Settings(apiserver_endpoint_address=cluster.server)
-        yield Home(writer=writer, settings=settings, cluster_id=ClusterUID(uid), log=get_logger("test"))
+        yield Home(
+            writer=writer,
+            settings=settings,
+            cluster_id=ClusterUID(uid),
+            tombstones=Tombstones(),
+            log=get_logger("test"),
+        )
     finally:
         await writer.close()
 
@@ -72,7 +88,13 @@ async def home(cluster: Cluster) -> AsyncIterator[Home]:
 async def expiring(cluster: Cluster, home: Home) -> Home:
     """Keep credentials that expire."""
     settings = Settings(apiserver_endpoint_address=cluster.server, reader_token_expiration_seconds=LIFETIME_S)
-    return Home(writer=home._api._writer, settings=settings, cluster_id=home._cluster_id, log=get_logger("test"))
+    return Home(
+        writer=home._api._writer,
+        settings=settings,
+        cluster_id=home._cluster_id,
+        tombstones=Tombstones(),
+        log=get_logger("test"),
+    )
 
 
 def find(cluster: Cluster, *argv: str) -> Any:
@@ -243,7 +265,13 @@ async def test_a_daemon_that_may_use_secrets_in_its_namespace_only_keeps_everyth
     writer = await connect_home(kubeconfig=narrow_kubeconfig(cluster, tmp_path))
     try:
         settings = Settings(apiserver_endpoint_address=cluster.server)
-        narrow = Home(writer=writer, settings=settings, cluster_id=ClusterUID(uid), log=get_logger("test"))
+        narrow = Home(
+            writer=writer,
+            settings=settings,
+            cluster_id=ClusterUID(uid),
+            tombstones=Tombstones(),
+            log=get_logger("test"),
+        )
         await settled(narrow)
         assert published(cluster)["type"] == meta.REGISTRY_SECRET_TYPE
         cluster.kubectl("-n", NAMESPACE, "delete", "rolebinding", "narrow")

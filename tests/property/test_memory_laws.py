@@ -320,7 +320,7 @@ def test_a_secret_belongs_to_whom_its_cluster_names() -> None:
     changed: list[Target] = []
     members = Members(on_change=changed.append)
     secret = ObjectKey("ns", "s")
-    view = MemberView("a", ClusterUID("a"), secret, "Ready", "Peer", False)
+    view = MemberView("a", ClusterUID("a"), secret, "Ready", "Peer", False, "uid")
     assert members.set_there(PEER, "a", view)
     assert not members.set_there(PEER, "a", view)
     assert members.natural_of_secret(secret, peer=PEER) == {"a"}

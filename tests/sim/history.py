@@ -52,6 +52,10 @@ class History:
         """List an object's states."""
         return self._states.get((cluster, kind, key)) or (State(0.0, None),)
 
+    def keys(self, cluster: str, kind: str) -> Iterator[ObjectKey]:
+        """List the keys that objects of a kind ever had."""
+        return (key for where, of, key in list(self._states) if (where, of) == (cluster, kind))
+
     def states_since(self, cluster: str, kind: str, key: ObjectKey, *, at: float) -> Iterator[Manifest | None]:
         """List what an object was at some time from a moment on, the last first."""
         for state in reversed(self.states(cluster, kind, key)):

@@ -25,6 +25,7 @@ NAMESPACE = "cluster-registry"
 DAEMON = "daemon "
 """How the tasks of daemons are called, before the member's name."""
 READER = "cluster-registry-controller-reader"
+_OPTIONS = {"WORKERS": "4", "MEMBER_LEFT_TRUST_SECONDS": "60"}
 _SETTLED_S = 3.0
 _OWN_KINDS = ("Cluster", "ResourceSyncRule", "ClusterFeature")
 
@@ -190,7 +191,7 @@ class Member:
         self._life = life = Life()
         transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
         writer = Writer(transport)
-        options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, "WORKERS": "4", **self.options}
+        options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, **_OPTIONS, **self.options}
         self.daemon = Daemon(
             settings.load(options, {}),
             writer=writer,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from registry_controller.api import meta
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.core.leaving import LASTS
 from tests.sim.drawing import another, nothing
 from tests.sim.group import hand_over
 from tests.sim.making import marks_of
@@ -156,6 +159,21 @@ def _forge(member: Member, manifest: dict[str, Any]) -> None:
     marks = orjson.dumps({**said, "source": source}, option=orjson.OPT_SORT_KEYS).decode()
     annotations = {**manifest["metadata"]["annotations"], meta.PROVENANCE: marks}
     member.replace({**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}})
+
+
+@deed(another, weight=1)
+def declares_left(stage: Stage, member: Member, peer: str) -> bool:
+    """Say that a member has left, whether it is dead or not."""
+    found = stage.copy_at(member, ("Cluster", "", peer))
+    if found is None or not marks_of(found).provenance:
+        return False
+    said = marks_of(found).provenance
+    until = datetime.now(UTC).date() + LASTS
+    stone = Tombstone(found["spec"]["clusterID"], said["source"]["uid"], member.id, until)
+    if member.find("ClusterFeature", stone.name) is not None:
+        return False
+    member.create(tombstone_manifest(stone))
+    return True
 
 
 @deed(nothing, weight=1)

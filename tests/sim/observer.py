@@ -302,10 +302,21 @@ class Observer:
         return False
 
     def _has_left(self, entry: Entry, owner: str) -> bool:
-        """Say whether an owner lately had no Cluster of its own (O6)."""
-        left = self._was_absent(entry, owner, "Cluster", ObjectKey("", owner))
+        """Say whether an owner lately had no Cluster of its own, or a tombstone of it stands here (O6)."""
+        left = self._was_absent(entry, owner, "Cluster", ObjectKey("", owner)) or self._is_said_to_have_left(
+            entry, owner
+        )
         self._tally.clauses["O6"] += left
         return left
+
+    def _is_said_to_have_left(self, entry: Entry, owner: str) -> bool:
+        """Say whether there was a tombstone of a member here of late."""
+        return any(
+            (found["metadata"].get("labels") or {}).get(meta.LEFT_MEMBER) == self._id(owner)
+            for key in self.history.keys(entry.cluster, "ClusterFeature")
+            for found in self.history.states_since(entry.cluster, "ClusterFeature", key, at=entry.at - WINDOW_S)
+            if found is not None
+        )
 
     def _was_absent(self, entry: Entry, owner: str, kind: str, key: ObjectKey, *, since_s: float = 0.0) -> bool:
         """Say whether an owner lately did not have an object of its own of that name."""
@@ -367,7 +378,7 @@ def _is_ours_to_keep(manifest: Manifest, *, cluster: str, local: str) -> bool:
     if manifest["kind"] == "Secret":
         own = info["namespace"] == NAMESPACE and info["name"] in (cluster, f"{READER}-token")
         return own or (manifest.get("type") == meta.REGISTRY_SECRET_TYPE and info["name"] != cluster)
-    return _is_core(manifest)
+    return _is_core(manifest) or meta.LEFT_MEMBER in (info.get("labels") or {})
 
 
 def _same_but_status(old: Manifest, new: Manifest) -> bool:

@@ -8,7 +8,8 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +17,9 @@ import pytest
 import yaml
 
 from registry_controller.api import errors, meta, names
+from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
+from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
 from registry_controller.core.corerules import SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
 from registry_controller.engine import homeapi, readertoken
 from registry_controller.engine.home import Home
@@ -44,6 +47,20 @@ class Settings:
     provision_local_cluster: str = "one"
     manage_local_cluster_secret: bool = True
     core_resources_source_enabled: bool = True
+
+
+@dataclass
+class Tombstones:
+    """What should stand here, and what should not: nothing, unless a test says so."""
+
+    wanted: list[Tombstone] = field(default_factory=list)
+    unwanted: list[meta.Manifest] = field(default_factory=list)
+
+    def keeps(self) -> list[Tombstone]:
+        return self.wanted
+
+    def drops(self) -> list[meta.Manifest]:
+        return self.unwanted
 
 
 class FakeServer:
@@ -148,9 +165,10 @@ class FakeServer:
             raise errors.Forbidden(f"{verb}: 403", status=403, reason="Forbidden")
 
 
-def make(server: FakeServer, **options: Any) -> Home:
+def make(server: FakeServer, *, tombstones: Tombstones | None = None, **options: Any) -> Home:
     settings = Settings(**options)
-    return Home(writer=server, settings=settings, cluster_id=OUR_ID, log=get_logger("test"))
+    stones = tombstones or Tombstones()
+    return Home(writer=server, settings=settings, cluster_id=OUR_ID, tombstones=stones, log=get_logger("test"))
 
 
 def cluster(name: str = "one", cluster_id: str = OUR_ID, **spec: Any) -> Body:
@@ -563,6 +581,35 @@ async def test_no_token_is_ever_in_a_problem(server: FakeServer) -> None:
     assert "very-secret" not in problem
 
 
+async def test_tombstones_are_kept_and_dropped_as_they_should_be(server: FakeServer) -> None:
+    """O6: by a cluster that is no member, too."""
+    stone = Tombstone(ClusterUID("2"), "22", OUR_ID, date(2030, 1, 1))
+    tombstones = Tombstones(wanted=[stone])
+    home = make(server, tombstones=tombstones, provision_local_cluster="")
+    assert await home.reconcile() == ""
+    stored = server.find(meta.FEATURES, stone.name)
+    assert stored is not None
+    assert read_tombstone(read_feature(stored)) == stone
+    assert await home.reconcile() == ""  # it is there already, and was not heard yet
+    tombstones.wanted, tombstones.unwanted = [], [stored]
+    assert await home.reconcile() == ""
+    assert server.find(meta.FEATURES, stone.name) is None
+
+
+async def test_who_has_left_makes_no_cluster_until_the_tombstone_is_gone(server: FakeServer) -> None:
+    """O6: not after a restart, either."""
+    server.put(meta.FEATURES, tombstone_manifest(Tombstone(OUR_ID, "11", OUR_ID, date(2030, 1, 1))))
+    server.put(meta.FEATURES, tombstone_manifest(Tombstone(ClusterUID("2"), "22", OUR_ID, date(2030, 1, 1))))
+    for _ in range(2):
+        assert await make(server).reconcile() == ""
+        assert server.find(meta.CLUSTERS, "one") is None
+    home = make(server)
+    assert await home.reconcile() == ""
+    server.drop(meta.FEATURES, "left-11")
+    assert await home.reconcile() == ""
+    assert server.find(meta.CLUSTERS, "one") is not None
+
+
 async def test_the_task_retries_says_its_problem_and_hears_pokes(server: FakeServer) -> None:
     changes: list[str] = []
     server.forbidden.add(("list", "clusters"))
@@ -570,6 +617,7 @@ async def test_the_task_retries_says_its_problem_and_hears_pokes(server: FakeSer
         writer=server,
         settings=Settings(),
         cluster_id=OUR_ID,
+        tombstones=Tombstones(),
         log=get_logger("test"),
         on_change=lambda: changes.append(home.problem),
     )

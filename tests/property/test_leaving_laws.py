@@ -1,0 +1,128 @@
+"""The laws of tombstones, over all knowledge that Hypothesis can think of. O6."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry_controller.api.feature import read_feature
+from registry_controller.api.meta import ClusterUID
+from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
+from registry_controller.core.leaving import LASTS, Knowledge, leavers
+
+LOCAL, A, B, C = (ClusterUID(text) for text in ("local", "a", "b", "c"))
+TODAY = date(2026, 1, 1)
+LAST = TODAY + LASTS
+
+members = st.sampled_from([LOCAL, A, B, C])
+others = st.sampled_from([A, B, C])
+memberships = st.sampled_from(["", "one", "two"])
+days = st.sampled_from([TODAY - timedelta(days=1), TODAY, LAST, LAST + timedelta(days=400)])
+stones = st.builds(Tombstone, members, memberships, members, days)
+some = st.frozensets(stones, max_size=3)
+
+
+@st.composite
+def knowledge(draw: st.DrawFn) -> Knowledge:
+    alive = draw(st.frozensets(others))
+    heard = draw(st.frozensets(st.sampled_from(sorted(alive)))) if alive else frozenset()
+    here = draw(st.dictionaries(members, st.frozensets(st.none() | memberships, min_size=1, max_size=2)))
+    return Knowledge(
+        local=LOCAL,
+        here=draw(some),
+        there={uid: draw(some) for uid in sorted(heard)},
+        alive=alive,
+        memberships={**here, LOCAL: draw(st.frozensets(st.sampled_from(["one", "two"]), max_size=1))},
+        lives={uid: draw(st.frozensets(st.sampled_from(["one", "two"]), max_size=2)) for uid in sorted(heard)},
+        holds_us=draw(st.frozensets(st.sampled_from(sorted(heard)))) if heard else frozenset(),
+        met={},
+        proven=frozenset(),
+        silent_s={uid: draw(st.sampled_from([0.0, 10.0, 100.0])) for uid in (A, B, C) if uid not in alive},
+        today=TODAY,
+        trusts_after_s=draw(st.sampled_from([0.0, 50.0])),
+    )
+
+
+def in_group(known: Knowledge) -> bool:
+    return not leavers(known).has_left
+
+
+@given(knowledge().filter(in_group))
+def test_who_is_alive_goes_on_nobodys_word(known: Knowledge) -> None:
+    assert leavers(known).gone.isdisjoint(known.alive)
+
+
+@given(knowledge().filter(in_group))
+def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(known: Knowledge) -> None:
+    for member in leavers(known).gone:
+        said = {stone for stone in known.here if stone.member == member and stone.until >= TODAY}
+        assert said
+        for membership in known.memberships.get(member, ()):
+            assert membership is not None  # what somebody carried here stays
+            assert any(stone.covers(membership) for stone in said)
+
+
+@given(knowledge().filter(in_group))
+def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: Knowledge) -> None:
+    for member in leavers(known).gone & known.memberships.keys():
+        ours = any(stone.member == member and stone.said_by == LOCAL for stone in known.here)
+        assert ours or (known.trusts_after_s and known.silent_s[member] >= known.trusts_after_s)
+
+
+@given(knowledge())
+def test_a_live_cluster_is_believed_for_what_it_says_itself(known: Knowledge) -> None:
+    """Nobody speaks in the name of another that is heard, or in ours."""
+    for member, over in leavers(known).over.items():
+        for membership in over:
+            holders = {LOCAL: known.here, **known.there}
+            said = [(holder, stone) for holder, held in holders.items() for stone in held]
+            assert any(
+                (stone.member, stone.membership) == (member, membership)
+                and (holder == LOCAL) >= (stone.said_by == LOCAL)
+                and stone in holders.get(stone.said_by, [stone])
+                for holder, stone in said
+            )
+
+
+@given(knowledge())
+def test_what_a_live_member_has_of_itself_is_not_over(known: Knowledge) -> None:
+    found = leavers(known).over
+    assert LOCAL not in found
+    for member, over in found.items():
+        assert over.isdisjoint(known.lives.get(member, ()))
+
+
+@given(knowledge())
+def test_what_is_to_stand_here_and_what_is_to_go_are_not_the_same(known: Knowledge) -> None:
+    """Nobody writes a tombstone and takes it away again, over and over."""
+    found = leavers(known)
+    assert found.to_keep.isdisjoint(known.here)
+    assert {stone.name for stone in found.to_keep}.isdisjoint(stone.name for stone in known.here)
+    assert found.to_drop <= known.here
+    after = leavers(replace(known, here=(known.here | found.to_keep) - found.to_drop))
+    assert found.to_keep.isdisjoint(after.to_drop)
+    assert after.to_drop == frozenset()
+
+
+@given(knowledge())
+def test_a_tombstone_speaks_of_memberships_that_are_known_here(known: Knowledge) -> None:
+    """Whoever makes up a thousand members fills no shelf of ours."""
+    for stone in leavers(known).to_keep:
+        assert stone.member in known.memberships
+
+
+@given(knowledge())
+def test_a_cluster_has_left_only_by_its_own_word(known: Knowledge) -> None:
+    found = leavers(known)
+    said = {stone.membership for stone in known.here if stone.member == stone.said_by == LOCAL}
+    assert found.has_left <= bool(said)
+    if found.has_left:
+        assert known.memberships[LOCAL] <= said
+
+
+@given(stones)
+def test_a_tombstone_survives_its_spelling(stone: Tombstone) -> None:
+    assert read_tombstone(read_feature(tombstone_manifest(stone))) == stone

@@ -1,0 +1,294 @@
+"""Members that leave by the command, or are said to have left by another's. O6, O4."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from registry_controller import settings
+from registry_controller.api.errors import BadInput
+from registry_controller.engine.farewell import Farewell, StillThere
+from registry_controller.engine.homeapi import HomeApi
+from registry_controller.kube.connect import WRITING, Writer
+from tests.sim.clock import virtual_clocks
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
+from tests.sim.member import NAMESPACE, READER, Member
+from tests.sim.transport import Fault, Life, SimTransport
+
+COPIES = {"goes": "Delete", "stays": "Orphan"}
+TRUST_S = 600
+
+
+@contextlib.asynccontextmanager
+async def farewell(group: SimGroup, at: str) -> AsyncIterator[Farewell]:
+    """Give the command, as somebody runs it at a member."""
+    transport: Any = SimTransport(group.wire("kubectl", at), token=None, methods=WRITING, life=Life())
+    writer = Writer(transport)
+    api = HomeApi(writer)
+    try:
+        yield Farewell(
+            api=api,
+            local=await api.cluster_id(),
+            settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
+            today=datetime.now(UTC).date(),
+            say=lambda _: None,
+        )
+    finally:
+        await writer.close()
+
+
+async def leave(group: SimGroup, name: str, *, without: tuple[str, ...] = (), wait_s: float = 120.0) -> None:
+    async with farewell(group, name) as found:
+        await found.leave(without=without, wait_s=wait_s)
+
+
+async def declare(group: SimGroup, name: str, *, at: str, wait_s: float = 120.0) -> None:
+    async with farewell(group, at) as found:
+        await found.declare(name, wait_s=wait_s)
+
+
+async def shared(group: SimGroup, *, trust_s: int = TRUST_S) -> None:
+    """Let everybody have copies of two of b's objects, by rules with either policy."""
+    for member in group.members:
+        member.options["MEMBER_LEFT_TRUST_SECONDS"] = str(trust_s)
+    await group.join()
+    for name, policy in COPIES.items():
+        entry = {"match": [{"labels": [{"matchLabels": {"keep": name}}]}]}
+        group["a"].create(rule(name, CONFIG_MAP, entry, deletionPolicy=policy))
+        group["b"].create(config_map(name, {"at": "b"}, labels={"keep": name}))
+    await group.settle()
+    for member in group.members:
+        assert held(member) == {"goes", "stays"}
+
+
+def held(member: Member) -> set[str]:
+    return {item["metadata"]["name"] for item in member.list("ConfigMap")}
+
+
+def knows(member: Member, name: str) -> tuple[bool, bool]:
+    """Say whether a member has a Cluster, and a Secret, of that name."""
+    secret = member.find("Secret", name, namespace=NAMESPACE)
+    return member.find("Cluster", name) is not None, secret is not None
+
+
+def stones(member: Member) -> set[str]:
+    return {found["metadata"]["name"] for found in member.list("ClusterFeature") if "left" in found["metadata"]["name"]}
+
+
+@pytest.fixture(autouse=True)
+def clocks() -> Any:
+    with virtual_clocks():
+        yield
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_leaves_is_gone_everywhere_and_knows_nobody(seed: int) -> None:
+    """O6: by the command, here and there; its credentials are good no more; restarts change nothing."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        b = group["b"]
+        await leave(group, "b")
+        for _ in range(2):
+            await group.settle()
+            for name in "ac":
+                assert knows(group[name], "b") == (False, False), name
+                assert held(group[name]) == {"stays"}, name
+                assert knows(group[name], "a") == knows(group[name], "c") == (True, True)
+                assert len(stones(group[name])) == 1
+            assert [knows(b, name) for name in "abc"] == [(False, False)] * 3
+            assert b.find("Secret", f"{READER}-token", namespace=NAMESPACE) is None
+            assert held(b) == {"goes", "stays"}
+            for member in group.members:
+                await member.restart()
+
+    simulate(scenario, n=3, seed=seed)
+
+
+def test_the_copies_of_a_cluster_that_leaves_follow_their_rules() -> None:
+    """O6: those that it has of others, too."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        c = group["c"]
+        await leave(group, "c")
+        await group.settle()
+        assert held(c) == {"stays"}
+        assert held(group["a"]) == held(group["b"]) == {"goes", "stays"}
+        await c.restart()
+        await group.settle()
+        assert held(c) == {"stays"}
+        assert [knows(c, name) for name in "abc"] == [(False, False)] * 3
+
+    simulate(scenario, n=3)
+
+
+def test_who_has_left_may_join_again() -> None:
+    """O6: with a new Cluster, of which no tombstone speaks."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        b = group["b"]
+        await leave(group, "b")
+        for name in stones(b):
+            b.delete("ClusterFeature", name)
+        await asyncio.sleep(90.0)
+        hand_over(b, group["a"])
+        hand_over(group["a"], b)
+        await group.settle()
+        for member in group.members:
+            assert [knows(member, name) for name in "abc"] == [(True, True)] * 3, member.name
+            assert held(member) == {"goes", "stays"}, member.name
+
+    simulate(scenario, n=3)
+
+
+def test_a_member_that_does_not_hear_of_it_is_waited_for_and_may_be_left_out() -> None:
+    """O6: nobody is left with credentials that it does not know to be void, unless it is said to be dead."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        b = group["b"]
+        group.fail("c", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        with pytest.raises(StillThere, match="c: "):
+            await leave(group, "b")
+        assert knows(group["a"], "b") == (False, False)
+        assert knows(b, "c") == (True, True)
+        assert b.find("Secret", f"{READER}-token", namespace=NAMESPACE) is not None
+        await leave(group, "b", without=("c",))
+        assert b.find("Secret", f"{READER}-token", namespace=NAMESPACE) is None
+        assert [knows(b, name) for name in "abc"] == [(False, False)] * 3
+        group.fail("c", Fault.NONE)
+        await asyncio.sleep(TRUST_S + 60.0)
+        await group.settle()
+        assert knows(group["c"], "b") == (False, False)
+        assert held(group["c"]) == {"stays"}
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dead_member_goes_by_the_word_of_another(seed: int) -> None:
+    """O6: at once where it is said, elsewhere when it has been silent for long enough; it stays away."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, c = group.members
+        await b.stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        assert knows(a, "b") == (False, False)
+        await asyncio.sleep(60.0)
+        assert knows(c, "b") == (True, True)
+        await asyncio.sleep(TRUST_S)
+        await group.settle()
+        for _ in range(2):
+            for member in (a, c):
+                assert knows(member, "b") == (False, False), member.name
+                assert held(member) == {"stays"}, member.name
+                assert len(stones(member)) == 1
+            await a.restart()
+            await c.restart()
+            await group.settle()
+
+    simulate(scenario, n=3, seed=seed)
+
+
+def test_who_is_said_to_have_left_and_lives_is_a_member() -> None:
+    """O6: a live member's own word is the one that counts, and a tombstone of it is taken away."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, c = group.members
+        with pytest.raises(BadInput, match="is Ready"):
+            await declare(group, "b", at="a")
+        group.wire("a", "b").set(Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await asyncio.sleep(TRUST_S * 2)
+        assert knows(a, "b") == (False, False)
+        assert knows(c, "b") == (True, True)
+        assert stones(c) == set()
+        group.wire("a", "b").set(Fault.NONE)
+        hand_over(b, a)
+        await group.settle()
+        for member in (a, c):
+            assert knows(member, "b") == (True, True)
+            assert held(member) == {"goes", "stays"}
+            assert stones(member) == set()
+
+    simulate(scenario, n=3)
+
+
+def test_a_member_that_is_silent_for_a_moment_goes_on_nobodys_word() -> None:
+    """O6: whoever lies about a member must find it silent for as long as this cluster's admin says."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, _, c = group.members
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await asyncio.sleep(120.0)
+        group.fail("b", Fault.NONE)
+        await group.settle()
+        assert knows(c, "b") == (True, True)
+        assert held(c) == {"goes", "stays"}
+        assert stones(c) == set()
+        assert knows(a, "b") == (False, False)  # where it was said, it stands
+
+    simulate(scenario, n=3)
+
+
+def test_with_no_trust_nobody_goes_on_anothers_word() -> None:
+    """O6: for those who want to say it themselves."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group, trust_s=0)
+        await group["b"].stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await asyncio.sleep(7_200.0)
+        assert knows(group["c"], "b") == (True, True)
+        await declare(group, "b", at="c")
+        assert knows(group["c"], "b") == (False, False)
+
+    simulate(scenario, n=3)
+
+
+def test_a_newcomer_does_not_learn_of_who_has_left() -> None:
+    """O4, O6: neither from who still has its Cluster, nor while the one who said it is away."""
+
+    async def scenario(group: SimGroup) -> None:
+        for member in group.members:
+            member.options["MEMBER_LEFT_TRUST_SECONDS"] = "0" if member.name == "c" else str(TRUST_S)
+        group.start()
+        await group.settle()
+        for giver in "abc":
+            for taker in "abc":
+                if giver != taker:
+                    hand_over(group[giver], group[taker])
+        await group.settle()
+        await group["b"].stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        hand_over(group["c"], group["d"])
+        hand_over(group["d"], group["c"])
+        await group.settle()
+        d = group["d"]
+        assert knows(d, "a") == (True, True)
+        for _ in range(10):  # c still has b, and a has said it
+            await asyncio.sleep(10.0)
+        assert knows(group["c"], "b") == (True, True)
+        assert knows(d, "b") == (False, False)
+
+    simulate(scenario, n=4)
