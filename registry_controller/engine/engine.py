@@ -207,6 +207,7 @@ class Engine:
         """Begin to read peers."""
         scope.create_task(self.supervisor.run(), name="supervisor")
         scope.create_task(self.leftovers.find(), name="leftovers")
+        scope.create_task(self.leaving.run(), name="tombstones")
 
     def connection(self, peer: ClusterUID) -> Connection | None:
         """Find the connection to a peer; None while there is none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
-from typing import Final
+from typing import Final, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
@@ -59,7 +59,7 @@ class Leaving:
         self._look_at = look_at
         self._look_at_offers = look_at_offers
         self._changed = changed
-        self._timer: asyncio.TimerHandle | None = None
+        self._looked = asyncio.Event()
 
     def look(self) -> None:
         """Look at all tombstones anew."""
@@ -78,7 +78,7 @@ class Leaving:
             self._look_at(member)
         if (self.now.to_keep, self.now.to_drop, self.now.has_left) != (was.to_keep, was.to_drop, was.has_left):
             self._changed()
-        self._wait()
+        self._looked.set()
 
     def bars(self, peer: ClusterUID, member: ClusterUID, membership: str | None) -> bool:
         """Say whether what a peer relays of a member does not come here: of a membership, or (None) credentials.
@@ -99,14 +99,16 @@ class Leaving:
             if stone in self.now.to_drop:
                 yield manifest
 
-    def _wait(self) -> None:
+    async def run(self) -> NoReturn:
         """Look again when time alone changes something."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self.now.over:
-            due_s = _LOOK_EVERY_S if self.now.due_s is None else min(_LOOK_EVERY_S, self.now.due_s + 0.001)
-            self._timer = asyncio.get_running_loop().call_later(due_s, self.look)
+        while True:
+            self._looked.clear()
+            due_s = min(_LOOK_EVERY_S, self.now.due_s or _LOOK_EVERY_S) if self.now.over else None
+            try:
+                async with asyncio.timeout(due_s):
+                    await self._looked.wait()
+            except TimeoutError:
+                self.look()
 
     def _knowledge(self) -> Knowledge:
         live = {uid: link for uid, link in self._links.items() if link.alive}
