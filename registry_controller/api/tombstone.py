@@ -11,8 +11,9 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from registry_controller.api import meta, names
-from registry_controller.api.feature import Feature
-from registry_controller.api.meta import ClusterUID, Manifest
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 
 _NAMED: Final = (meta.LEFT_MEMBER, meta.LEFT_MEMBERSHIP, meta.LEFT_SAID_BY)
 _ID: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -21,7 +22,8 @@ _ID: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 class Tombstone(NamedTuple):
     """Who has left, on whose word, and the last day on which that counts, in UTC.
 
-    `membership` is the uid of the Cluster object that the member had at home; empty where that was never learnt.
+    `membership` is the uid of the Cluster object that the member had at home; empty where that was never learnt: then
+    any is meant.
     """
 
     member: ClusterUID
@@ -35,8 +37,8 @@ class Tombstone(NamedTuple):
         return f"left-{self.membership or self.member}"
 
     def covers(self, membership: str) -> bool:
-        """Say whether it speaks of a membership; of one that nobody can tell (empty) every tombstone does."""
-        return not membership or membership == self.membership
+        """Say whether it speaks of a membership. What nobody could tell (empty), here or there, may be any."""
+        return "" in (membership, self.membership) or membership == self.membership
 
 
 def can_be_named(cluster_id: str) -> bool:
@@ -56,6 +58,23 @@ def read_tombstone(feature: Feature) -> Tombstone | None:
     if not (can_be_named(member) and can_be_named(said_by) and (not membership or can_be_named(membership))):
         return None
     return Tombstone(ClusterUID(member), membership, ClusterUID(said_by), until)
+
+
+def read_standing(manifest: Manifest) -> Tombstone | None:
+    """Read a tombstone that stands where it is by its own right; None for a copy, and for any other feature."""
+    if meta.OWNER in meta.annotations_of(manifest):
+        return None
+    try:
+        stone = read_tombstone(read_feature(manifest))
+    except InvalidObject:
+        return None
+    return stone if stone is not None and stone.name == meta.metadata_of(manifest).get("name") else None
+
+
+def left_secret(manifest: Manifest) -> ObjectKey | None:
+    """Tell where a cluster that has left had published its credentials, as its own tombstone remembers it."""
+    namespace, _, name = meta.annotations_of(manifest).get(meta.LEFT_SECRET, "").partition("/")
+    return ObjectKey(namespace, name) if namespace and name else None
 
 
 def tombstone_manifest(stone: Tombstone, *, secret: str = "") -> Manifest:

@@ -82,7 +82,7 @@ async def _local_names(reader: Reader, cluster_id: ClusterUID) -> set[str]:
     found = set()
     async for page in list_objects(reader, meta.CLUSTERS, EVERYTHING, kind=meta.CLUSTER):
         for heard in page.items:
-            view = read_view(heard, decode_manifest(heard.raw))
+            view = read_view(heard, decode_manifest(heard.raw), peer=cluster_id)
             if view is not None and view.cluster_id == cluster_id and view.type == ClusterType.LOCAL.value:
                 found.add(heard.key.name)
     return found

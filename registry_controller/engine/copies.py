@@ -143,6 +143,7 @@ class LocalFeed:
 
         Its answer may be late: what a stream has heard since is the truth.
         """
+        self._copies.note(self.kind, heard.revision)
         if self._closed:  # another feed has taken over, and hears of it
             return
         key = heard.key
@@ -204,6 +205,7 @@ class LocalFeed:
     def went_back(self, stream: Stream) -> None:
         """Hear that this cluster is in an older state than it was: what was known of it is from another history."""
         self._echoes.forget(stream)
+        self._copies.note(self.kind, None)
         for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
             self._forget(key)
 
@@ -227,6 +229,7 @@ class LocalFeed:
         if old is not None:
             self._copies.discard(self.target(key), old)
         self._copies.add(self.target(key), record)
+        self._copies.note(self.kind, record.revision)
         self.records[key] = record
 
     def _forget(self, key: ObjectKey) -> None:
@@ -263,10 +266,19 @@ class Copies:
         self.counts: Counter[Origin] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
         self._feeds: dict[tuple[str, str], LocalFeed] = {}
+        self._newest: dict[tuple[str, str], int] = {}
 
     def feed(self, group: str, kind: str) -> LocalFeed | None:
         """Find the feed of a kind."""
         return self._feeds.get((group, kind))
+
+    def newest(self, kind: GVK) -> int:
+        """Tell the highest resourceVersion of a copy of a kind that was ever known here, by any feed."""
+        return self._newest.get((kind.group, kind.kind), 0)
+
+    def note(self, kind: GVK, revision: int | None) -> None:
+        """Note the resourceVersion of a copy; None when the server's history went back."""
+        self._newest[kind.group, kind.kind] = 0 if revision is None else max(self.newest(kind), revision)
 
     def made_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
         """List where copies of an owner's object may lie: at its own place, and wherever rules have put some."""

@@ -150,6 +150,7 @@ class Engine:
             pod_selector=settings.pod_selector if settings.pod_name else "",
             token_type=token_type(settings.reader_token_expiration_seconds),
             tokens_changed=listener.tokens_changed,
+            kinds_changed=lambda: self.leftovers.kinds_changed(),  # noqa: PLW0108 -- it is made below
         )
         self.leftovers = Leftovers(
             reader=home,
@@ -192,6 +193,7 @@ class Engine:
             registry=self.registry,
             links=self.supervisor.links,
             proven=lambda: self.departures.left,
+            speaks_of=self.replicas.speaks_of,
             today=lambda: datetime.now(UTC).date(),
             look_at=self.attention.member_changed,
             look_at_offers=lambda: self.attention.members_changed(frozenset()),

@@ -14,16 +14,23 @@ from typing import Any, Final
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, State, read_cluster
 from registry_controller.api.errors import AlreadyExists, BadInput, RegistryError
-from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
-from registry_controller.api.tombstone import Tombstone, can_be_named, read_tombstone, tombstone_manifest
+from registry_controller.api.tombstone import (
+    Tombstone,
+    can_be_named,
+    left_secret,
+    read_standing,
+    tombstone_manifest,
+)
 from registry_controller.core.leaving import LASTS
-from registry_controller.core.own import read_marks
+from registry_controller.core.own import Marks, read_marks
 from registry_controller.engine.homeapi import HomeApi
-from registry_controller.engine.members import cluster_target
-from registry_controller.engine.readertoken import TokenSettings, revoke_tokens
+from registry_controller.engine.members import cluster_target, membership_of
+from registry_controller.engine.published import is_published
+from registry_controller.engine.readertoken import TokenSettings, tokens_left
 
 _LOOK_EVERY_S: Final = 0.5
+_BRAKE: Final = "; rules may hold that back (DeletionHalted)"
 
 
 class StillThere(RegistryError):
@@ -53,9 +60,7 @@ class Farewell:
         secret = await self._published()
         await self._forget(without)
         await self._until(self._left_over, wait_s=wait_s)
-        if secret is not None:
-            await self._drop_secret(secret)
-        await revoke_tokens(self._api, self._settings)
+        await self._until(lambda: self._credentials_left(secret), wait_s=wait_s)
         self._say("its credentials are revoked: nobody can read this cluster with them any more")
 
     async def declare(self, name: str, *, wait_s: float) -> None:
@@ -64,6 +69,23 @@ class Farewell:
         if manifest is None:
             raise BadInput(f"Cluster {name}: there is none here")
         cluster = read_cluster(manifest)
+        self._check_may_be_said(manifest, cluster)
+        same = [found for found in await self._clusters() if read_cluster(found).cluster_id == cluster.cluster_id]
+        for found in same:
+            await self._set_up(self._tombstone(found))
+        self._say(f"said that {name} has left")
+        # Carried here by hand, and never heard: the daemon leaves such a one to people.
+        by_hand = [found for found in same if not _marks(found).is_copy]
+        await self._forget([meta.metadata_of(found)["name"] for found in by_hand])
+        stones = [self._tombstone(found).name for found in same]
+        for found in same:
+            await self._until(lambda found=found: self._still_there(read_cluster(found), stones), wait_s=wait_s)  # type: ignore[misc]
+            if (secret := read_cluster(found).secret) is not None:
+                await self._drop_secret(secret)
+        self._say(f"{name} is gone from here; other members follow when they have not heard of it for long enough")
+
+    def _check_may_be_said(self, manifest: Manifest, cluster: Cluster) -> None:
+        name = cluster.name
         if cluster.cluster_id == self._local:
             raise BadInput(f"Cluster {name}: is this cluster itself; to leave, give no name")
         if (manifest.get("status") or {}).get("state") == State.READY.value:
@@ -73,17 +95,13 @@ class Farewell:
             )
         if not can_be_named(cluster.cluster_id):
             raise BadInput(f"Cluster {name}: its clusterID {cluster.cluster_id!r} is no UID; delete the Cluster")
-        marks = read_marks(meta.annotations_of(manifest), of=cluster_target(name))
-        membership = marks.provenance.uid if marks.provenance is not None else ""
-        stone = Tombstone(cluster.cluster_id, membership, self._local, self._today + LASTS)
-        await self._set_up(stone)
-        self._say(f"said that {name} has left")
-        if not marks.is_copy:  # carried here by hand, and never heard: the daemon leaves such a one to people
-            await self._forget([name])
-        await self._until(lambda: self._still_there(stone, cluster), wait_s=wait_s)
-        if cluster.secret is not None:
-            await self._drop_secret(cluster.secret)
-        self._say(f"{name} is gone from here; other members follow when they have not heard of it for long enough")
+        if _marks(manifest).frozen:
+            raise BadInput(f"Cluster {name}: the annotation {meta.SYNC_DISABLED} keeps it as it is; remove that first")
+
+    def _tombstone(self, manifest: Manifest) -> Tombstone:
+        cluster = read_cluster(manifest)
+        membership = membership_of(meta.annotations_of(manifest), cluster.name, cluster.cluster_id)
+        return Tombstone(cluster.cluster_id, membership, self._local, self._today + LASTS)
 
     async def _say_farewell(self, own: Manifest) -> None:
         cluster = read_cluster(own)
@@ -94,27 +112,38 @@ class Farewell:
 
     async def _published(self) -> ObjectKey | None:
         """Find where the credentials are, as the tombstone of our own remembers it."""
+        features = await self._api.list(meta.FEATURES)
         found = [
             manifest
-            for manifest in await self._api.list(meta.FEATURES)
-            if meta.labels_of(manifest).get(meta.LEFT_MEMBER) == self._local
+            for manifest in features
+            if (stone := read_standing(manifest)) is not None and stone.member == stone.said_by == self._local
         ]
         if not found:
             raise BadInput("this cluster is no member: no Cluster here has its ID")
-        places = [meta.annotations_of(manifest).get(meta.LEFT_SECRET, "") for manifest in sorted(found, key=_age)]
-        namespace, _, name = places[-1].partition("/")
-        return ObjectKey(namespace, name) if namespace and name else None
+        return left_secret(max(found, key=_age))
 
     async def _left_over(self) -> Sequence[str]:
         names = [meta.metadata_of(found)["name"] for found in await self._clusters() if not self._is_own(found)]
-        waiting = "still has the Cluster, and the copies that come from there"
-        return [f"{name}: this cluster {waiting}; it is waited for until it has let go" for name in sorted(names)]
+        return [
+            f"{name}: waits until it has let go of this cluster, and what came from there has gone from here{_BRAKE}"
+            for name in sorted(names)
+        ]
 
-    async def _still_there(self, stone: Tombstone, cluster: Cluster) -> Sequence[str]:
+    async def _credentials_left(self, secret: ObjectKey | None) -> Sequence[str]:
+        found = await self._api.read(meta.SECRETS, secret) if secret is not None else None
+        if (found is not None and is_published(found)) or await tokens_left(self._api, self._settings):
+            return ["the daemon has not taken the credentials away yet"]
+        return []
+
+    async def _still_there(self, cluster: Cluster, stones: Sequence[str]) -> Sequence[str]:
         if await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name)) is not None:
-            if await self._api.read(meta.FEATURES, ObjectKey("", stone.name)) is None:
-                raise BadInput(f"Cluster {cluster.name}: it answers, and is a member; nothing was changed")
-            return [f"{cluster.name}: its Cluster is still here; the daemon waits until it is sure that it is silent"]
+            for name in stones:
+                if await self._api.read(meta.FEATURES, ObjectKey("", name)) is None:
+                    raise BadInput(
+                        f"Cluster {cluster.name}: the daemon took the tombstone away; the cluster answers it, or the "
+                        "clock of this machine is far from the daemon's"
+                    )
+            return [f"{cluster.name}: waits until it is sure that it is silent, and its copies have gone{_BRAKE}"]
         if cluster.secret is None or await self._marked_secret(cluster.secret) is None:
             return []
         return [f"{cluster.name}: its Secret {cluster.secret} is still here"]
@@ -139,7 +168,7 @@ class Farewell:
             await self._api.create(meta.FEATURES, wanted)
         except AlreadyExists:
             found = await self._api.read(meta.FEATURES, ObjectKey("", stone.name))
-            held = read_tombstone(read_feature(found)) if found is not None else None
+            held = read_standing(found) if found is not None else None
             if found is not None and (held is None or held.said_by != stone.said_by):
                 info = {**meta.metadata_of(wanted), "resourceVersion": meta.metadata_of(found)["resourceVersion"]}
                 await self._api.replace(meta.FEATURES, {**wanted, "metadata": info})
@@ -172,6 +201,10 @@ class Farewell:
 
     def _is_own(self, manifest: Manifest) -> bool:
         return bool((manifest.get("spec") or {}).get("clusterID") == self._local)
+
+
+def _marks(manifest: Manifest) -> Marks:
+    return read_marks(meta.annotations_of(manifest), of=cluster_target(str(meta.metadata_of(manifest)["name"])))
 
 
 def _age(manifest: Manifest) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from registry_controller.api import meta, names
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError, TooManyRequests
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
-from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.api.tombstone import Tombstone, left_secret, read_standing, tombstone_manifest
 from registry_controller.core import corerules
 from registry_controller.core.peer import backoff_s
 from registry_controller.engine.homeapi import HomeApi, Writer
@@ -109,20 +109,25 @@ class Home:
 
     async def _pass(self) -> str:
         found: list[Manifest] = []
-        problems = [await self._attempt(self._keep_tombstones()), await self._attempt(self._find(found))]
+        problems = [*await self._keep_tombstones(), await self._attempt(self._find(found))]
         self._had_cluster = self._had_cluster or bool(found)
-        if not problems[1] and len(found) == 1:  # none: not a member; two: a conflict, on both until one goes
+        if not problems[-1] and len(found) == 1:  # none: not a member; two: a conflict, on both until one goes
             problems.append(await self._keep(found[0]))
         return "; ".join(problem for problem in problems if problem)
 
-    async def _keep_tombstones(self) -> None:
-        for stone in sorted(self._tombstones.keeps()):
-            with contextlib.suppress(AlreadyExists):  # made meanwhile, and not heard yet
-                await self._api.create(meta.FEATURES, tombstone_manifest(stone))
-                self._log.info("keeps a tombstone", cluster_id=stone.member, said_by=stone.said_by)
-        for manifest in list(self._tombstones.drops()):
-            await self._api.delete(meta.FEATURES, manifest)
-            self._log.info("dropped a tombstone", name=meta.metadata_of(manifest)["name"])
+    async def _keep_tombstones(self) -> Sequence[str]:
+        """Write and delete them, each by itself."""
+        made = [await self._attempt(self._put_up(stone)) for stone in sorted(self._tombstones.keeps())]
+        return made + [await self._attempt(self._take_away(manifest)) for manifest in list(self._tombstones.drops())]
+
+    async def _put_up(self, stone: Tombstone) -> None:
+        with contextlib.suppress(AlreadyExists):  # made meanwhile, and not heard yet
+            await self._api.create(meta.FEATURES, tombstone_manifest(stone))
+            self._log.info("keeps a tombstone", cluster_id=stone.member, said_by=stone.said_by)
+
+    async def _take_away(self, manifest: Manifest) -> None:
+        await self._api.delete(meta.FEATURES, manifest)
+        self._log.info("dropped a tombstone", name=meta.metadata_of(manifest)["name"])
 
     async def _find(self, found: list[Manifest]) -> None:
         """Find the Clusters with our ID, or make one."""
@@ -134,13 +139,22 @@ class Home:
 
     async def _provision(self, clusters: Sequence[Manifest]) -> Manifest | None:
         """Create our own Cluster, once in a life, and again after a tombstone of our own was taken away."""
+        tombstone = await self._own_tombstone()
         name = self._settings.provision_local_cluster
-        if not name:
-            return None
-        if await self._has_left():
+        if tombstone is not None:
             self._had_cluster = False
-        elif not self._had_cluster:
+            if not clusters and self._settings.manage_local_cluster_secret:
+                await self._published.withdraw(left_secret(tombstone))
+        elif name and not self._had_cluster:
             return await self._make_cluster(name, clusters)
+        return None
+
+    async def _own_tombstone(self) -> Manifest | None:
+        """Find the tombstone that says that this cluster has left: it outlives every daemon."""
+        for manifest in await self._api.list(meta.FEATURES):
+            stone = read_standing(manifest)
+            if stone is not None and stone.member == stone.said_by == self._cluster_id:
+                return manifest
         return None
 
     async def _make_cluster(self, name: str, clusters: Sequence[Manifest]) -> Manifest:
@@ -150,12 +164,6 @@ class Home:
         made = await self._api.create(meta.CLUSTERS, wanted)
         self._log.info("made the local Cluster", cluster=name)
         return made
-
-    async def _has_left(self) -> bool:
-        """Say whether a tombstone of our own stands here: it outlives every daemon."""
-        features = await self._api.list(meta.FEATURES)
-        found = [meta.labels_of(feature) for feature in features]
-        return any(held.get(meta.LEFT_MEMBER) == held.get(meta.LEFT_SAID_BY) == self._cluster_id for held in found)
 
     async def _keep(self, manifest: Manifest) -> str:
         """Keep what belongs to our own Cluster; while it is disabled or going away, leave all of it as it is."""

@@ -41,7 +41,9 @@ class HomeLink:
         pod_selector: str,
         token_type: str,
         tokens_changed: Callable[[], None],
+        kinds_changed: Callable[[], None],
     ) -> None:
+        self._tell_kinds = kinds_changed
         self.discovery = discovery
         self._reader = reader
         self._copies = copies
@@ -112,6 +114,7 @@ class HomeLink:
 
     def _kinds_changed(self) -> None:
         self.discovery.forget()
+        self._tell_kinds()
         for reflector, _ in self._running.values():
             reflector.retry_now()
 

@@ -11,19 +11,21 @@ from datetime import date
 from typing import Final, NoReturn
 
 from registry_controller.api import meta
-from registry_controller.api.errors import InvalidObject
-from registry_controller.api.feature import Feature, read_feature
-from registry_controller.api.meta import ClusterUID, Manifest
-from registry_controller.api.tombstone import Tombstone, read_tombstone
-from registry_controller.core.leaving import Knowledge, Leavers, leavers
+from registry_controller.api.cluster import Cluster, State
+from registry_controller.api.feature import Feature
+from registry_controller.api.meta import GVR, ClusterUID, Manifest
+from registry_controller.api.tombstone import Tombstone, read_standing, read_tombstone
+from registry_controller.core.leaving import Knowledge, Leavers, Memberships, leavers
 from registry_controller.core.own import read_marks
-from registry_controller.engine.members import cluster_target
+from registry_controller.engine.members import cluster_target, membership_of
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.registry import HeldCluster, Registry
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
 
+_SPARED_S: Final = 300.0
+"""For how long a tombstone that was taken away, by whomever, is not put up again."""
 _LOOK_EVERY_S: Final = 3600.0  # at the calendar
 
 
@@ -31,7 +33,7 @@ class Leaving:
     """Who has left.
 
     `look_at` hears whose objects want a fresh look, `look_at_offers` that all that is relayed does, `changed` that
-    tombstones are to be written.
+    tombstones are to be written. Of several daemons here the one for which `speaks_of` says so writes a tombstone.
     """
 
     def __init__(
@@ -42,23 +44,28 @@ class Leaving:
         registry: Registry,
         links: Mapping[ClusterUID, PeerLink],
         proven: Callable[[], Iterable[ClusterUID]],
+        speaks_of: Callable[[GVR, str], bool],
         today: Callable[[], date],
         look_at: Callable[[ClusterUID], None],
         look_at_offers: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
         self.now = Leavers()
-        self._heard: frozenset[ClusterUID] = frozenset()
         self._local = local
         self._trusts_after_s = trusts_after_s
         self._registry = registry
         self._links = links
         self._proven = proven
-        self._met: dict[ClusterUID, frozenset[str]] = {}
+        self._speaks_of = speaks_of
         self._today = today
         self._look_at = look_at
         self._look_at_offers = look_at_offers
         self._changed = changed
+        self._heard: frozenset[ClusterUID] = frozenset()
+        self._met: dict[ClusterUID, frozenset[str]] = {}
+        self._silent_since: dict[ClusterUID, float] = {}
+        self._stood: set[str] = set()
+        self._dropped: dict[str, float] = {}
         self._looked = asyncio.Event()
 
     def look(self) -> None:
@@ -71,6 +78,7 @@ class Leaving:
         for member in sorted(self.now.gone - was.gone):
             log.info("member left, as a tombstone says", cluster_id=member)
         touched = _differing(was.over, self.now.over) | (self.now.gone ^ was.gone)
+        touched |= {member for member in _differing(was.known, self.now.known) if member in self.now.over}
         if self.now.has_left != was.has_left:
             log.info("this cluster has left the group" if self.now.has_left else "this cluster is a member again")
             touched |= self.now.known.keys()
@@ -80,23 +88,24 @@ class Leaving:
             self._changed()
         self._looked.set()
 
-    def bars(self, peer: ClusterUID, member: ClusterUID, membership: str | None) -> bool:
-        """Say whether what a peer relays of a member does not come here: of a membership, or (None) credentials.
+    def bars(self, peer: ClusterUID, member: ClusterUID, membership: str) -> bool:
+        """Say whether what a peer relays of a membership does not come here.
 
-        While its tombstones are not heard, nothing does: they may speak of it.
+        While the peer's tombstones are not heard, nothing does: they may speak of it.
         """
-        if peer not in self._heard:
-            return True
-        return self.now.bars_secret(member) if membership is None else self.now.bars(member, membership)
+        return peer not in self._heard or self.now.bars(member, membership)
 
     def keeps(self) -> Iterable[Tombstone]:
         """List the tombstones that are to stand here, too."""
-        return self.now.to_keep
+        due_s = asyncio.get_running_loop().time() - _SPARED_S
+        return [
+            stone for stone in self.now.to_keep if self._dropped.get(stone.name, due_s) <= due_s and self._writes(stone)
+        ]
 
     def drops(self) -> Iterator[Manifest]:
         """List the objects that are to go."""
         for manifest, stone in self._standing():
-            if stone in self.now.to_drop:
+            if stone in self.now.to_drop and self._writes(stone):
                 yield manifest
 
     async def run(self) -> NoReturn:
@@ -113,14 +122,12 @@ class Leaving:
     def _knowledge(self) -> Knowledge:
         live = {uid: link for uid, link in self._links.items() if link.alive}
         heard = {uid: held for uid, link in live.items() if (held := link.clusters.held) is not None}
-        now_s = asyncio.get_running_loop().time()
+        here = frozenset(stone for _, stone in self._standing())
         memberships = self._memberships()
-        for member, uids in memberships.items():
-            if known := frozenset(filter(None, uids)):
-                self._met[member] = known
+        self._remember(memberships, here)
         return Knowledge(
             local=self._local,
-            here=frozenset(stone for _, stone in self._standing()),
+            here=here,
             there={
                 uid: frozenset(_stones(features))
                 for uid, link in live.items()
@@ -128,47 +135,73 @@ class Leaving:
             },
             alive=frozenset(live),
             memberships=memberships,
-            met=dict(self._met),
-            proven=frozenset(self._proven()),
             lives={
-                uid: frozenset(view.uid for view in held.values() if view.cluster_id == uid)
+                uid: frozenset(view.membership for view in held.values() if view.cluster_id == uid)
+                for uid, held in heard.items()
+            },
+            finds={
+                uid: frozenset(
+                    (view.cluster_id, view.membership) for view in held.values() if view.state == State.READY.value
+                )
                 for uid, held in heard.items()
             },
             holds_us=frozenset(
                 uid for uid, held in heard.items() if any(view.cluster_id == self._local for view in held.values())
             ),
-            silent_s={uid: now_s - link.health.last_heard for uid, link in self._links.items() if not link.alive},
+            met=dict(self._met),
+            proven=frozenset(self._proven()),
+            silent_s=self._silences_s({stone.member for stone in here}),
             today=self._today(),
             trusts_after_s=self._trusts_after_s,
         )
 
-    def _memberships(self) -> Mapping[ClusterUID, frozenset[str | None]]:
+    def _writes(self, stone: Tombstone) -> bool:
+        return self._speaks_of(meta.FEATURES, stone.name)
+
+    def _remember(self, memberships: Memberships, here: Iterable[Tombstone]) -> None:
+        """Remember which memberships were here, until a tombstone stands here: of each one is made, once."""
+        for member, uids in memberships.items():
+            if found := frozenset(uid for uid in uids if uid):
+                self._met[member] = found
+        names = {stone.name for stone in here}
+        now_s = asyncio.get_running_loop().time()
+        self._dropped |= dict.fromkeys(self._stood - names, now_s)
+        self._dropped = {name: at_s for name, at_s in self._dropped.items() if at_s > now_s - _SPARED_S}
+        self._stood = names
+        for stone in here:
+            self._met[stone.member] = self._met.get(stone.member, frozenset()) - {stone.membership}
+
+    def _silences_s(self, members: Iterable[ClusterUID]) -> Mapping[ClusterUID, float]:
+        """Tell for how long members have been silent to whom a tombstone here applies, while others were heard.
+
+        Who hears nobody is deaf, and knows of no silence.
+        """
+        now_s = asyncio.get_running_loop().time()
+        hears = any(link.alive for link in self._links.values())
+        silent = {uid for uid in members if hears and (link := self._links.get(uid)) is not None and not link.alive}
+        self._silent_since = {uid: self._silent_since.get(uid, now_s) for uid in silent}
+        return {uid: now_s - since for uid, since in self._silent_since.items()}
+
+    def _memberships(self) -> Memberships:
         found: dict[ClusterUID, set[str | None]] = {}
         for name, held in self._registry.clusters.items():
             if held.cluster is not None:
-                found.setdefault(held.cluster.cluster_id, set()).add(self._membership(name, held))
+                found.setdefault(held.cluster.cluster_id, set()).add(self._membership(name, held.cluster, held))
         return {member: frozenset(uids) for member, uids in found.items()}
 
-    def _membership(self, name: str, held: HeldCluster) -> str | None:
-        assert held.cluster is not None
-        if held.cluster.cluster_id == self._local:
-            return held.cluster.uid
-        marks = read_marks(meta.annotations_of(held.manifest), of=cluster_target(name))
-        provenance = marks.provenance
-        if provenance is not None and provenance.owner == held.cluster.cluster_id:
-            return provenance.uid
-        return "" if marks.is_copy else None
+    def _membership(self, name: str, cluster: Cluster, held: HeldCluster) -> str | None:
+        if cluster.cluster_id == self._local:
+            return cluster.uid
+        annotations = meta.annotations_of(held.manifest)
+        if not read_marks(annotations, of=cluster_target(name)).is_copy:
+            return None
+        return membership_of(annotations, name, cluster.cluster_id)
 
     def _standing(self) -> Iterator[tuple[Manifest, Tombstone]]:
         """List the tombstones that stand here by our own right, with their objects."""
         for manifest in self._registry.features.values():
-            if meta.OWNER in meta.annotations_of(manifest):
-                continue
-            try:
-                stone = read_tombstone(read_feature(manifest))
-            except InvalidObject:
-                continue
-            if stone is not None and stone.name == meta.metadata_of(manifest).get("name"):
+            stone = read_standing(manifest)
+            if stone is not None:
                 yield manifest, stone
 
 

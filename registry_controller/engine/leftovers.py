@@ -6,11 +6,13 @@ is caught up. Law: a kind is watched for as long as it has such copies.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from registry_controller.api import meta
-from registry_controller.api.errors import RegistryError
+from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.core.own import Marks, read_marks
@@ -22,6 +24,11 @@ from registry_controller.kube.watch import list_objects
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
+
+_PAUSES_S: Final = (5.0, 30.0)
+"""After a change of what is served: an API server tells of it a little late."""
+_RETRY_S: Final = 45.0  # less than a minute, jitter apart: it is one list a kind
+_PERIOD_S: Final = 600.0  # rights may have been granted
 
 COPIES: Final = Selection(labels=meta.OWNER)
 """Everything that has the owner's label."""
@@ -53,18 +60,43 @@ class Leftovers:
         self._found: set[GVK] = set()
         self._wanted: Mapping[GVK, frozenset[Selection]] = {}
         self.is_complete = False
+        self._poked = asyncio.Event()
 
-    async def find(self) -> None:
-        """Look through every kind that we may list here, once."""
-        kinds = await until_answered(self._discovery.writable, what="list the kinds that are served here")
-        for kind in kinds:
+    def kinds_changed(self) -> None:
+        """Hear that another set of kinds may be served here."""
+        self._poked.set()
+
+    async def find(self) -> NoReturn:
+        """Look through every kind that we may list here: once, and again when it was not served, or not answered."""
+        looked: set[GVK] = set()
+        while True:
+            pauses_s = iter(_PAUSES_S)
+            while not self._poked.is_set():
+                is_whole = await self._look_through(looked)
+                self.is_complete = True
+                pause_s = next(pauses_s, _PERIOD_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s if is_whole else min(pause_s, _RETRY_S)):
+                        await self._poked.wait()
+            self._poked.clear()
+
+    async def _look_through(self, looked: set[GVK]) -> bool:
+        """Look through the kinds that were not; say whether all that could be asked has answered."""
+        served = await until_answered(self._discovery.writable, what="list the kinds that are served here")
+        looked &= set(served.kinds)
+        is_whole = served.is_whole
+        for kind in served.kinds:
+            if kind in looked:
+                continue
             try:
                 if await self._has_some(kind):
                     self._found.add(kind)
                     self._changed()
+                looked.add(kind)
             except RegistryError as error:
                 log.debug("cannot look for copies that nobody wants", kind=str(kind), error=str(error))
-        self.is_complete = True
+                is_whole = is_whole and isinstance(error, Forbidden)
+        return is_whole
 
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
         """Add to what rules write here what must be watched for the copies that are left."""
@@ -76,7 +108,11 @@ class Leftovers:
             places = kinds.get(same, frozenset())
             feed = feeds.get((kind.group, kind.kind))
             is_left = feed is not None and self._has_leftovers(feed, places)
-            if feed is not None and not is_left and _is_heard(feed, EVERYTHING if EVERYTHING in places else COPIES):
+            if (
+                feed is not None
+                and not is_left
+                and self._is_heard(feed, EVERYTHING if EVERYTHING in places else COPIES)
+            ):
                 self._found.discard(kind)
             if (is_left or kind in self._found) and EVERYTHING not in places:
                 kinds[same] = places | {COPIES}
@@ -96,6 +132,11 @@ class Leftovers:
             key.namespace not in namespaces and self._may_go(record.marks) for key, record in feed.records.items()
         )
 
+    def _is_heard(self, feed: LocalFeed, selection: Selection) -> bool:
+        """Say whether all that was ever known to be here would have been heard: a list may come from before that."""
+        stream = feed.streams.get(selection)
+        return stream is not None and stream.is_complete and stream.revision >= self._copies.newest(feed.kind)
+
     async def _has_some(self, kind: GVK) -> bool:
         gvr = await self._discovery.resolve(kind)
         async for page in list_objects(self._reader, gvr, COPIES, kind=kind):
@@ -108,8 +149,3 @@ class Leftovers:
     def _may_go(self, marks: Marks) -> bool:
         provenance = marks.provenance
         return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
-
-
-def _is_heard(feed: LocalFeed, selection: Selection) -> bool:
-    stream = feed.streams.get(selection)
-    return stream is not None and stream.is_complete

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api.tombstone import can_be_named
+from registry_controller.core.own import read_marks
 
 OnChange = Callable[[Target], None]
 Naming = tuple[ClusterUID, ObjectKey | None]
@@ -25,7 +27,8 @@ class MemberView(NamedTuple):
     state: str
     type: str
     disabled: bool
-    uid: str
+    membership: str
+    """The uid of the Cluster at the member for which it stands; empty where its holder does not know."""
 
 
 def cluster_target(name: str) -> Target:
@@ -36,6 +39,13 @@ def cluster_target(name: str) -> Target:
 def secret_target(key: ObjectKey) -> Target:
     """Name a Secret as a target."""
     return Target("", "Secret", key.namespace, key.name)
+
+
+def membership_of(annotations: Mapping[str, str], name: str, member: str) -> str:
+    """Tell of which membership a copy of a member's Cluster is: the uid at its source; empty where it does not say."""
+    provenance = read_marks(annotations, of=cluster_target(name)).provenance
+    known = provenance.uid if provenance is not None and provenance.owner == member else ""
+    return known if can_be_named(known) else ""
 
 
 class Members:

@@ -20,7 +20,7 @@ from registry_controller.api.errors import (
 from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.core import corerules
 from registry_controller.engine.homeapi import HomeApi
-from registry_controller.engine.readertoken import NotReady, TokenSettings, decoded, reader_tokens
+from registry_controller.engine.readertoken import NotReady, TokenSettings, decoded, reader_tokens, revoke_tokens
 from registry_controller.kube.address import read_address
 from registry_controller.kube.kubeconfig import render
 from registry_controller.kube.pem import decode_base64
@@ -66,6 +66,13 @@ class Published:
             for address in addresses
         ]
         await self._publish(cluster.secret, current, documents)
+
+    async def withdraw(self, key: ObjectKey | None) -> None:
+        """Delete the Secret that was published, and revoke the tokens: this cluster has left."""
+        current = await self._api.read(meta.SECRETS, key) if key is not None else None
+        if current is not None and is_published(current):
+            await self._api.delete(meta.SECRETS, current)
+        await revoke_tokens(self._api, self._settings)
 
     def renew_in_s(self) -> float:
         """Tell in how many seconds the token is to be renewed; infinity for one that does not expire."""
@@ -143,6 +150,11 @@ class Published:
             bundle = decode_base64(endpoint.ca_bundle, field=_BUNDLE_FIELD)
             parts.append(bundle.decode("ascii", errors="replace"))
         return "\n".join(parts)
+
+
+def is_published(secret: Manifest) -> bool:
+    """Say whether a registry Secret is this cluster's own, and no copy of another's."""
+    return secret.get("type") == meta.REGISTRY_SECRET_TYPE and meta.OWNER not in meta.annotations_of(secret)
 
 
 def _document(text: str) -> Any:

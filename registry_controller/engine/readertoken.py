@@ -80,13 +80,17 @@ def token_type(expiration_s: int) -> str:
 
 async def revoke_tokens(api: HomeApi, settings: TokenSettings) -> None:
     """Delete the Secrets of all tokens of the reader, whichever kind they are: what was published is good no more."""
-    account = ObjectKey(settings.namespace, settings.reader_service_account_name)
-    for secret in await _token_secrets(api, account):
+    for secret in await tokens_left(api, settings):
         await api.delete(meta.SECRETS, secret)
+
+
+async def tokens_left(api: HomeApi, settings: TokenSettings) -> Sequence[Manifest]:
+    """List the Secrets of tokens of the reader, whichever kind they are."""
+    account = ObjectKey(settings.namespace, settings.reader_service_account_name)
     bound = meta.metadata_of(corerules.binding_secret(*account))["name"]
     found = await api.read(meta.SECRETS, ObjectKey(account.namespace, bound))
-    if found is not None and found.get("type") == corerules.BINDING_SECRET_TYPE:
-        await api.delete(meta.SECRETS, found)
+    is_bound = found is not None and found.get("type") == corerules.BINDING_SECRET_TYPE
+    return [*await _token_secrets(api, account), *([found] if found is not None and is_bound else [])]
 
 
 async def _token_secrets(api: HomeApi, account: ObjectKey) -> Sequence[Manifest]:

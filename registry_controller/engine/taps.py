@@ -10,7 +10,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
-from registry_controller.engine.members import Members, MemberView
+from registry_controller.engine.members import Members, MemberView, membership_of
 from registry_controller.kube.watch import Heard
 
 _WORD: Final = 32
@@ -122,7 +122,7 @@ class ClusterTap(Tap):
         return self._members.there(self._peer)
 
     def _take(self, heard: Heard, body: Callable[[], Manifest]) -> None:
-        if self._members.set_there(self._peer, heard.key.name, read_view(heard, body())):
+        if self._members.set_there(self._peer, heard.key.name, read_view(heard, body(), peer=self._peer)):
             self._changed()
 
     def _drop(self, name: str) -> None:
@@ -133,7 +133,7 @@ class ClusterTap(Tap):
         self._tell()
 
 
-def read_view(heard: Heard, manifest: Manifest) -> MemberView | None:
+def read_view(heard: Heard, manifest: Manifest, *, peer: ClusterUID) -> MemberView | None:
     """Read a Cluster as a member holds it, whatever that member makes of its fields; None for one without an ID."""
     spec, status = manifest.get("spec"), manifest.get("status")
     spec = spec if isinstance(spec, Mapping) else {}
@@ -148,4 +148,5 @@ def read_view(heard: Heard, manifest: Manifest) -> MemberView | None:
     disabled = meta.CLUSTER_DISABLED in heard.annotations
     state, kind = status.get("state"), status.get("type")
     state, kind = (found if isinstance(found, str) else "" for found in (state, kind))
-    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, state[:_WORD], kind[:_WORD], disabled, heard.uid)
+    membership = heard.uid if cluster_id == peer else membership_of(heard.annotations, heard.key.name, cluster_id)
+    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, state[:_WORD], kind[:_WORD], disabled, membership)

@@ -148,7 +148,7 @@ class Views:
                 provenance = record.marks.provenance
                 known = provenance if provenance is not None and provenance.owner == owner else None
                 revision = known.revision if known is not None else 0
-                has_left = self._has_left(offer, owner, membership=known.uid if known is not None else "")
+                has_left = self._leaving.bars(peer, owner, known.uid if known is not None else "")
         else:
             voice = voice_of(record.marks, peer=peer, local=self.local)
         return Claim(
@@ -167,11 +167,6 @@ class Views:
             shown=record.shown,
             has_left=has_left,
         )
-
-    def _has_left(self, offer: Offer, owner: ClusterUID, *, membership: str) -> bool:
-        """Say whether a membership that an intermediary holds, or credentials for it, is over."""
-        of_cluster = offer.feed.kind.group == meta.GROUP
-        return self._leaving.bars(offer.feed.peer, owner, membership if of_cluster else None)
 
     def _natural(self, offer: Offer) -> frozenset[ClusterUID]:
         if offer.feed.kind.group == meta.GROUP:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -61,6 +60,13 @@ _GROUPS: Final = msgspec.json.Decoder(_GroupList)
 _VERSION: Final = msgspec.json.Decoder(_Version)
 
 
+class Served(NamedTuple):
+    """Kinds that a server serves; `is_whole` is False where a part of it could not say."""
+
+    kinds: list[GVK]
+    is_whole: bool
+
+
 class Discovery:
     """What one API server serves. Only what was found is remembered; what was not is asked again."""
 
@@ -87,17 +93,17 @@ class Discovery:
         for known in same:
             del self._found[known]
 
-    async def writable(self) -> list[GVK]:
+    async def writable(self) -> Served:
         """List the kinds that can be written, in their groups' preferred versions; what is down is left out."""
-        return [
-            kind
-            async for group, version, found in self._preferred_versions()
-            for kind in sorted(
+        kinds, is_whole = [], True
+        async for group, version, found in self._preferred_versions():
+            is_whole = is_whole and found is not None
+            kinds += sorted(
                 GVK(group, version, resource.kind)
-                for resource in found
+                for resource in found or ()
                 if "/" not in resource.name and set(resource.verbs) >= _WRITABLE
             )
-        ]
+        return Served(kinds, is_whole)
 
     async def find(self, word: str) -> tuple[GVK, GVR]:
         """Find a kind as people call it, as kubectl does: kind, plural, singular or short name, then `.group`.
@@ -107,13 +113,13 @@ class Discovery:
         name, _, wanted_group = word.lower().partition(".")
         async for group, version, found in self._preferred_versions():
             if wanted_group in ("", group, f"{version}.{group}"):
-                for kind, gvr in _index(found, group=group, version=version).items():
-                    if any(name in resource.words and resource.name == gvr.resource for resource in found):
+                for kind, gvr in _index(found or [], group=group, version=version).items():
+                    if any(name in resource.words and resource.name == gvr.resource for resource in found or ()):
                         return kind, gvr
         raise NotServed(f"{self._reader.server}: serves no kind {word} for list and watch")
 
-    async def _preferred_versions(self) -> AsyncIterator[tuple[str, str, list[_Resource]]]:
-        """Read every group in its preferred version; what is down is left out."""
+    async def _preferred_versions(self) -> AsyncIterator[tuple[str, str, list[_Resource] | None]]:
+        """Read every group in its preferred version; None for what is down."""
         answer = await self._reader.get_path("/apis", limit_bytes=ABOUT_BYTES)
         try:
             groups = _GROUPS.decode(answer).groups or []
@@ -121,8 +127,11 @@ class Discovery:
             raise ProtocolError(f"{self._reader.server}: /apis is not what an API server says") from None
         for spelled in ("v1", *(group.preferred.group_version for group in groups)):
             group, _, version = spelled.rpartition("/")
-            with contextlib.suppress(RegistryError):
-                yield group, version, await self._read_version(GVK(group, version, ""))
+            try:
+                found = await self._read_version(GVK(group, version, ""))
+            except RegistryError:
+                found = None
+            yield group, version, found
 
     async def server_version(self) -> str:
         """Ask for the server's version, as `v1.36.1`."""

@@ -25,6 +25,7 @@ from tests.sim.watch import Watch
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _NAMESPACE = BY_KIND["Namespace"]
+_DEFINITION = BY_KIND["CustomResourceDefinition"]
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -117,9 +118,17 @@ class ApiServer:
         self._pages.clear()
 
     def change_served(self, kind: str, *, served: bool) -> None:
-        """Serve a kind or no longer; what is stored of it stays, as behind an aggregated API that is down."""
+        """Serve a kind, or no longer; what is stored of it stays. Its definition says so."""
         (self.unserved.discard if served else self.unserved.add)(kind)
         self._documents.clear()
+        found = BY_KIND[kind]
+        info = {"name": f"{found.plural}.{found.group}"}
+        spec = {"group": found.group, "versions": [{"name": found.version, "served": served}]}
+        definition = {"kind": _DEFINITION.kind, "metadata": info, "spec": spec}
+        if self.store.all(_DEFINITION).get(ObjectKey("", info["name"])) is None:
+            self.store.create(_DEFINITION, "", definition, manager="kubectl")
+        else:
+            self.store.replace(_DEFINITION, ObjectKey("", info["name"]), definition, manager="kubectl")
 
     def _document(self, path: str) -> bytes | None:
         """Answer questions about the server itself."""

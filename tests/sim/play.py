@@ -126,7 +126,8 @@ async def _mend(stage: Stage) -> None:
     stage.mend()
     for one in group.members:
         group.fail(one.name, Fault.NONE)
-        one.server.unserved.clear()
+        for kind in sorted(one.server.unserved):
+            one.server.change_served(kind, served=True)
         one.server.denied.clear()
         one.start_again()
     await asyncio.sleep(20.0)

@@ -3,85 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from registry_controller import settings
 from registry_controller.api.errors import BadInput
-from registry_controller.engine.farewell import Farewell, StillThere
-from registry_controller.engine.homeapi import HomeApi
-from registry_controller.kube.connect import WRITING, Writer
+from registry_controller.engine.farewell import StillThere
 from tests.sim.clock import virtual_clocks
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
-from tests.sim.member import NAMESPACE, READER, Member
-from tests.sim.transport import Fault, Life, SimTransport
-
-COPIES = {"goes": "Delete", "stays": "Orphan"}
-TRUST_S = 600
-
-
-@contextlib.asynccontextmanager
-async def farewell(group: SimGroup, at: str) -> AsyncIterator[Farewell]:
-    """Give the command, as somebody runs it at a member."""
-    transport: Any = SimTransport(group.wire("kubectl", at), token=None, methods=WRITING, life=Life())
-    writer = Writer(transport)
-    api = HomeApi(writer)
-    try:
-        yield Farewell(
-            api=api,
-            local=await api.cluster_id(),
-            settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
-            today=datetime.now(UTC).date(),
-            say=lambda _: None,
-        )
-    finally:
-        await writer.close()
-
-
-async def leave(group: SimGroup, name: str, *, without: tuple[str, ...] = (), wait_s: float = 120.0) -> None:
-    async with farewell(group, name) as found:
-        await found.leave(without=without, wait_s=wait_s)
-
-
-async def declare(group: SimGroup, name: str, *, at: str, wait_s: float = 120.0) -> None:
-    async with farewell(group, at) as found:
-        await found.declare(name, wait_s=wait_s)
-
-
-async def shared(group: SimGroup, *, trust_s: int = TRUST_S) -> None:
-    """Let everybody have copies of two of b's objects, by rules with either policy."""
-    for member in group.members:
-        member.options["MEMBER_LEFT_TRUST_SECONDS"] = str(trust_s)
-    await group.join()
-    for name, policy in COPIES.items():
-        entry = {"match": [{"labels": [{"matchLabels": {"keep": name}}]}]}
-        group["a"].create(rule(name, CONFIG_MAP, entry, deletionPolicy=policy))
-        group["b"].create(config_map(name, {"at": "b"}, labels={"keep": name}))
-    await group.settle()
-    for member in group.members:
-        assert held(member) == {"goes", "stays"}
-
-
-def held(member: Member) -> set[str]:
-    return {item["metadata"]["name"] for item in member.list("ConfigMap")}
-
-
-def knows(member: Member, name: str) -> tuple[bool, bool]:
-    """Say whether a member has a Cluster, and a Secret, of that name."""
-    secret = member.find("Secret", name, namespace=NAMESPACE)
-    return member.find("Cluster", name) is not None, secret is not None
-
-
-def stones(member: Member) -> set[str]:
-    return {found["metadata"]["name"] for found in member.list("ClusterFeature") if "left" in found["metadata"]["name"]}
+from tests.sim.farewells import TRUST_S, declare, held, knows, leave, shared, stones
+from tests.sim.group import SimGroup, hand_over, simulate
+from tests.sim.member import NAMESPACE, READER
+from tests.sim.transport import Fault
 
 
 @pytest.fixture(autouse=True)
-def clocks() -> Any:
+def clocks() -> Iterator[None]:
     with virtual_clocks():
         yield
 
@@ -292,3 +228,24 @@ def test_a_newcomer_does_not_learn_of_who_has_left() -> None:
         assert knows(d, "b") == (False, False)
 
     simulate(scenario, n=4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_credentials_do_not_come_back_by_a_pass_that_was_under_way(seed: int) -> None:
+    """O6, P2: of a cluster that has left, nothing is published, whenever the keeper of it had looked."""
+
+    async def scenario(group: SimGroup) -> None:
+        group.start()
+        await group.settle()
+        a = group["a"]
+        group.wire("a", "a").delay_s = (0.02, 0.3)
+        group.wire("kubectl", "a").delay_s = (0.001, 0.01)
+        found = a.get("Cluster", "a")
+        a.replace({**found, "metadata": {**found["metadata"], "labels": {"x": "y"}}})
+        await asyncio.sleep(0.1 + seed * 0.4)
+        await leave(group, "a")
+        await group.settle()
+        assert not a.list("Secret", namespace=NAMESPACE)
+        assert not a.list("Cluster")
+
+    simulate(scenario, n=1, seed=seed)

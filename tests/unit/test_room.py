@@ -8,7 +8,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import TooMuch
-from registry_controller.api.meta import GVK
+from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.engine.room import MOST_OBJECTS, MOST_OWN, make_room
 from registry_controller.engine.taps import read_view
@@ -58,5 +58,5 @@ def test_the_registrys_own_kinds_have_limits_of_their_own() -> None:
 )
 def test_a_cluster_at_a_peer_may_be_of_any_shape(more: dict[str, Any], seen: tuple[str, str] | None) -> None:
     """P5: what is no mapping, and no text, is nothing; an alias that is looked at does not end the daemon."""
-    view = read_view(decode_heard(b'{"metadata":{"name":"a"}}'), more)
+    view = read_view(decode_heard(b'{"metadata":{"name":"a"}}'), more, peer=ClusterUID("p"))
     assert (None if view is None else (view.type, view.state)) == seen

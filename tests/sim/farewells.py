@@ -1,0 +1,84 @@
+"""A group in which members leave, or are said to have left: the command, and what there is to see."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+from registry_controller import settings
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.core.leaving import LASTS
+from registry_controller.engine.farewell import Farewell
+from registry_controller.engine.homeapi import HomeApi
+from registry_controller.kube.connect import WRITING, Writer
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule
+from tests.sim.member import NAMESPACE, Member
+from tests.sim.transport import Life, SimTransport
+
+COPIES = {"goes": "Delete", "stays": "Orphan"}
+TRUST_S = 600
+
+
+@contextlib.asynccontextmanager
+async def farewell(group: SimGroup, at: str) -> AsyncIterator[Farewell]:
+    """Give the command, as somebody runs it at a member."""
+    transport: Any = SimTransport(group.wire("kubectl", at), token=None, methods=WRITING, life=Life())
+    writer = Writer(transport)
+    api = HomeApi(writer)
+    try:
+        yield Farewell(
+            api=api,
+            local=await api.cluster_id(),
+            settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
+            today=datetime.now(UTC).date(),
+            say=lambda _: None,
+        )
+    finally:
+        await writer.close()
+
+
+async def leave(group: SimGroup, name: str, *, without: tuple[str, ...] = (), wait_s: float = 120.0) -> None:
+    async with farewell(group, name) as found:
+        await found.leave(without=without, wait_s=wait_s)
+
+
+async def declare(group: SimGroup, name: str, *, at: str, wait_s: float = 120.0) -> None:
+    async with farewell(group, at) as found:
+        await found.declare(name, wait_s=wait_s)
+
+
+async def shared(group: SimGroup, *, trust_s: int = TRUST_S) -> None:
+    """Let everybody have copies of two of b's objects, by rules with either policy."""
+    for member in group.members:
+        member.options["MEMBER_LEFT_TRUST_SECONDS"] = str(trust_s)
+    await group.join()
+    for name, policy in COPIES.items():
+        entry = {"match": [{"labels": [{"matchLabels": {"keep": name}}]}]}
+        group["a"].create(rule(name, CONFIG_MAP, entry, deletionPolicy=policy))
+        group["b"].create(config_map(name, {"at": "b"}, labels={"keep": name}))
+    await group.settle()
+    for member in group.members:
+        assert held(member) == {"goes", "stays"}
+
+
+def held(member: Member) -> set[str]:
+    return {item["metadata"]["name"] for item in member.list("ConfigMap")}
+
+
+def knows(member: Member, name: str) -> tuple[bool, bool]:
+    """Say whether a member has a Cluster, and a Secret, of that name."""
+    secret = member.find("Secret", name, namespace=NAMESPACE)
+    return member.find("Cluster", name) is not None, secret is not None
+
+
+def stones(member: Member) -> set[str]:
+    return {found["metadata"]["name"] for found in member.list("ClusterFeature") if "left" in found["metadata"]["name"]}
+
+
+def says(by: Member, about: Member, *, author: str = "") -> None:
+    """Put up a tombstone of a member, as its own word, or somebody else's."""
+    until = datetime.now(UTC).date() + LASTS
+    uid = about.get("Cluster", about.name)["metadata"]["uid"]
+    by.create(tombstone_manifest(Tombstone(about.id, uid, author or by.id, until)))

@@ -1,0 +1,79 @@
+"""Copies that nobody wants any more, where nobody was there to see it. W3."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from registry_controller.api import meta
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.play import play
+from tests.sim.schedule import Schedule
+from tests.sim.stage import Step
+from tests.sim.transport import Fault
+
+WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
+
+
+@pytest.mark.parametrize("pause_s", [0.6, 30.0])
+def test_a_kind_that_was_not_served_at_the_start_is_looked_through_later(pause_s: float) -> None:
+    """W3: its copies of a rule that went meanwhile go when it is served again."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        b.create(rule("widgets", WIDGET, deletionPolicy="Delete"))
+        a.create({"kind": "Widget", "metadata": {"name": "x", "namespace": "default"}, "spec": {"value": "v"}})
+        await group.settle()
+        assert b.find("Widget", "x", namespace="default")
+        b.server.change_served("Widget", served=False)
+        group.cut("b")
+        b.delete("ResourceSyncRule", "widgets")
+        b.kill()
+        b.start_again()
+        await asyncio.sleep(pause_s)
+        b.server.change_served("Widget", served=True)
+        await group.settle()
+        assert b.find("Widget", "x", namespace="default") is None
+
+    simulate(scenario, n=2)
+
+
+def test_another_rule_of_that_name_which_stays_at_home_keeps_no_copies_elsewhere() -> None:
+    """W3, W5: the rule that made them is gone, and the other one does not come."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        c.create(rule("maps", CONFIG_MAP, deletionPolicy="Delete"))
+        b.create(config_map("x", {"at": "b"}))
+        await group.settle()
+        assert a.find("ConfigMap", "x", namespace="default")
+        group.wire("a", "b").set(Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        c.delete("ResourceSyncRule", "maps")
+        await asyncio.sleep(1.0)
+        assert a.find("ResourceSyncRule", "maps") is None
+        again = rule("maps", CONFIG_MAP)
+        c.create({**again, "metadata": {**again["metadata"], "annotations": {meta.SYNC_DISABLED: "true"}}})
+        group.wire("a", "b").set(Fault.NONE)
+        await group.settle()
+        assert a.find("ConfigMap", "x", namespace="default") is None
+        assert c.find("ConfigMap", "x", namespace="default")
+
+    simulate(scenario, n=3)
+
+
+def test_a_list_from_before_a_copy_says_nothing_of_it() -> None:
+    """W3, O3: while the own API server answers from the past, what is known to be there is waited for."""
+    place = ("ConfigMap", "default", "y")
+    steps = (
+        Step(0.0, "reads from the past of", "c", ("c", 30, 20.0)),
+        Step(0.0, "rules", "c", ("configmaps-1", ("ConfigMap", "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", "b", (place, "v864167", "sync")),
+        Step(0.5, "drops", "b", (place,)),
+        Step(0.0, "drops rule", "c", ("configmaps-1",)),
+        Step(40.0, "puts", "b", (place, "v609674", "sync")),
+    )
+    assert not play(Schedule(seed=7863, count=3, joined=True, steps=steps)).broken
