@@ -50,8 +50,8 @@ def held(member: Member) -> set[str]:
     return {line.removeprefix("configmap/") for line in text.split()}
 
 
-def tombstones(member: Member) -> list[str]:
-    return member.kubectl("get", "clusterfeatures", "-l", TOMBSTONES, "-o", "name").split()
+def tombstones(member: Member, *, of: str) -> list[str]:
+    return member.kubectl("get", "clusterfeatures", "-l", f"{TOMBSTONES}={of}", "-o", "name").split()
 
 
 def leave(member: Member, *args: str, code: int = 0) -> str:
@@ -117,7 +117,7 @@ def test_a_dead_member_goes_by_the_word_of_another_and_stays_away(members: list[
     in_sync(members)
     for member in members:
         eventually(lambda member=member: held(member) == everything(members), what=f"copies at {member.name}")
-        eventually(lambda member=member: not tombstones(member), what=f"tombstones at {member.name}")
+        eventually(lambda member=member: not tombstones(member, of=third.id), what=f"tombstones at {member.name}")
 
 
 def test_who_is_no_member_cannot_leave(members: list[Member]) -> None:
