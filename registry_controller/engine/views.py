@@ -148,7 +148,9 @@ class Views:
                 provenance = record.marks.provenance
                 known = provenance if provenance is not None and provenance.owner == owner else None
                 revision = known.revision if known is not None else 0
-                has_left = self._leaving.bars(peer, owner, known.uid if known is not None else "")
+                # Of credentials it cannot be told to which membership they belong.
+                membership = known.uid if known is not None and offer.feed.kind.group == meta.GROUP else ""
+                has_left = self._leaving.bars(peer, owner, membership)
         else:
             voice = voice_of(record.marks, peer=peer, local=self.local)
         return Claim(

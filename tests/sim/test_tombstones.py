@@ -271,3 +271,31 @@ def test_a_backup_that_is_restored_where_it_was_said_brings_nobody_back_elsewher
         assert knows(c, "b") == (False, False)
 
     simulate(scenario, n=3)
+
+
+def test_credentials_of_who_has_left_come_from_nobody() -> None:
+    """O6, O4: nor while the tombstone is only heard, and stands elsewhere."""
+
+    async def scenario(group: SimGroup) -> None:
+        c, d = group["c"], group["d"]
+        group.start()
+        await group.settle()
+        for giver in "abc":
+            for taker in "abc":
+                if giver != taker:
+                    hand_over(group[giver], group[taker])
+        await group.settle()
+        c.options["MEMBER_LEFT_TRUST_SECONDS"] = "0"
+        await c.restart()
+        await dies(group, "b")
+        await declare(group, "b", at="a")
+        came: list[str] = []
+        d.server.store.listeners.append(lambda change: came.append(change.key.name) if change.old is None else None)
+        hand_over(c, d)
+        hand_over(d, c)
+        await group.settle()
+        assert knows(c, "b") == (True, True)
+        assert knows(d, "a") == (True, True)
+        assert "b" not in came
+
+    simulate(scenario, n=4)
