@@ -34,7 +34,7 @@ class Tombstone(NamedTuple):
     @property
     def name(self) -> str:
         """Name the object: there is one for each membership."""
-        return f"left-{self.membership or self.member}"
+        return f"left-{self.member}.{self.membership}".removesuffix(".")
 
     def covers(self, membership: str) -> bool:
         """Say whether it speaks of a membership. What nobody could tell (empty), here or there, may be any."""

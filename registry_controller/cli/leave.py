@@ -32,7 +32,7 @@ from registry_controller.settings import Settings
     help="How long to wait until all is done. After that, the same command goes on where it was.",
 )
 @home_options
-@daemon_options(("namespace", "reader_service_account_name", "reader_token_expiration_seconds"))
+@daemon_options(("namespace", "reader_service_account_name", "manage_local_cluster_secret"))
 @click.pass_context
 def leave(
     ctx: click.Context,

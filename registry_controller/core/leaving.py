@@ -20,7 +20,11 @@ LASTS: Final = timedelta(days=90)
 _AHEAD: Final = timedelta(days=7)
 """By how much clocks may differ."""
 _STRANGERS: Final = 256
-"""How many tombstones stand here at most before those of members that nobody here knows are left out."""
+_MOST: Final = 512
+"""How many tombstones may stand here when one more of a member that is not known here is kept, or of one that is.
+
+Members read at most 1,024 features of each other.
+"""
 
 Memberships = Mapping[ClusterUID, frozenset[str | None]]
 
@@ -58,7 +62,8 @@ class Knowledge:
 class Leavers:
     """What tombstones come to.
 
-    `gone` are the members that are to go from here, or are gone; `has_left` says that this cluster has left itself.
+    `gone` are the members that are to go from here, or whose Cluster has gone; of the latter only credentials may be
+    left, and nothing else may go on their account. `has_left` says that this cluster has left itself.
     `over` are the memberships of which a tombstone is believed, by member, `known` those of the Clusters here.
     `to_keep` are tombstones that are to stand here, too, `to_drop` those that are here and should not be. `due_s` is
     in how many seconds the mere passing of time changes something; None for never.
@@ -170,15 +175,16 @@ def _to_keep(known: Knowledge, believed: frozenset[Tombstone]) -> frozenset[Tomb
     members = {stone.member for stone in known.here}
     kept: dict[str, Tombstone] = {}
     for stone in [*sorted(believed - known.here), *_witnessed(known)]:
+        count = len(kept) + len(names)
         met = known.memberships.get(stone.member, frozenset()) | known.met.get(stone.member, frozenset())
-        if stone.name in names or stone.said_by not in {known.local, *known.memberships}:
+        if stone.name in names or stone.said_by not in {known.local, *known.memberships} or count >= _MOST:
             continue  # who said it must be known here, to be able to take it back
         if stone.membership in met:
             kept[stone.name] = stone
         elif met:  # of a membership that nobody here could tell, or of another one: one word is enough
             if stone.member not in members and not any(held.member == stone.member for held in kept.values()):
                 kept[stone.name] = stone
-        elif len(kept) + len(names) < _STRANGERS:
+        elif count < _STRANGERS:
             kept[stone.name] = stone
     return frozenset(kept.values())
 
@@ -197,10 +203,15 @@ def _witnessed(known: Knowledge) -> Iterator[Tombstone]:
 
 def _wait_s(known: Knowledge, member: ClusterUID, stones: set[Tombstone]) -> float | None:
     """Tell in how many seconds a member goes on the tombstones that stand here; None while it does not."""
+    here = known.memberships.get(member, frozenset())
     if member in known.alive:
         return None
+    if not here:  # what is left are credentials that nobody names
+        was_another = any(not any(stone.covers(uid) for stone in stones) for uid in known.met.get(member, ()))
+        counts = known.trusts_after_s or any(stone.said_by == known.local for stone in stones)
+        return 0.0 if counts and not was_another else None
     waits_s: list[float] = [0.0]
-    for uid in known.memberships.get(member, ()):
+    for uid in here:
         said_by = {stone.said_by for stone in stones if uid is not None and stone.covers(uid)}
         if not said_by:
             return None
@@ -212,9 +223,8 @@ def _wait_s(known: Knowledge, member: ClusterUID, stones: set[Tombstone]) -> flo
 
 
 def _has_left(known: Knowledge) -> bool:
-    own = known.memberships.get(known.local, frozenset())
-    over = {stone.membership for stone in known.here if stone.member == stone.said_by == known.local}
-    return bool(over) and own <= over
+    said = any(stone.member == stone.said_by == known.local for stone in known.here)
+    return said and known.local not in known.memberships
 
 
 def _released(known: Knowledge) -> Iterator[ClusterUID]:

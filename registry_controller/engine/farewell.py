@@ -7,14 +7,15 @@ hear the news.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, State, read_cluster
-from registry_controller.api.errors import AlreadyExists, BadInput, RegistryError
-from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, InvalidObject, RegistryError
+from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
     Tombstone,
     can_be_named,
@@ -30,7 +31,15 @@ from registry_controller.engine.published import is_published
 from registry_controller.engine.readertoken import TokenSettings, tokens_left
 
 _LOOK_EVERY_S: Final = 0.5
+_ATTEMPTS: Final = 10
 _BRAKE: Final = "; rules may hold that back (DeletionHalted)"
+
+
+class Settings(TokenSettings, Protocol):
+    """The options that this room reads."""
+
+    @property
+    def manage_local_cluster_secret(self) -> bool: ...
 
 
 class StillThere(RegistryError):
@@ -41,7 +50,7 @@ class Farewell:
     """Leaves the group, or says of another member that it has. `say` is told what is done, in words."""
 
     def __init__(
-        self, *, api: HomeApi, local: ClusterUID, settings: TokenSettings, today: date, say: Callable[[str], None]
+        self, *, api: HomeApi, local: ClusterUID, settings: Settings, today: date, say: Callable[[str], None]
     ) -> None:
         self._api = api
         self._local = local
@@ -51,16 +60,24 @@ class Farewell:
 
     async def leave(self, *, without: Collection[str] = (), wait_s: float) -> None:
         """Take this cluster out of the group. Members in `without` are not waited for. RegistryError in words."""
-        own = [manifest for manifest in await self._clusters() if self._is_own(manifest)]
+        clusters = await self._clusters()
+        own = [cluster for cluster in clusters if cluster.cluster_id == self._local]
+        unknown = set(without) - {cluster.name for cluster in clusters if cluster.cluster_id != self._local}
         if len(own) > 1:
-            names = ", ".join(sorted(meta.metadata_of(manifest)["name"] for manifest in own))
+            names = ", ".join(sorted(cluster.name for cluster in own))
             raise BadInput(f"Clusters {names} all have this cluster's ID: delete all but one first")
+        if unknown:
+            raise BadInput(f"--without {', '.join(sorted(unknown))}: there is no other Cluster of that name here")
         if own:
             await self._say_farewell(own[0])
         secret = await self._published()
         await self._forget(without)
-        await self._until(self._left_over, wait_s=wait_s)
-        await self._until(lambda: self._credentials_left(secret), wait_s=wait_s)
+        deadline = _now_s() + wait_s
+        await self._until(self._left_over, deadline=deadline)
+        if not self._settings.manage_local_cluster_secret:
+            self._say("its credentials are managed by you: revoke them, and delete the Secret in which they are")
+            return
+        await self._until(lambda: self._credentials_left(secret), deadline=deadline)
         self._say("its credentials are revoked: nobody can read this cluster with them any more")
 
     async def declare(self, name: str, *, wait_s: float) -> None:
@@ -70,18 +87,18 @@ class Farewell:
             raise BadInput(f"Cluster {name}: there is none here")
         cluster = read_cluster(manifest)
         self._check_may_be_said(manifest, cluster)
-        same = [found for found in await self._clusters() if read_cluster(found).cluster_id == cluster.cluster_id]
-        for found in same:
-            await self._set_up(self._tombstone(found))
+        same = [found for found in await self._clusters() if found.cluster_id == cluster.cluster_id]
+        stones = [await self._tombstone(found) for found in same]
+        for stone in stones:
+            await self._set_up(stone)
         self._say(f"said that {name} has left")
         # Carried here by hand, and never heard: the daemon leaves such a one to people.
-        by_hand = [found for found in same if not _marks(found).is_copy]
-        await self._forget([meta.metadata_of(found)["name"] for found in by_hand])
-        stones = [self._tombstone(found).name for found in same]
+        await self._forget([found.name for found in same if found.owner is None])
+        deadline = _now_s() + wait_s
+        await self._until(lambda: self._still_there(same, stones), deadline=deadline)
         for found in same:
-            await self._until(lambda found=found: self._still_there(read_cluster(found), stones), wait_s=wait_s)  # type: ignore[misc]
-            if (secret := read_cluster(found).secret) is not None:
-                await self._drop_secret(secret)
+            if found.secret is not None:
+                await self._drop_secret(found.secret)
         self._say(f"{name} is gone from here; other members follow when they have not heard of it for long enough")
 
     def _check_may_be_said(self, manifest: Manifest, cluster: Cluster) -> None:
@@ -98,17 +115,16 @@ class Farewell:
         if _marks(manifest).frozen:
             raise BadInput(f"Cluster {name}: the annotation {meta.SYNC_DISABLED} keeps it as it is; remove that first")
 
-    def _tombstone(self, manifest: Manifest) -> Tombstone:
-        cluster = read_cluster(manifest)
+    async def _tombstone(self, cluster: Cluster) -> Tombstone:
+        manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name)) or {}
         membership = membership_of(meta.annotations_of(manifest), cluster.name, cluster.cluster_id)
         return Tombstone(cluster.cluster_id, membership, self._local, self._today + LASTS)
 
-    async def _say_farewell(self, own: Manifest) -> None:
-        cluster = read_cluster(own)
-        stone = Tombstone(self._local, cluster.uid, self._local, self._today + LASTS)
-        await self._set_up(stone, secret=str(cluster.secret or ""))
-        await self._api.delete(meta.CLUSTERS, own)
-        self._say(f"deleted the Cluster {cluster.name}: the other members let go of it when they read that")
+    async def _say_farewell(self, own: Cluster) -> None:
+        stone = Tombstone(self._local, own.uid, self._local, self._today + LASTS)
+        await self._set_up(stone, secret=str(own.secret or ""))
+        await self._delete(meta.CLUSTERS, ObjectKey("", own.name), uid=own.uid)
+        self._say(f"deleted the Cluster {own.name}: the other members let go of it when they read that")
 
     async def _published(self) -> ObjectKey | None:
         """Find where the credentials are, as the tombstone of our own remembers it."""
@@ -123,43 +139,73 @@ class Farewell:
         return left_secret(max(found, key=_age))
 
     async def _left_over(self) -> Sequence[str]:
-        names = [meta.metadata_of(found)["name"] for found in await self._clusters() if not self._is_own(found)]
-        return [
-            f"{name}: waits until it has let go of this cluster, and what came from there has gone from here{_BRAKE}"
-            for name in sorted(names)
-        ]
+        others = [cluster for cluster in await self._clusters() if cluster.cluster_id != self._local]
+        return [f"{cluster.name}: {await self._why_left(cluster)}" for cluster in sorted(others, key=lambda c: c.name)]
+
+    async def _why_left(self, cluster: Cluster) -> str:
+        manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name))
+        marks = _marks(manifest or {"metadata": {"name": cluster.name}})
+        if marks.frozen:
+            return f"the annotation {meta.SYNC_DISABLED} keeps its Cluster; remove it, or leave it out with --without"
+        if manifest is not None and not marks.is_copy:
+            return "was carried here by hand, and has not been heard since; leave it out with --without"
+        return f"waits until it has let go of this cluster, and what came from there has gone from here{_BRAKE}"
 
     async def _credentials_left(self, secret: ObjectKey | None) -> Sequence[str]:
         found = await self._api.read(meta.SECRETS, secret) if secret is not None else None
         if (found is not None and is_published(found)) or await tokens_left(self._api, self._settings):
-            return ["the daemon has not taken the credentials away yet"]
+            return [
+                "the daemon has not taken the credentials away yet; with MANAGE_LOCAL_CLUSTER_SECRET=false it does not"
+            ]
         return []
 
-    async def _still_there(self, cluster: Cluster, stones: Sequence[str]) -> Sequence[str]:
-        if await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name)) is not None:
-            for name in stones:
-                if await self._api.read(meta.FEATURES, ObjectKey("", name)) is None:
-                    raise BadInput(
-                        f"Cluster {cluster.name}: the daemon took the tombstone away; the cluster answers it, or the "
-                        "clock of this machine is far from the daemon's"
-                    )
-            return [f"{cluster.name}: waits until it is sure that it is silent, and its copies have gone{_BRAKE}"]
-        if cluster.secret is None or await self._marked_secret(cluster.secret) is None:
-            return []
-        return [f"{cluster.name}: its Secret {cluster.secret} is still here"]
+    async def _still_there(self, same: Sequence[Cluster], stones: Sequence[Tombstone]) -> Sequence[str]:
+        clusters = {cluster.name for cluster in await self._clusters()}
+        left = [cluster.name for cluster in same if cluster.name in clusters]
+        for stone in stones if left else ():
+            if await self._api.read(meta.FEATURES, ObjectKey("", stone.name)) is None:
+                raise BadInput(
+                    f"Cluster {', '.join(left)}: the daemon took the tombstone away; the cluster answers it, or the "
+                    "clock of this machine is far from the daemon's"
+                )
+        waits = [f"{name}: waits until it is sure that it is silent, and its copies have gone{_BRAKE}" for name in left]
+        for cluster in same:
+            if not left and cluster.secret is not None and await self._marked_secret(cluster.secret) is not None:
+                waits.append(f"{cluster.name}: its Secret {cluster.secret} is still here")
+        return waits
 
-    async def _until(self, left: Callable[[], Any], *, wait_s: float) -> None:
-        """Wait until nothing is left to do; StillThere after so long."""
+    async def _until(self, left: Callable[[], Any], *, deadline: float) -> None:
+        """Wait until nothing is left to do; StillThere when it is too late. What fails for a while is tried again."""
         said: Sequence[str] = ()
-        try:
-            async with asyncio.timeout(wait_s):
-                while found := await left():
-                    for words in found if found != said else ():
-                        self._say(words)
-                    said = found
-                    await asyncio.sleep(_LOOK_EVERY_S)
-        except TimeoutError:
-            raise StillThere("; ".join(said) or f"no answer within {wait_s:g} s") from None
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    found = await left()
+            except TimeoutError:
+                raise StillThere("; ".join(said) or "no answer in time") from None
+            except BadInput:
+                raise
+            except RegistryError as error:
+                found = [str(error)]
+            if not found:
+                return
+            for words in found if found != said else ():
+                self._say(words)
+            said = found
+            if _now_s() >= deadline:
+                raise StillThere("; ".join(said))
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _delete(self, gvr: GVR, key: ObjectKey, *, uid: str) -> None:
+        """Delete the very object of that uid, whatever is written to it meanwhile."""
+        for _ in range(_ATTEMPTS):
+            found = await self._api.read(gvr, key)
+            if found is None or meta.metadata_of(found).get("uid") != uid:
+                return
+            with contextlib.suppress(Conflict):
+                await self._api.delete(gvr, found)
+                return
+        raise StillThere(f"{gvr} {key}: is written to all the time; run the same command again")
 
     async def _set_up(self, stone: Tombstone, *, secret: str = "") -> None:
         """Put up a tombstone, in the place of one by somebody else."""
@@ -169,42 +215,47 @@ class Farewell:
         except AlreadyExists:
             found = await self._api.read(meta.FEATURES, ObjectKey("", stone.name))
             held = read_standing(found) if found is not None else None
-            if found is not None and (held is None or held.said_by != stone.said_by):
+            is_good = held is not None and held.said_by == stone.said_by and held.until >= self._today
+            if found is not None and not is_good:
                 info = {**meta.metadata_of(wanted), "resourceVersion": meta.metadata_of(found)["resourceVersion"]}
                 await self._api.replace(meta.FEATURES, {**wanted, "metadata": info})
 
     async def _forget(self, names: Collection[str]) -> None:
         """Delete Clusters of others, and the Secrets that they name."""
-        for manifest in await self._clusters():
-            if meta.metadata_of(manifest)["name"] not in names or self._is_own(manifest):
-                continue
-            cluster = read_cluster(manifest)
-            await self._api.delete(meta.CLUSTERS, manifest)
-            if cluster.secret is not None:
-                await self._drop_secret(cluster.secret)
-            self._say(f"deleted the Cluster {cluster.name}, and its Secret")
+        for cluster in await self._clusters():
+            if cluster.name in names and cluster.cluster_id != self._local:
+                await self._delete(meta.CLUSTERS, ObjectKey("", cluster.name), uid=cluster.uid)
+                if cluster.secret is not None:
+                    await self._drop_secret(cluster.secret)
+                self._say(f"deleted the Cluster {cluster.name}, and its Secret")
 
     async def _drop_secret(self, key: ObjectKey) -> None:
         """Delete a registry Secret, unless a Cluster here still names it."""
         found = await self._api.read(meta.SECRETS, key)
         if found is None or found.get("type") != meta.REGISTRY_SECRET_TYPE:
             return
-        if key not in [read_cluster(manifest).secret for manifest in await self._clusters()]:
-            await self._api.delete(meta.SECRETS, found)
+        if key not in [cluster.secret for cluster in await self._clusters()]:
+            await self._delete(meta.SECRETS, key, uid=meta.metadata_of(found)["uid"])
 
     async def _marked_secret(self, key: ObjectKey) -> Manifest | None:
         found = await self._api.read(meta.SECRETS, key)
         return found if found is not None and meta.OWNER in meta.annotations_of(found) else None
 
-    async def _clusters(self) -> Sequence[Manifest]:
-        return await self._api.list(meta.CLUSTERS)
-
-    def _is_own(self, manifest: Manifest) -> bool:
-        return bool((manifest.get("spec") or {}).get("clusterID") == self._local)
+    async def _clusters(self) -> Sequence[Cluster]:
+        """List the Clusters; one that cannot be read is nobody's."""
+        found = []
+        for manifest in await self._api.list(meta.CLUSTERS):
+            with contextlib.suppress(InvalidObject):
+                found.append(read_cluster(manifest))
+        return found
 
 
 def _marks(manifest: Manifest) -> Marks:
     return read_marks(meta.annotations_of(manifest), of=cluster_target(str(meta.metadata_of(manifest)["name"])))
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _age(manifest: Manifest) -> tuple[str, str]:

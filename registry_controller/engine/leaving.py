@@ -63,7 +63,9 @@ class Leaving:
         self._changed = changed
         self._heard: frozenset[ClusterUID] = frozenset()
         self._met: dict[ClusterUID, frozenset[str]] = {}
-        self._silent_since: dict[ClusterUID, float] = {}
+        self._silent_s: dict[ClusterUID, float] = {}
+        self._hears = False
+        self._counted_at = 0.0
         self._stood: set[str] = set()
         self._dropped: dict[str, float] = {}
         self._looked = asyncio.Event()
@@ -93,7 +95,7 @@ class Leaving:
 
         While the peer's tombstones are not heard, nothing does: they may speak of it.
         """
-        return peer not in self._heard or self.now.bars(member, membership)
+        return self.now.bars(member, membership) or (peer not in self._heard and member not in self.now.known)
 
     def keeps(self) -> Iterable[Tombstone]:
         """List the tombstones that are to stand here, too."""
@@ -174,13 +176,14 @@ class Leaving:
     def _silences_s(self, members: Iterable[ClusterUID]) -> Mapping[ClusterUID, float]:
         """Tell for how long members have been silent to whom a tombstone here applies, while others were heard.
 
-        Who hears nobody is deaf, and knows of no silence.
+        Who hears nobody is deaf, and learns nothing of silences meanwhile.
         """
         now_s = asyncio.get_running_loop().time()
-        hears = any(link.alive for link in self._links.values())
-        silent = {uid for uid in members if hears and (link := self._links.get(uid)) is not None and not link.alive}
-        self._silent_since = {uid: self._silent_since.get(uid, now_s) for uid in silent}
-        return {uid: now_s - since for uid, since in self._silent_since.items()}
+        passed_s = now_s - self._counted_at if self._hears else 0.0
+        silent = {uid for uid in members if (link := self._links.get(uid)) is not None and not link.alive}
+        self._silent_s = {uid: self._silent_s[uid] + passed_s if uid in self._silent_s else 0.0 for uid in silent}
+        self._hears, self._counted_at = any(link.alive for link in self._links.values()), now_s
+        return dict(self._silent_s)
 
     def _memberships(self) -> Memberships:
         found: dict[ClusterUID, set[str | None]] = {}

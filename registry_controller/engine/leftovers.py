@@ -27,6 +27,7 @@ log = get_logger(__name__)
 
 _PAUSES_S: Final = (5.0, 30.0)
 """After a change of what is served: an API server tells of it a little late."""
+_SPACING_S: Final = 2.0  # so that a burst of changes is one look
 _RETRY_S: Final = 45.0  # less than a minute, jitter apart: it is one list a kind
 _PERIOD_S: Final = 600.0  # rights may have been granted
 
@@ -78,6 +79,7 @@ class Leftovers:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s if is_whole else min(pause_s, _RETRY_S)):
                         await self._poked.wait()
+            await asyncio.sleep(_SPACING_S)
             self._poked.clear()
 
     async def _look_through(self, looked: set[GVK]) -> bool:

@@ -112,7 +112,9 @@ class Views:
             moved=self._is_moved(copied_from, provenance),
             barrier=None if membership or record is None else self._barrier(target, record, copied_from),
             inquiry=inquiry,
-            departed=gone.union(self._departures.left, self._left_behind(current, standing)),
+            departed=(gone if membership else gone & standing.known).union(
+                self._departures.left, self._left_behind(current, standing)
+            ),
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None
             and (owner_leaves or natural in gone)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
 from registry_controller.engine.farewell import StillThere
 from tests.sim.clock import virtual_clocks
@@ -249,3 +250,53 @@ def test_credentials_do_not_come_back_by_a_pass_that_was_under_way(seed: int) ->
         assert not a.list("Cluster")
 
     simulate(scenario, n=1, seed=seed)
+
+
+def test_what_fails_for_a_while_is_tried_again() -> None:
+    """O6: and somebody who writes to the Cluster does not stop it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        b = group["b"]
+        group.wire("kubectl", "b").delay_s = (0.4, 0.5)
+        group.fail("c", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+
+        async def trouble() -> None:
+            for number in range(6):
+                await asyncio.sleep(0.7)
+                found = b.find("Cluster", "b")
+                if found is not None:
+                    b.replace({**found, "metadata": {**found["metadata"], "labels": {"n": str(number)}}})
+            await asyncio.sleep(5.0)
+            assert b.find("Cluster", "b") is None
+            group.wire("kubectl", "b").set(Fault.REFUSED)
+            await asyncio.sleep(3.0)
+            group.wire("kubectl", "b").set(Fault.NONE)
+
+        troubling = group.scope.create_task(trouble())
+        with pytest.raises(StillThere, match="c: waits"):
+            await leave(group, "b", wait_s=30.0)
+        await troubling
+        assert knows(b, "a") == (False, False)
+
+    simulate(scenario, n=3)
+
+
+def test_a_cluster_that_is_kept_as_it_is_is_named() -> None:
+    """O6, O7: the way out is said."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        b = group["b"]
+        found = b.get("Cluster", "a")
+        annotations = {**found["metadata"]["annotations"], meta.SYNC_DISABLED: "yes"}
+        b.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
+        with pytest.raises(StillThere, match=f"a: the annotation {meta.SYNC_DISABLED} keeps its Cluster"):
+            await leave(group, "b", wait_s=20.0)
+        with pytest.raises(BadInput, match="--without nobody"):
+            await leave(group, "b", without=("nobody",))
+        await leave(group, "b", without=("a",))
+        assert [knows(b, name) for name in "abc"] == [(False, False)] * 3
+
+    simulate(scenario, n=3)

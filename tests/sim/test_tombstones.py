@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.meta import ClusterUID
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.core.leaving import LASTS
 from tests.sim.clock import virtual_clocks
 from tests.sim.farewells import TRUST_S, declare, held, knows, leave, says, shared, stones
 from tests.sim.group import SimGroup, hand_over, simulate
@@ -130,6 +134,99 @@ def test_two_daemons_that_see_differently_do_not_write_against_each_other() -> N
         twin.cancel()
 
     simulate(scenario, n=3)
+
+
+async def joined_again(group: SimGroup) -> None:
+    """Let b leave and join again: the tombstone of its older membership stays with the others."""
+    await shared(group, trust_s=0)
+    a, b = group["a"], group["b"]
+    await leave(group, "b")
+    for name in stones(b):
+        b.delete("ClusterFeature", name)
+    await asyncio.sleep(90.0)
+    hand_over(b, a)
+    hand_over(a, b)
+    await group.settle()
+    for member in group.members:
+        assert held(member) == {"goes", "stays"}
+
+
+def test_a_tombstone_of_an_older_membership_is_nothing_to_a_rebuilt_cluster() -> None:
+    """O6, P11: nobody has said that it left: its copies stay."""
+
+    async def scenario(group: SimGroup) -> None:
+        await joined_again(group)
+        a, c = group["a"], group["c"]
+        await group.rebuild("b")
+        b = group["b"]
+        b.start()
+        await asyncio.sleep(120.0)
+        a.apply({**b.get("Cluster", "b"), "metadata": {"name": "b"}})
+        a.apply({**b.get("Secret", "b", namespace=NAMESPACE), "metadata": {"name": "b", "namespace": NAMESPACE}})
+        hand_over(a, b)
+        await group.settle()
+        assert a.get("Cluster", "b")["spec"]["clusterID"] == b.id
+        assert held(a) == held(c) == {"goes", "stays"}
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_cluster_that_somebody_deletes_here_takes_no_copies_along(count: int) -> None:
+    """O6, O5: whatever tombstones there are of its member."""
+
+    async def scenario(group: SimGroup) -> None:
+        await joined_again(group)
+        a = group["a"]
+        before = len(a.server.journal)
+        a.delete("Cluster", "b")
+        await group.settle()
+        assert not [write for write in a.server.journal[before:] if write.kind == "ConfigMap"]
+        assert knows(a, "b") == (count > 2, True)
+
+    simulate(scenario, n=count)
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_with_no_trust_a_tombstone_of_another_takes_nothing_along(lies: bool) -> None:
+    """O6: when the admin here deletes the Cluster, to swap it anew, and whether that one has told the truth or not."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group, trust_s=0)
+        a, b, c = group.members
+        if lies:
+            until = datetime.now(UTC).date() + LASTS
+            c.create(tombstone_manifest(Tombstone(b.id, "made-up", c.id, until)))
+            await group.settle()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        if not lies:
+            await declare(group, "b", at="c")
+        await group.settle()
+        a.delete("Cluster", "b")
+        await group.settle()
+        assert held(a) == {"goes", "stays"}
+
+    simulate(scenario, n=3)
+
+
+def test_nobody_takes_the_name_of_a_tombstone() -> None:
+    """O6: which is of the member and its membership."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        b, c, d = group["b"], group["c"], group["d"]
+        await d.stop()
+        uid = b.get("Cluster", "b")["metadata"]["uid"]
+        until = datetime.now(UTC).date() + LASTS
+        d.create(tombstone_manifest(Tombstone(ClusterUID(NOBODY), uid, d.id, until)))
+        await group.settle()
+        await dies(group, "b")
+        await declare(group, "b", at="a")
+        await asyncio.sleep(TRUST_S * 2)
+        assert knows(c, "b") == (False, False)
+
+    simulate(scenario, n=4)
 
 
 # What comes late.

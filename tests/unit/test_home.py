@@ -605,7 +605,7 @@ async def test_who_has_left_makes_no_cluster_until_the_tombstone_is_gone(server:
         assert server.find(meta.CLUSTERS, "one") is None
     home = make(server)
     assert await home.reconcile() == ""
-    server.drop(meta.FEATURES, "left-11")
+    server.drop(meta.FEATURES, f"left-{OUR_ID}.11")
     assert await home.reconcile() == ""
     assert server.find(meta.CLUSTERS, "one") is not None
 
