@@ -123,18 +123,22 @@ class Leaving:
 
     def _knowledge(self) -> Knowledge:
         live = {uid: link for uid, link in self._links.items() if link.alive}
-        heard = {uid: held for uid, link in live.items() if (held := link.clusters.held) is not None}
         here = frozenset(stone for _, stone in self._standing())
         memberships = self._memberships()
         self._remember(memberships, here)
+        there = {
+            uid: frozenset(_stones(features))
+            for uid, link in live.items()
+            if (features := link.features.held) is not None
+        }
+        proven = frozenset(self._proven())
+        heard = {uid: held for uid, link in live.items() if (held := link.clusters.held) is not None}
+        if not (here or proven or any(there.values())):
+            heard = {}  # of whom there is nothing to say, nobody needs to know more
         return Knowledge(
             local=self._local,
             here=here,
-            there={
-                uid: frozenset(_stones(features))
-                for uid, link in live.items()
-                if (features := link.features.held) is not None
-            },
+            there=there,
             alive=frozenset(live),
             memberships=memberships,
             lives={
@@ -151,7 +155,7 @@ class Leaving:
                 uid for uid, held in heard.items() if any(view.cluster_id == self._local for view in held.values())
             ),
             met=dict(self._met),
-            proven=frozenset(self._proven()),
+            proven=proven,
             silent_s=self._silences_s({stone.member for stone in here}),
             today=self._today(),
             trusts_after_s=self._trusts_after_s,
