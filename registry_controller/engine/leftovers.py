@@ -70,20 +70,23 @@ class Leftovers:
     async def find(self) -> NoReturn:
         """Look through every kind that we may list here: once, and again when it was not served, or not answered."""
         looked: set[GVK] = set()
+        denied: set[GVK] = set()
         while True:
             pauses_s = iter(_PAUSES_S)
             while not self._poked.is_set():
-                is_whole = await self._look_through(looked)
+                is_whole = await self._look_through(looked, denied)
                 self.is_complete = True
                 pause_s = next(pauses_s, _PERIOD_S)
+                if is_whole and pause_s == _PERIOD_S:
+                    looked, denied = looked - denied, set()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s if is_whole else min(pause_s, _RETRY_S)):
                         await self._poked.wait()
             await asyncio.sleep(_SPACING_S)
             self._poked.clear()
 
-    async def _look_through(self, looked: set[GVK]) -> bool:
-        """Look through the kinds that were not; say whether all that could be asked has answered."""
+    async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
+        """Look through the kinds that were not; say whether all have answered. What may not be listed is `denied`."""
         served = await until_answered(self._discovery.writable, what="list the kinds that are served here")
         looked &= set(served.kinds)
         is_whole = served.is_whole
@@ -95,9 +98,12 @@ class Leftovers:
                     self._found.add(kind)
                     self._changed()
                 looked.add(kind)
+            except Forbidden:
+                looked.add(kind)
+                denied.add(kind)
             except RegistryError as error:
                 log.debug("cannot look for copies that nobody wants", kind=str(kind), error=str(error))
-                is_whole = is_whole and isinstance(error, Forbidden)
+                is_whole = False
         return is_whole
 
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
