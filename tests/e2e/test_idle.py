@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from tests.e2e.group import (
     CONFIG_MAP,
     NAMESPACE,
@@ -28,6 +30,7 @@ def _count(member: Member) -> int:
     return member.kubectl("get", "cm", "-l", "sync=yes", "-o", "name").count("many-")
 
 
+@pytest.mark.timeout(600)  # three minutes of it are waiting
 def test_a_group_at_rest_writes_nothing_and_asks_little() -> None:
     """S2, P5, R4, R5, A1, R6: nor does a restart with a thousand copies write."""
     with joined_group(3, prefix="idle") as members:
