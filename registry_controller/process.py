@@ -14,28 +14,24 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import uvloop
 
 from registry_controller import __version__
-from registry_controller.api import meta
 from registry_controller.api.errors import InvalidOption
-from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.app import Daemon
 from registry_controller.engine.patience import until_answered
 from registry_controller.handlers import Ear, as_connection
-from registry_controller.kube.connect import Writer, connect_home
+from registry_controller.kube.connect import connect_home
 from registry_controller.kube.login import read_login
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report import logs
 from registry_controller.report.health import HealthServer
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
 
 log = logs.get_logger(__name__)
-
-KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
 
 
 def run(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> int:
@@ -118,7 +114,7 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
         )
         async with contextlib.AsyncExitStack() as doors:
             await doors.enter_async_context(server.serve())
-            local = await until_answered(functools.partial(_read_local_id, writer), what="read our own cluster's ID")
+            local = await until_answered(functools.partial(read_cluster_id, writer), what="read our own cluster's ID")
             daemon = Daemon(settings, writer=writer, local=local, metrics=metrics)
             rendering[0] = daemon.gauges.render
             if daemon.webhook is not None:
@@ -137,7 +133,3 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
     finally:
         await writer.close()
     raise AssertionError("a daemon never returns")
-
-
-async def _read_local_id(writer: Writer) -> ClusterUID:
-    return ClusterUID(decode_heard(await writer.get(meta.NAMESPACES, KUBE_SYSTEM)).uid)

@@ -71,6 +71,12 @@ def read_standing(manifest: Manifest) -> Tombstone | None:
     return stone if stone is not None and stone.name == meta.metadata_of(manifest).get("name") else None
 
 
+def is_farewell(manifest: Manifest, *, of: ClusterUID) -> bool:
+    """Say whether this is the tombstone by which a cluster says of itself that it has left."""
+    stone = read_standing(manifest)
+    return stone is not None and stone.member == stone.said_by == of
+
+
 def left_secret(manifest: Manifest) -> ObjectKey | None:
     """Tell where a cluster that has left had published its credentials, as its own tombstone remembers it."""
     namespace, _, name = meta.annotations_of(manifest).get(meta.LEFT_SECRET, "").partition("/")

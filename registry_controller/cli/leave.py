@@ -77,13 +77,13 @@ async def _leave(
     from registry_controller.engine.farewell import Farewell  # noqa: PLC0415  a wrong command is refused at once
     from registry_controller.engine.homeapi import HomeApi  # noqa: PLC0415
     from registry_controller.kube.connect import WRITING, connect_home  # noqa: PLC0415
+    from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
 
     home = await connect_home(kubeconfig=place.kubeconfig, context=place.context, methods=WRITING)
     try:
-        api = HomeApi(home)
         farewell = Farewell(
-            api=api,
-            local=await api.cluster_id(),
+            api=HomeApi(home),
+            local=await read_cluster_id(home),
             settings=settings,
             today=datetime.now(UTC).date(),
             say=click.echo,

@@ -19,13 +19,14 @@ from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
     Tombstone,
     can_be_named,
+    is_farewell,
     left_secret,
     read_standing,
     tombstone_manifest,
 )
 from registry_controller.core.leaving import LASTS
 from registry_controller.core.own import Marks, read_marks
-from registry_controller.engine.homeapi import HomeApi
+from registry_controller.engine.homeapi import HomeApi, age
 from registry_controller.engine.members import cluster_target, membership_of
 from registry_controller.engine.published import is_published
 from registry_controller.engine.readertoken import TokenSettings, tokens_left
@@ -129,14 +130,10 @@ class Farewell:
     async def _published(self) -> ObjectKey | None:
         """Find where the credentials are, as the tombstone of our own remembers it."""
         features = await self._api.list(meta.FEATURES)
-        found = [
-            manifest
-            for manifest in features
-            if (stone := read_standing(manifest)) is not None and stone.member == stone.said_by == self._local
-        ]
+        found = [manifest for manifest in features if is_farewell(manifest, of=self._local)]
         if not found:
             raise BadInput("this cluster is no member: no Cluster here has its ID")
-        return left_secret(max(found, key=_age))
+        return left_secret(max(found, key=age))
 
     async def _left_over(self) -> Sequence[str]:
         others = [cluster for cluster in await self._clusters() if cluster.cluster_id != self._local]
@@ -256,8 +253,3 @@ def _marks(manifest: Manifest) -> Marks:
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _age(manifest: Manifest) -> tuple[str, str]:
-    info = meta.metadata_of(manifest)
-    return str(info.get("creationTimestamp")), str(info.get("name"))

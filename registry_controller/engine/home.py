@@ -15,7 +15,7 @@ from registry_controller.api import meta, names
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError, TooManyRequests
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
-from registry_controller.api.tombstone import Tombstone, left_secret, read_standing, tombstone_manifest
+from registry_controller.api.tombstone import Tombstone, is_farewell, left_secret, tombstone_manifest
 from registry_controller.core import corerules
 from registry_controller.core.peer import backoff_s
 from registry_controller.engine.homeapi import HomeApi, Writer
@@ -151,11 +151,8 @@ class Home:
 
     async def _own_tombstone(self) -> Manifest | None:
         """Find the tombstone that says that this cluster has left: it outlives every daemon."""
-        for manifest in await self._api.list(meta.FEATURES):
-            stone = read_standing(manifest)
-            if stone is not None and stone.member == stone.said_by == self._cluster_id:
-                return manifest
-        return None
+        features = await self._api.list(meta.FEATURES)
+        return next((manifest for manifest in features if is_farewell(manifest, of=self._cluster_id)), None)
 
     async def _make_cluster(self, name: str, clusters: Sequence[Manifest]) -> Manifest:
         if any(meta.metadata_of(cluster).get("name") == name for cluster in clusters):

@@ -13,10 +13,9 @@ import msgspec
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
-from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
+from registry_controller.api.meta import GVR, Manifest, ObjectKey
 from registry_controller.kube.connect import object_path
 
-KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
 SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
 
 
@@ -68,13 +67,6 @@ class HomeApi:
             raise _not_served(gvr) from error
         except Forbidden as error:
             raise _forbidden(error, verb="get", gvr=gvr, namespace=key.namespace) from error
-
-    async def cluster_id(self) -> ClusterUID:
-        """Read the cluster's own ID."""
-        found = await self.read(meta.NAMESPACES, KUBE_SYSTEM)
-        if found is None:
-            raise ProtocolError(f"{self.server} has no namespace {KUBE_SYSTEM.name}")
-        return ClusterUID(meta.metadata_of(found)["uid"])
 
     async def list(self, gvr: GVR, *, namespace: str = "", fields: str = "") -> Sequence[Manifest]:
         """List a kind, all of it or by a field selector."""
@@ -132,6 +124,12 @@ class HomeApi:
         if not isinstance(token, str) or not token:
             raise ProtocolError(f"{path}: the answer holds no token")
         return token
+
+
+def age(manifest: Manifest) -> tuple[str, str]:
+    """Order objects by when they were made."""
+    info = meta.metadata_of(manifest)
+    return info.get("creationTimestamp") or "", info.get("name") or ""
 
 
 def _key(manifest: Manifest) -> ObjectKey:

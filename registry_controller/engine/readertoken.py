@@ -21,7 +21,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import AlreadyExists, BadInput, Forbidden, RegistryError
 from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.core import corerules
-from registry_controller.engine.homeapi import SERVICE_ACCOUNTS, HomeApi
+from registry_controller.engine.homeapi import SERVICE_ACCOUNTS, HomeApi, age
 from registry_controller.report.logs import Logger
 
 _WAIT_S: Final = 10.0
@@ -103,7 +103,7 @@ async def _token_secrets(api: HomeApi, account: ObjectKey) -> Sequence[Manifest]
         and meta.annotations_of(secret).get(corerules.SERVICE_ACCOUNT) == account.name
         and not meta.metadata_of(secret).get("deletionTimestamp")
     ]
-    return sorted(found, key=_age)
+    return sorted(found, key=age)
 
 
 class LastingToken:
@@ -255,11 +255,6 @@ def _now_s() -> float:
 
 def _uid(manifest: Manifest) -> str:
     return str(meta.metadata_of(manifest).get("uid", ""))
-
-
-def _age(secret: Manifest) -> tuple[str, str]:
-    info = meta.metadata_of(secret)
-    return info.get("creationTimestamp") or "", info.get("name") or ""
 
 
 def _read_token(secret: Manifest) -> Token | None:

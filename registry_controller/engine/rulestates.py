@@ -79,6 +79,9 @@ class RuleStates:
         complete = all(stream.is_complete for stream in feed.streams.values())
         held = feed.records.get(ObjectKey("", provenance.rule))  # which may be somebody else's of that name by now
         # One that lets nobody make new copies of it does not come here again: it may be another rule of that name.
-        comes = held is not None and not held.marks.sync_disabled
-        stays = comes and held is not None and is_at_home(held.marks, peer=provenance.rule_owner, membership=False)
+        stays = (
+            held is not None
+            and not held.marks.sync_disabled
+            and is_at_home(held.marks, peer=provenance.rule_owner, membership=False)
+        )
         return complete and bool(feed.rules) and not stays

@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
+from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, ProtocolError
-from registry_controller.api.meta import GVK, GVR, ObjectKey
+from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.heard import Heard, decode_heard, decode_manifest
@@ -73,6 +74,11 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 _MARK: Final = msgspec.json.Decoder(_Mark)
 _STATUS: Final = msgspec.json.Decoder(Status)
 _TYPES: Final = {kind.value: kind for kind in EventType}
+
+
+async def read_cluster_id(reader: Reader) -> ClusterUID:
+    """Read a cluster's own ID."""
+    return ClusterUID(decode_heard(await reader.get(meta.NAMESPACES, ObjectKey("", "kube-system"))).uid)
 
 
 async def read_object(reader: Reader, gvr: GVR, key: ObjectKey, *, kind: GVK, timeout_s: float) -> Heard:

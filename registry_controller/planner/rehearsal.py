@@ -28,12 +28,11 @@ from registry_controller.engine.feed import Feed
 from registry_controller.engine.judge import Judgement
 from registry_controller.engine.members import cluster_target
 from registry_controller.engine.outcomes import owner_of
-from registry_controller.engine.peerlink import KUBE_SYSTEM
 from registry_controller.engine.settling import waited_for
 from registry_controller.engine.writing import Hand
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import read_cluster_id
 from registry_controller.planner.pencil import Pencil, Stroke
 from registry_controller.planner.staging import stage
 from registry_controller.report.metrics import Metrics
@@ -225,7 +224,7 @@ async def rehearse(
     """
     try:
         async with asyncio.timeout(wait_s):
-            local = ClusterUID(decode_heard(await home.get(meta.NAMESPACES, KUBE_SYSTEM)).uid)
+            local = await read_cluster_id(home)
             rehearsal = Rehearsal(settings, home=home, local=local, connect_peer=connect_peer)
             await rehearsal.engine.own_kinds.read_once()
     except TimeoutError:

@@ -26,11 +26,10 @@ async def farewell(group: SimGroup, at: str) -> AsyncIterator[Farewell]:
     """Give the command, as somebody runs it at a member."""
     transport: Any = SimTransport(group.wire("kubectl", at), token=None, methods=WRITING, life=Life())
     writer = Writer(transport)
-    api = HomeApi(writer)
     try:
         yield Farewell(
-            api=api,
-            local=await api.cluster_id(),
+            api=HomeApi(writer),
+            local=group[at].id,
             settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
             today=datetime.now(UTC).date(),
             say=lambda _: None,
@@ -50,9 +49,14 @@ async def declare(group: SimGroup, name: str, *, at: str, wait_s: float = 120.0)
 
 
 async def shared(group: SimGroup, *, trust_s: int = TRUST_S) -> None:
-    """Let everybody have copies of two of b's objects, by rules with either policy."""
+    """Let everybody have copies of two of b's objects, by rules with either policy, and trust so slowly."""
     for member in group.members:
         member.options["MEMBER_LEFT_TRUST_SECONDS"] = str(trust_s)
+    await share(group)
+
+
+async def share(group: SimGroup) -> None:
+    """Let everybody have copies of two of b's objects, by rules with either policy."""
     await group.join()
     for name, policy in COPIES.items():
         entry = {"match": [{"labels": [{"matchLabels": {"keep": name}}]}]}

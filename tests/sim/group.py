@@ -121,10 +121,11 @@ class SimGroup:
         for member in self.members:
             member.start()
 
-    def swap_all(self) -> None:
-        """Carry every member's Cluster and Secret to every other."""
-        for giver in self.members:
-            for taker in self.members:
+    def swap_all(self, *, among: str = "") -> None:
+        """Carry every member's Cluster and Secret to every other; with names, only among these."""
+        members = [self[name] for name in among] or self.members
+        for giver in members:
+            for taker in members:
                 if giver is not taker:
                     hand_over(giver, taker)
 

@@ -3,40 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
-from tests.sim.member import NAMESPACE, Member
+from tests.sim.farewells import held, knows, share
+from tests.sim.group import SimGroup, config_map, hand_over, simulate
 from tests.sim.transport import Fault
-
-COPIES = {"goes": "Delete", "stays": "Orphan"}
-
-
-def matching(label: str) -> dict[str, Any]:
-    return {"match": [{"labels": [{"matchLabels": {"keep": label}}]}]}
-
-
-async def shared(group: SimGroup) -> None:
-    """Let everybody have copies of two of b's objects, by rules with either policy."""
-    await group.join()
-    for name, policy in COPIES.items():
-        group["a"].create(rule(name, CONFIG_MAP, matching(name), deletionPolicy=policy))
-        group["b"].create(config_map(name, {"at": "b"}, labels={"keep": name}))
-    await group.settle()
-    for member in group.members:
-        assert held(member) == {"goes", "stays"}
-
-
-def held(member: Member) -> set[str]:
-    return {item["metadata"]["name"] for item in member.list("ConfigMap")}
-
-
-def knows(member: Member, name: str) -> tuple[bool, bool]:
-    """Say whether a member has a Cluster, and a Secret, of that name."""
-    secret = member.find("Secret", name, namespace=NAMESPACE)
-    return member.find("Cluster", name) is not None, secret is not None
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -45,7 +17,7 @@ def test_who_deletes_its_own_cluster_has_left_everywhere(trouble: str, seed: int
     """O6, O4: its Cluster and its credentials go, its copies as their rules say; nobody brings it back."""
 
     async def scenario(group: SimGroup) -> None:
-        await shared(group)
+        await share(group)
         if trouble == "c is away":
             group.fail("c", Fault.REFUSED)
             await asyncio.sleep(30.0)
@@ -76,7 +48,7 @@ def test_who_left_may_come_again() -> None:
     """O6, O7, O9: and its orphans are its copies again."""
 
     async def scenario(group: SimGroup) -> None:
-        await shared(group)
+        await share(group)
         b = group["b"]
         b.delete("Cluster", "b")
         await group.settle()
@@ -99,7 +71,7 @@ def test_a_cluster_that_is_merely_missing_has_not_left() -> None:
     """O6, O5: deleted by hand at another member, or renamed where it stands."""
 
     async def scenario(group: SimGroup) -> None:
-        await shared(group)
+        await share(group)
         a, b, c = group.members
         a.delete("Cluster", "b")
         await group.settle()
@@ -121,7 +93,7 @@ def test_who_leaves_is_gone_also_where_it_has_a_second_cluster() -> None:
     """O6, P1: one that somebody carried here under another name is no sign that it stays, and nobody looks for ever."""
 
     async def scenario(group: SimGroup) -> None:
-        await shared(group)
+        await share(group)
         a, b, _ = group.members
         carried = b.get("Cluster", "b")
         a.create({"kind": "Cluster", "metadata": {"name": "bee"}, "spec": carried["spec"]})
@@ -143,7 +115,7 @@ def test_a_member_that_left_is_forgotten_as_soon_as_its_last_copy_is() -> None:
     """O6: nobody waits for a timer, however many copies there were."""
 
     async def scenario(group: SimGroup) -> None:
-        await shared(group)
+        await share(group)
         for number in range(30):
             group["b"].create(config_map(f"many-{number}", {"at": "b"}, labels={"keep": "goes"}))
         await group.settle()

@@ -209,10 +209,7 @@ def test_a_newcomer_does_not_learn_of_who_has_left() -> None:
             member.options["MEMBER_LEFT_TRUST_SECONDS"] = "0" if member.name == "c" else str(TRUST_S)
         group.start()
         await group.settle()
-        for giver in "abc":
-            for taker in "abc":
-                if giver != taker:
-                    hand_over(group[giver], group[taker])
+        group.swap_all(among="abc")
         await group.settle()
         await group["b"].stop()
         group.fail("b", Fault.REFUSED)

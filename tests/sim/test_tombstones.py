@@ -317,10 +317,7 @@ def test_a_newcomer_has_the_tombstones_of_those_whom_it_never_knew() -> None:
         a, _, _, d = group.members
         group.start()
         await group.settle()
-        for giver in "abc":
-            for taker in "abc":
-                if giver != taker:
-                    hand_over(group[giver], group[taker])
+        group.swap_all(among="abc")
         await group.settle()
         await dies(group, "c")
         await dies(group, "b")
@@ -377,10 +374,7 @@ def test_credentials_of_who_has_left_come_from_nobody() -> None:
         c, d = group["c"], group["d"]
         group.start()
         await group.settle()
-        for giver in "abc":
-            for taker in "abc":
-                if giver != taker:
-                    hand_over(group[giver], group[taker])
+        group.swap_all(among="abc")
         await group.settle()
         c.options["MEMBER_LEFT_TRUST_SECONDS"] = "0"
         await c.restart()
