@@ -15,7 +15,7 @@ from registry_controller.core.decision import Apply, Decision, Delete, Hold, Rea
 from registry_controller.core.membership import decide_membership
 from registry_controller.core.own import Marks, Voice
 from registry_controller.core.proof import apply_over, judge_absence, unless_older
-from registry_controller.core.view import Claim, Current, NamespaceState, RuleState, Tracking, View
+from registry_controller.core.view import Claim, Current, NamespaceState, RuleState, SourceRef, Tracking, View
 
 
 def decide(view: View) -> Decision:
@@ -75,7 +75,8 @@ BARRED = {
 
 
 def _decide_ordinary(view: View) -> Decision:
-    offers = sorted((claim for claim in view.claims if _counts(claim, view)), key=lambda c: c.rank)
+    counting = (claim for claim in view.claims if _counts(claim, view))
+    offers = sorted(counting, key=lambda c: (c.rank, c.kind, c.key))
     current = view.current
     if current is None:
         return _decide_new(view, offers)
@@ -84,7 +85,7 @@ def _decide_ordinary(view: View) -> Decision:
         return Skip(Reason.LOCAL_OBJECT_EXISTS if offers else Reason.NOT_WANTED, offers[0].owner if offers else None)
     if marks.frozen:
         return Skip(Reason.COPY_FROZEN, marks.owner)
-    held = next((claim for claim in offers if claim.owner == marks.owner), None)
+    held = _holder(view, marks, offers)
     if held is None:
         return _decide_without_holder(view, current, offers)
     best = _best(offers, held, keeps=marks.by_go)
@@ -103,6 +104,24 @@ def _decide_new(view: View, offers: list[Claim]) -> Decision:
         return Skip(Reason.SYNC_DISABLED, offers[0].owner)
     ours = any(claim.voice is Voice.OURS for claim in view.claims)
     return Skip(Reason.OUR_OWN if ours else Reason.NOT_WANTED)
+
+
+def _holder(view: View, marks: Marks, offers: list[Claim]) -> Claim | None:
+    """Find the claim that a copy stands for: that of its own source, else the next of its owner's.
+
+    The next must be one that makes new copies (W5), unless nothing tells for sure which source was its own.
+    """
+    owned = [claim for claim in offers if claim.owner == marks.owner]
+    own = next((claim for claim in owned if _is_of(claim, view.copied_from)), None)
+    if own is not None:
+        return own
+    return next((claim for claim in owned if not claim.sync_disabled or marks.provenance is None), None)
+
+
+def _is_of(claim: Claim, source: SourceRef | None) -> bool:
+    """Say whether a claim is that of a source, in whatever version of its kind."""
+    named = (claim.owner, claim.kind.group, claim.kind.kind, claim.key)
+    return source is not None and named == (source.owner, source.kind.group, source.kind.kind, source.key)
 
 
 def _best(offers: list[Claim], held: Claim, *, keeps: bool) -> Claim:

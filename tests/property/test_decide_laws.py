@@ -33,8 +33,9 @@ from registry_controller.core.view import (
 LOCAL = ClusterUID("local")
 IDS = [ClusterUID(text) for text in ("a", "b", "c", "local", "stranger")]
 KIND = GVK("", "v1", "ConfigMap")
-KEY = ObjectKey("ns", "x")
+KEY, ELSEWHERE = ObjectKey("ns", "x"), ObjectKey("elsewhere", "x")
 TARGET = Target("", "ConfigMap", "ns", "x")
+SOURCE_A = SourceRef(ClusterUID("a"), KIND, KEY)
 
 ids = st.sampled_from(IDS)
 peers = st.sampled_from(IDS[:3])
@@ -68,12 +69,12 @@ def marks(draw: st.DrawFn) -> Marks:
 
 @st.composite
 def claims(draw: st.DrawFn, membership: bool) -> Claim:
-    peer = draw(peers)
+    peer, key = draw(peers), KEY if membership else draw(st.sampled_from([KEY, ELSEWHERE]))
     voices = list(Voice) if membership else [Voice.OWNER, Voice.OURS, Voice.SILENT]
     voice = draw(st.sampled_from(voices))
     owner = draw(ids.filter(lambda uid: uid not in (peer, LOCAL))) if voice is Voice.INTERMEDIARY else peer
     return Claim(
-        peer, owner, voice, KIND, KEY, "uid", draw(created), draw(revisions), "rule", draw(st.booleans()),
+        peer, owner, voice, KIND, key, "uid", draw(created), draw(revisions), "rule", draw(st.booleans()),
         draw(st.booleans()), draw(st.none() | st.sampled_from(Barrier)), draw(revisions),
     )  # fmt: skip
 
@@ -81,7 +82,7 @@ def claims(draw: st.DrawFn, membership: bool) -> Claim:
 @st.composite
 def views(draw: st.DrawFn) -> View:
     membership = draw(st.booleans())
-    offered = draw(st.lists(claims(membership), max_size=3, unique_by=lambda claim: claim.peer))
+    offered = draw(st.lists(claims(membership), max_size=4, unique_by=lambda claim: (claim.peer, claim.key)))
     current = draw(
         st.none()
         | st.builds(
@@ -302,9 +303,25 @@ def test_a_question_is_asked_only_of_an_owner_that_is_alive(view: View) -> None:
         assert decision.ask.owner in view.alive
 
 
-def _claim(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 3) -> Claim:
+@given(views(), provenances(ClusterUID("a")), st.lists(claims(membership=False), min_size=1, max_size=2))
+def test_what_is_not_to_be_synced_takes_the_place_of_no_other_source(
+    view: View, provenance: Provenance, offered: list[Claim]
+) -> None:
+    """W5: of its own copies it keeps those in step that it has, and nothing else."""
+    current = Current(Marks(provenance.owner, provenance, sync_disabled=False, go_written=False), "uid", 1)
+    owner = SOURCE_A.owner
+    owned = tuple(claim._replace(peer=owner, owner=owner, voice=Voice.OWNER, barrier=None) for claim in offered)
+    read = view._replace(local_heard=True, membership=False, barrier=None)
+    decision = decide(read._replace(current=current, claims=owned, copied_from=SOURCE_A))
+    if isinstance(decision, Apply) and decision.claim.sync_disabled:
+        assert decision.claim.source == SOURCE_A
+
+
+def _claim(
+    owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 3, key: ObjectKey = KEY, off: bool = False
+) -> Claim:
     uid = ClusterUID(owner)
-    return Claim(uid, uid, Voice.OWNER, KIND, KEY, "u", created, revision, "rule")
+    return Claim(uid, uid, Voice.OWNER, KIND, key, "u", created, revision, "rule", sync_disabled=off)
 
 
 def _view(*offered: Claim, current: Current | None = None, **more: object) -> View:
@@ -319,7 +336,6 @@ def _copy(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 
     return Current(Marks(uid, provenance, False, False), "here", 9)
 
 
-SOURCE_A = SourceRef(ClusterUID("a"), KIND, KEY)
 OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
@@ -347,6 +363,25 @@ OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
         ),
         pytest.param(
             _view(_claim("a"), current=_copy("stranger")), Apply, Reason.TAKE_OVER, id="an unknown owner is replaced",
+        ),
+        pytest.param(
+            _view(_claim("a", created=OLDER, key=ELSEWHERE, off=True), _claim("a", created=NEWER, revision=4),
+                  current=_copy("a", created=NEWER), copied_from=SOURCE_A),
+            Apply, Reason.UPDATE, id="an older source that is not to be synced leaves its owner's copy to the other",
+        ),
+        pytest.param(
+            _view(_claim("a", key=ELSEWHERE, off=True), current=_copy("a"), copied_from=SOURCE_A,
+                  tracking=Tracking.ABSENT),
+            Hold, Reason.NEEDS_PROOF, id="nor does it take it over when the other goes",
+        ),
+        pytest.param(
+            _view(_claim("a", key=ELSEWHERE), current=_copy("a"), copied_from=SOURCE_A, tracking=Tracking.ABSENT),
+            Apply, Reason.UPDATE, id="another source of the owner takes the place of one that is gone",
+        ),
+        pytest.param(
+            _view(_claim("a", created=OLDER, off=True), _claim("b", created=NEWER), current=_copy("a"),
+                  copied_from=SOURCE_A),
+            Apply, Reason.UPDATE, id="a copy whose source is not to be synced any more stays in step",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A), Hold, Reason.NEEDS_PROOF,

@@ -71,12 +71,25 @@ class _End(NamedTuple):
         if marks.frozen:
             self.tally.clause("W5")
             return None
-        held = next((claim for claim in self.claims if self.oracle.world.id_of(claim.owner) == marks.owner), None)
+        held = self._holder(marks)
         if held is None:
             return self._check_unclaimed(self.found, marks)
-        willing = [claim for claim in self.claims if not claim.disabled or claim.owner == held.owner]
+        willing = [claim for claim in self.claims if not claim.disabled or claim is held]
         best = held if marks.adopted else willing[0]
         return self._check_copy(self.found, [claim for claim in willing if claim.rank == best.rank])
+
+    def _holder(self, marks: Marks) -> Claim | None:
+        """Find the claim of the very source that a copy was made of, else another of its owner's that makes copies."""
+        source = marks.provenance.get("source")
+        spare = None
+        for claim in self.claims:
+            if self.oracle.world.id_of(claim.owner) != marks.owner:
+                continue
+            if source and Place(source["kind"], ObjectKey(source["namespace"], source["name"])) == claim.origin:
+                return claim
+            if spare is None and (not source or not claim.disabled):
+                spare = claim
+        return spare
 
     def _check_missing(self) -> tuple[str, str] | None:
         willing = [claim for claim in self.claims if not claim.disabled]

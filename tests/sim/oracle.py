@@ -44,6 +44,11 @@ class Claim(NamedTuple):
     copy: Copy
 
     @property
+    def origin(self) -> Place:
+        """Name where the source is."""
+        return Place(self.source["kind"], key_of(self.source))
+
+    @property
     def disabled(self) -> bool:
         return meta.SYNC_DISABLED in (self.source["metadata"].get("annotations") or {})
 

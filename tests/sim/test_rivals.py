@@ -240,3 +240,34 @@ def test_what_a_copy_showed_is_known_also_after_another_had_it() -> None:
         assert {"from": "older"} not in seen
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_an_older_source_that_stays_at_home_leaves_its_place_to_the_next_of_its_owner(restarted: bool) -> None:
+    """W5, O8: two sources of one owner meet at one place; the one that is not to be synced has no say in it."""
+    entry = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+    entry["mutations"] = {"overrides": [{"type": "replace", "path": "/metadata/namespace", "value": "default"}]}
+
+    def source(namespace: str, *, disabled: bool) -> dict[str, Any]:
+        marks = {"annotations": {SYNC_DISABLED: "true"}} if disabled else {}
+        return config_map("one", {"from": namespace}, namespace=namespace, labels=LABELS, **marks)
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group["a"], group["b"]
+        await group.join()
+        here.create(rule("gather", CONFIG_MAP, entry))
+        owner.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+        owner.create(source("team", disabled=True), born="2025-01-01T00:00:00Z")
+        await group.settle()
+        assert here.find("ConfigMap", "one", namespace="default") is None
+        owner.create(source("default", disabled=False), born="2025-01-02T00:00:00Z")
+        await group.settle()
+        if restarted:
+            await here.restart()
+            await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["data"] == {"from": "default"}
+        owner.delete("ConfigMap", "one", namespace="default")
+        await group.settle()
+        assert here.find("ConfigMap", "one", namespace="default") is None
+
+    simulate(scenario, n=3)
