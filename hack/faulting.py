@@ -9,8 +9,10 @@ from pathlib import Path
 
 from tests.faults import (
     authorities,
+    clocks,
     credentials,
     endurance,
+    identities,
     killpoints,
     kinds,
     lifetimes,
@@ -22,7 +24,10 @@ from tests.faults import (
 from tests.faults.catalogue import FAULTS, TITLES, Fault
 from tests.faults.report import play_random, run, survived
 
-FAMILIES = (links, servers, processes, credentials, lifetimes, authorities, objects, kinds, killpoints, endurance)
+FAMILIES = (
+    links, servers, processes, clocks, credentials, identities, lifetimes, authorities, objects, kinds, killpoints,
+    endurance,
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

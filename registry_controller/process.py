@@ -96,6 +96,7 @@ def _stop(stopping: asyncio.Event) -> None:
 
 async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> NoReturn:
     writer = await connect_home(kubeconfig=kubeconfig, context=context)
+    log.info("this is home", server=writer.server)
     metrics = Metrics()
     try:
         ready: dict[str, str | None] = {"home": "the own API server was not heard yet"}

@@ -1,10 +1,11 @@
 """DOOR: the command line, one file a command.
 
-The original was started without a command: flags alone, or nothing at all, are `run`.
+The original was started without a command: flags alone are `run`, and in a Pod nothing at all is, too.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import click
@@ -17,6 +18,7 @@ from registry_controller.cli.plan import plan
 from registry_controller.cli.run import run
 
 PROGRAM: Final = "registry-controller"
+_IN_POD: Final = "KUBERNETES_SERVICE_HOST"  # the kubelet sets it
 _OF_THE_GROUP: Final = frozenset({"-h", "--help", "--version"})
 
 
@@ -24,10 +26,11 @@ class _RunByDefault(click.Group):
     """A group whose command may be left out."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `run` in front when the command line begins with a flag, or with nothing."""
-        if not args or (args[0].startswith("-") and args[0] not in _OF_THE_GROUP):
+        """Put `run` in front of flags, and in a Pod of nothing at all, which elsewhere asks for help."""
+        is_run = args[0].startswith("-") and args[0] not in _OF_THE_GROUP if args else _IN_POD in os.environ
+        if is_run:
             args = [run.name or "run", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, args or ["--help"])
 
 
 @click.group(cls=_RunByDefault, context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,7 +38,7 @@ class _RunByDefault(click.Group):
 def program() -> None:
     """Keep the objects of a group of Kubernetes clusters in step, peer to peer.
 
-    Without a command it runs the daemon, as `run` does.
+    With flags and no command it runs the daemon, as `run` does, and in a Pod without flags, too.
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from registry_controller.settings import Settings
     show_default=True,
     help="How long to wait until all is done. After that, the same command goes on where it was.",
 )
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @home_options
 @daemon_options(("namespace", "reader_service_account_name", "manage_local_cluster_secret"))
 @click.pass_context
@@ -41,6 +43,7 @@ def leave(
     cluster: str | None,
     without: tuple[str, ...],
     wait_s: float,
+    yes: bool,
     kubeconfig: Path | None,
     context_name: str | None,
     **flags: str | None,
@@ -51,13 +54,14 @@ def leave(
     says. Nobody brings the member back: a tombstone, a ClusterFeature that every member keeps, sees to that for 90
     days. It may join again at any time, as a new member.
 
-    Exits with 1 when something is left to do after the time to wait.
+    Asks before it begins, and without a terminal wants --yes. Exits with 1 when something is left to do after the time
+    to wait.
     """
     if cluster and without:
         raise click.UsageError("--without is for leaving oneself: give no CLUSTER with it", ctx)
     settings = load_settings(ctx, flags)
     try:
-        asyncio.run(_leave(settings, Home(kubeconfig, context_name), cluster, without=without, wait_s=wait_s))
+        asyncio.run(_leave(settings, Home(kubeconfig, context_name), cluster, without=without, wait_s=wait_s, yes=yes))
     except InvalidOption as error:
         raise click.UsageError(str(error), ctx) from None
     except RegistryError as error:
@@ -72,7 +76,7 @@ class Home(NamedTuple):
 
 
 async def _leave(
-    settings: Settings, place: Home, cluster: str | None, *, without: tuple[str, ...], wait_s: float
+    settings: Settings, place: Home, cluster: str | None, *, without: tuple[str, ...], wait_s: float, yes: bool
 ) -> None:
     from registry_controller.engine.farewell import Farewell  # noqa: PLC0415  a wrong command is refused at once
     from registry_controller.engine.homeapi import HomeApi  # noqa: PLC0415
@@ -88,9 +92,18 @@ async def _leave(
             today=datetime.now(UTC).date(),
             say=click.echo,
         )
+        if not yes:
+            _ask(await farewell.question(cluster or ""), server=home.server)
         if cluster:
             await farewell.declare(cluster, wait_s=wait_s)
         else:
             await farewell.leave(without=without, wait_s=wait_s)
     finally:
         await home.close()
+
+
+def _ask(question: str, *, server: str) -> None:
+    """Let a person at a terminal decide; UsageError where there is none."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} [{server}]: nobody is there to answer; --yes does")
+    click.confirm(f"{question} [{server}]", abort=True)

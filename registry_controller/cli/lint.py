@@ -15,6 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
+from registry_controller.core import syntax
 from registry_controller.core.accept import Finding, examine
 from registry_controller.core.pruned import unknown_fields
 from registry_controller.engine.definitions import read_bundled
@@ -49,8 +50,16 @@ def lint(files: tuple[Path, ...]) -> None:
 
 
 def _lint_file(file: Path) -> Iterator[Remark]:
-    for _, remarks in examine_file(file):
+    found = list(examine_file(file))
+    for _, remarks in found:
         yield from remarks
+    if not found:
+        words = f"holds no object of {meta.GROUP}: nothing was checked"
+        yield Remark(_name_of(file), 1, 1, Finding("file", words, is_error=False))
+
+
+def _name_of(file: Path) -> str:
+    return "<stdin>" if str(file) == "-" else str(file)
 
 
 def examine_file(file: Path) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
@@ -58,7 +67,7 @@ def examine_file(file: Path) -> Iterator[tuple[Mapping[str, Any], Sequence[Remar
 
     What cannot be read at all is an empty object with a remark.
     """
-    name = "<stdin>" if str(file) == "-" else str(file)
+    name = _name_of(file)
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
@@ -76,8 +85,12 @@ def examine_file(file: Path) -> Iterator[tuple[Mapping[str, Any], Sequence[Remar
 
 def _examine_document(file: str, node: yaml.Node) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
     for item, manifest in _objects(node, _construct(node)):
-        if meta.group_version(str(manifest.get("apiVersion", "")))[0] == meta.GROUP:
+        group = meta.group_version(str(manifest.get("apiVersion", "")))[0]
+        if group == meta.GROUP:
             yield manifest, [_remark(file, item, finding) for finding in _findings(manifest)]
+        elif manifest.get("kind") in _ONLY_OURS:
+            words = f"{manifest['kind']} of {group or 'no group'} is not the registry's: that is of {meta.GROUP}"
+            yield {}, [_remark(file, item, Finding("apiVersion", words, is_error=False))]
 
 
 def _remark(file: str, item: yaml.Node, finding: Finding) -> Remark:
@@ -107,8 +120,11 @@ def _findings(manifest: Mapping[str, Any]) -> list[Finding]:
     if definition is None or version != meta.VERSION:
         return [Finding("kind", f"the registry has no such kind as {kind} in {version}")]
     unknown = [
-        Finding(path, "is no field of this kind")
-        for path in unknown_fields(manifest, definition=definition, version=version)
+        *_name_findings(manifest),
+        *(
+            Finding(path, "is no field of this kind")
+            for path in unknown_fields(manifest, definition=definition, version=version)
+        ),
     ]
     reader = _READERS.get(str(kind))
     if reader is None:
@@ -119,6 +135,19 @@ def _findings(manifest: Mapping[str, Any]) -> list[Finding]:
         return [*unknown, Finding(error.path, error.message)]
     return unknown
 
+
+def _name_findings(manifest: Mapping[str, Any]) -> Iterator[Finding]:
+    info = manifest.get("metadata")
+    named = info if isinstance(info, Mapping) else {}
+    name = named.get("name")
+    if name is None and not named.get("generateName"):
+        yield Finding("metadata.name", "is missing")
+    elif name is not None and not (isinstance(name, str) and syntax.is_own_kinds_name(name)):
+        yield Finding("metadata.name", f"{name!r} is no name: lower-case letters, digits, `-` and `.`, at most 253")
+
+
+_ONLY_OURS: Final = frozenset({meta.RULE.kind, meta.FEATURE.kind})
+"""Kinds that nobody else is known to have; a Cluster has many meanings."""
 
 _READERS: Final[Mapping[str, Callable[[meta.Manifest], object]]] = {
     meta.CLUSTER.kind: read_cluster, meta.FEATURE.kind: read_feature,

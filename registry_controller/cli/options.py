@@ -40,7 +40,7 @@ def home_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
-        help="Kubeconfig of this cluster. Without it: KUBECONFIG, else the Pod's own.",
+        help="Kubeconfig of this cluster. Without it: KUBECONFIG, else the Pod's own account, else ~/.kube/config.",
     )(function)
 
 

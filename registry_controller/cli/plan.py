@@ -70,10 +70,10 @@ def _read_rules(file: Path) -> Sequence[Manifest]:
             errors += remark.finding.is_error
         if manifest.get("kind") == meta.RULE.kind:
             rules.append(manifest)
-    names = [str(meta.metadata_of(rule).get("name") or "") for rule in rules]
+    names = [meta.metadata_of(rule).get("name") for rule in rules]
     if not errors and not rules:
         raise click.ClickException(f"{file}: holds no {meta.RULE.kind}")
-    if not errors and ("" in names or len(set(names)) < len(names)):
+    if not errors and (None in names or len(set(names)) < len(names)):
         raise click.ClickException(f"{file}: every rule needs a metadata.name of its own")
     if errors:
         raise click.exceptions.Exit(1)

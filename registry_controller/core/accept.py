@@ -110,8 +110,7 @@ def _doubts(rule: SyncRule) -> Iterator[Finding]:
         yield Finding("spec.groupVersionKind.kind", words, is_error=False)
     for match in (match for entry in rule.entries for match in entry.matches):
         if match.is_empty:
-            words = "has no condition and means everything of the kind (a schema may have dropped it)"
-            yield Finding(match.path, words, is_error=False)
+            yield Finding(match.path, "has no condition: it means everything of the kind", is_error=False)
         if match.has_sync_status:
             words = "has no effect here; it belongs under mutations"
             yield Finding(f"{match.path}.syncStatus", words, is_error=False)

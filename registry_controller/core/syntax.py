@@ -22,6 +22,11 @@ def is_object_name(text: str) -> bool:
     return plain and text not in ("", ".", "..") and len(text) <= 253
 
 
+def is_own_kinds_name(text: str) -> bool:
+    """Say whether a custom resource may have that name: a DNS subdomain."""
+    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
 def is_label_key(text: str) -> bool:
     """Say whether this can be a label's key: `name` or `prefix/name`."""
     prefix, slash, name = text.rpartition("/")

@@ -33,7 +33,8 @@ from registry_controller.engine.readertoken import TokenSettings, tokens_left
 
 _LOOK_EVERY_S: Final = 0.5
 _ATTEMPTS: Final = 10
-_BRAKE: Final = "; rules may hold that back (DeletionHalted)"
+_BRAKE: Final = "; rules may hold that back (DeletionHalted), and nothing happens while no daemon of this cluster runs"
+_AGAIN: Final = "; the same command goes on from here"
 
 
 class Settings(TokenSettings, Protocol):
@@ -59,6 +60,14 @@ class Farewell:
         self._today = today
         self._say = say
 
+    async def question(self, name: str) -> str:
+        """Ask whether this cluster is to leave, or the member of that name; BadInput when there is none."""
+        if name:
+            return f"Cluster {name} is dead: let all members forget it, and delete here what its rules say?"
+        own = [cluster.name for cluster in await self._clusters() if cluster.cluster_id == self._local]
+        called = f" {', '.join(own)}" if own else ""
+        return f"Take this cluster{called} out of its group, delete its Cluster, and revoke its credentials?"
+
     async def leave(self, *, without: Collection[str] = (), wait_s: float) -> None:
         """Take this cluster out of the group. Members in `without` are not waited for. RegistryError in words."""
         clusters = await self._clusters()
@@ -79,7 +88,7 @@ class Farewell:
             self._say("its credentials are managed by you: revoke them, and delete the Secret in which they are")
             return
         await self._until(lambda: self._credentials_left(secret), deadline=deadline)
-        self._say("its credentials are revoked: nobody can read this cluster with them any more")
+        self._say("its credentials are revoked: nobody can read this cluster with them any more; it has left")
 
     async def declare(self, name: str, *, wait_s: float) -> None:
         """Say that another member has left, because it cannot say so itself. RegistryError in words for people."""
@@ -179,7 +188,7 @@ class Farewell:
                 async with asyncio.timeout_at(deadline):
                     found = await left()
             except TimeoutError:
-                raise StillThere("; ".join(said) or "no answer in time") from None
+                raise StillThere(("; ".join(said) or "no answer in time") + _AGAIN) from None
             except BadInput:
                 raise
             except RegistryError as error:
@@ -190,7 +199,7 @@ class Farewell:
                 self._say(words)
             said = found
             if _now_s() >= deadline:
-                raise StillThere("; ".join(said))
+                raise StillThere("; ".join(said) + _AGAIN)
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _delete(self, gvr: GVR, key: ObjectKey, *, uid: str) -> None:

@@ -5,7 +5,9 @@ Law: a status says only what the same Decisions said to Events, metrics and logs
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotServed
@@ -15,11 +17,14 @@ from registry_controller.core.decide import BARRED
 from registry_controller.core.rulestatus import PeerCounts, rule_status
 from registry_controller.engine.brake import Brake
 from registry_controller.engine.engine import Engine
-from registry_controller.engine.ledger import SAMPLES, Class, Ledger
+from registry_controller.engine.ledger import SAMPLES, Class, Failure, Ledger
 from registry_controller.engine.registry import HeldRule
 from registry_controller.engine.stream import Stream
 from registry_controller.report.reasons import granting
 from registry_controller.report.status import StatusWriter
+
+_FORBIDDEN: Final = "Forbidden"
+"""The reason of a write that the API server refuses until somebody allows it: a right, a quota, a webhook."""
 
 
 class RuleStanding:
@@ -92,6 +97,9 @@ class RuleStanding:
                 unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
                 problems.extend(f"peer {link.name}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear)
         peers = [self._peer_counts(name, owner, names.get(owner, "")) for owner in sorted(owners)]
+        failures = (Failure(*failure) for peer in peers for failure in peer.failures)
+        refused = (failure for failure in failures if failure.reason == _FORBIDDEN)
+        problems.extend(f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1))
         words = "that has the features that the rule asks for " if held.rule.features else ""
         idle = () if peers else (f"no other cluster {words}is read now",)
         return peers, problems, idle
@@ -145,13 +153,13 @@ class RuleStanding:
 
 def _problems(who: str, kind: GVK, streams: Iterable[Stream]) -> list[str]:
     """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3)."""
-    label = meta.CONTROLLER_AGGREGATED if who == "here" else meta.READER_AGGREGATED
+    label, place = (meta.CONTROLLER_AGGREGATED, "here") if who == "here" else (meta.READER_AGGREGATED, "there")
     found = []
     for error in (stream.error for stream in streams):
         if isinstance(error, Forbidden):
-            found.append(f"{who}: cannot {error}; {granting(label, place='there')}")
+            found.append(f"{who}: cannot {error}; {granting(label, place=place)}")
         elif isinstance(error, NotServed):
-            found.append(f"{who}: cannot list or watch {kind}: it is not served there")
+            found.append(f"{who}: cannot list or watch {kind}: it is not served {place}")
         elif error is not None:
             found.append(f"{who}: {error}")
     return found

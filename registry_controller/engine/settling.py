@@ -69,7 +69,7 @@ def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
     kinds = {active.rule.kind for name, active in engine.supervisor.active.items() if name in rules}
     for feed in engine.copies.all_feeds():
         if feed.kind in kinds:
-            found = _errors(feed.streams.values(), label=meta.CONTROLLER_AGGREGATED)
+            found = _errors(feed.streams.values(), place="here")
             yield from (f"here: {feed.kind.kind}: {words}" for words in found)
 
 
@@ -81,16 +81,17 @@ def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[st
         yield "its ClusterFeatures were not heard in time"
     for feed in engine.sources.feeds_of(link.cluster_id):
         if any(feed.has_rule(rule) for rule in rules):
-            found = _errors(feed.streams.values(), label=meta.READER_AGGREGATED)
+            found = _errors(feed.streams.values(), place="there")
             yield from (f"{feed.kind.kind}: {words}" for words in found)
 
 
-def _errors(streams: Iterable[Stream], *, label: str) -> Iterator[str]:
+def _errors(streams: Iterable[Stream], *, place: str) -> Iterator[str]:
+    label = meta.CONTROLLER_AGGREGATED if place == "here" else meta.READER_AGGREGATED
     for stream in streams:
         if isinstance(stream.error, Forbidden):
-            yield f"cannot {stream.error}; {granting(label, place='there')}"
+            yield f"cannot {stream.error}; {granting(label, place=place)}"
         elif isinstance(stream.error, NotServed):
-            yield "is not served there; install its CustomResourceDefinition, or correct the rule's kind"
+            yield f"is not served {place}; install its CustomResourceDefinition, or correct the rule's kind"
         elif stream.error is not None:
             yield str(stream.error)
         elif not stream.is_complete:

@@ -95,7 +95,9 @@ class Hand:
         except AlreadyExists:
             return
         except Forbidden as error:
-            raise Forbidden(f"cannot create namespace {name}: {error}", status=403) from None
+            grant = "; the chart's controller.createNamespaces=true gives that right" if error.lacks_right else ""
+            words = f"cannot create namespace {name}: {error}{grant}"
+            raise Forbidden(words, lacks_right=error.lacks_right) from None
 
     async def bring(
         self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, adopt: bool

@@ -228,7 +228,7 @@ def connect_peer(credentials: Credentials) -> Reader:
 async def connect_home(
     *, kubeconfig: Any = None, context: str | None = None, methods: frozenset[str] = WRITING
 ) -> Writer:
-    """Connect to our own cluster: the given kubeconfig or context, else KUBECONFIG, else the pod's account."""
+    """Connect to our own cluster, found as `load_home_identity` says."""
     return Writer(await connect_home_transport(kubeconfig=kubeconfig, context=context, methods=methods))
 
 

@@ -112,7 +112,10 @@ async def connect_home_transport(*, kubeconfig: Path | None, context: str | None
 async def load_home_identity(
     environment: Mapping[str, str], *, kubeconfig: Path | None, context: str | None
 ) -> Identity:
-    """Find out how our own cluster is reached: the kubeconfig named, else KUBECONFIG, else the pod's account."""
+    """Find out how our own cluster is reached: the kubeconfig named, else KUBECONFIG, else the Pod's account.
+
+    Outside of a Pod, and where a context is named, ~/.kube/config is the last resort.
+    """
     files = str(kubeconfig) if kubeconfig is not None else environment.get("KUBECONFIG", "")
     in_pod = bool(environment.get("KUBERNETES_SERVICE_HOST"))
     if not files and (context or not in_pod):

@@ -15,6 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject, NotFound, RegistryError
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
+from registry_controller.api.names import CORE_RULES
 from registry_controller.core.decision import Reason
 from registry_controller.core.miss import feature_miss, miss_of
 from registry_controller.core.own import Marks, is_membership, read_marks
@@ -25,7 +26,7 @@ from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection
 from registry_controller.engine.registry import HeldRule
 from registry_controller.engine.settling import troubles
 from registry_controller.kube.watch import Heard, decode_heard
-from registry_controller.planner.plan import Action, Row, rows_of, why_idle
+from registry_controller.planner.plan import Action, Row, in_words, rows_of, why_idle
 from registry_controller.planner.rehearsal import Rehearsal
 from registry_controller.report.reasons import words_of
 
@@ -102,7 +103,7 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
         opinions = list(_opinions(engine, ref, {kind: here}, features=_own_features(engine)))
         sources = [Source(ref, marks, opinions), *at_home]
     targets = {target, *(become for source in sources for become in source.targets)}
-    rules = {opinion.rule for source in sources for opinion in source.opinions}
+    rules = {_name_of(held) for held in _rules_for(engine, kind)}
     return Explanation(
         target=target,
         local=engine.local,
@@ -143,7 +144,7 @@ async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target]) -> Sequence[
     copies = rehearsal.engine.copies
     heard = {target for target in targets if copies.feed(target.group, target.kind) is not None}
     foreseen = rehearsal.keep_halted(await rehearsal.foresee(heard))
-    rows = [row for found in foreseen for row in rows_of(found)]
+    rows = [in_words(rehearsal.engine, row) for found in foreseen for row in rows_of(found)]
     why = Reason.NOT_WANTED
     others = sorted({*targets} - heard)
     return rows + [Row(Action.SKIP, found, "", ClusterUID(""), why.value, words_of(why)) for found in others]
@@ -208,6 +209,7 @@ def _opinions(
 ) -> Iterator[Opinion]:
     """Let every rule for the kind say how it stands to a source: those that match first."""
     opinions = [_opinion(engine, held, ref, found, features) for held in _rules_for(engine, ref.kind)]
+    opinions = [one for one in opinions if one.rule not in CORE_RULES or one.fit is Fit.MATCHES]  # nobody wrote those
     order = list(Fit)
     yield from sorted(opinions, key=lambda opinion: (order.index(opinion.fit), opinion.rule))
 
@@ -217,8 +219,7 @@ def _opinion(
 ) -> Opinion:
     rule, idle = held.rule, why_idle(engine, held)
     if rule is None or idle is not None:
-        name = str(meta.metadata_of(held.manifest).get("name", ""))
-        return Opinion(name, Fit.IDLE, *(idle[:2] if idle is not None else ()))
+        return Opinion(_name_of(held), Fit.IDLE, *(idle[:2] if idle is not None else ()))
     heard = found.get(rule.kind)
     if heard is None:
         return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
@@ -236,6 +237,10 @@ def _opinion(
 def _rules_for(engine: Engine, kind: GVK) -> Sequence[HeldRule]:
     """List the rules for a kind, in any version of it; those, too, that cannot be read any further."""
     return [held for _, held in sorted(engine.registry.rules.items()) if _kind_of(held) == (kind.group, kind.kind)]
+
+
+def _name_of(held: HeldRule) -> str:
+    return str(meta.metadata_of(held.manifest).get("name", ""))
 
 
 def _kind_of(held: HeldRule) -> tuple[object, object]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
@@ -16,6 +17,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
 from registry_controller.core.decision import Hold, Reason
 from registry_controller.core.miss import Miss, feature_miss
+from registry_controller.core.own import Voice
 from registry_controller.core.view import SourceRef, View
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.ledger import Class
@@ -25,6 +27,8 @@ from registry_controller.engine.settling import troubles
 from registry_controller.planner.pencil import Stroke
 from registry_controller.planner.rehearsal import Foreseen, Rehearsal
 from registry_controller.report.reasons import words_of
+
+_SPEAKS: Final = frozenset({Voice.OWNER, Voice.DISPUTED})
 
 
 class Action(enum.Enum):
@@ -69,7 +73,7 @@ async def make_plan(rehearsal: Rehearsal, rules: Sequence[str], *, now: datetime
     """Foresee what these rules, and whoever is in their way, would do."""
     engine = rehearsal.engine
     foreseen = rehearsal.brake(await rehearsal.foresee(affected(engine, rules)), now=now)
-    rows = [row for found in foreseen for row in rows_of(found)]
+    rows = [in_words(engine, row) for found in foreseen if not _is_of_nobody(found) for row in rows_of(found)]
     rows += [*_namespaces(foreseen), *_unclear(engine, rules)]
     rows.sort(key=lambda row: (row.target, row.action is Action.CONFLICT, row.rule, row.owner))
     return Plan(rows, list(_notes(engine, rules)), troubles(engine, rules=rules))
@@ -99,6 +103,28 @@ def rows_of(found: Foreseen) -> Iterator[Row]:
         source = _source_of(view, loser_owner)
         action = Action.SKIP if fate is Class.SKIPPED else Action.CONFLICT
         yield Row(action, view.target, loser, loser_owner, why, message, source)
+
+
+def in_words(engine: Engine, row: Row) -> Row:
+    """Say of a copy that is asked for no more why that is so, where its owner or its rule stands still here."""
+    if row.reason != Reason.NO_LONGER_WANTED.value:
+        return row
+    held = engine.registry.rules.get(row.rule)
+    idle = why_idle(engine, held) if held is not None else None
+    if _is_disabled(engine, row.owner):
+        return replace(row, words=f"its owner is disabled here ({meta.CLUSTER_DISABLED}) and not read; the copy stays")
+    return row if idle is None else replace(row, words=f"its rule does nothing here: {idle}; the copy stays")
+
+
+def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:
+    found = [choice for choice in engine.supervisor.choices.values() if choice.cluster.cluster_id == owner]
+    return any(choice.disabled for choice in found)
+
+
+def _is_of_nobody(found: Foreseen) -> bool:
+    """Say whether a name came up only because peers hold copies under it: nothing is there, and nothing will be."""
+    view = found.judgement.view
+    return view.current is None and not view.membership and all(c.voice not in _SPEAKS for c in view.claims)
 
 
 def action_of(found: Foreseen) -> Action:
@@ -158,6 +184,9 @@ def _unclear(engine: Engine, rules: Iterable[str]) -> Iterator[Row]:
 
 
 def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
+    for name, choice in sorted(engine.supervisor.choices.items()):
+        if choice.disabled and choice.cluster.cluster_id != engine.local:
+            yield f"peer {name} is disabled here ({meta.CLUSTER_DISABLED}) and not read"
     for name in rules:
         held = engine.registry.rules[name]
         owner = held.marks.owner

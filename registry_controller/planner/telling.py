@@ -88,7 +88,8 @@ def explanation_document(found: Explanation, names: Names) -> Document:
 def _here(found: Explanation, names: Names) -> str:
     marks = found.marks
     if marks is None:
-        return "not here" if found.is_found else "not here, nor in any cluster that is read"
+        read = "could be read" if found.troubles else "is read"
+        return "not here" if found.is_found else f"not here, nor in any cluster that {read}"
     if not marks.is_copy:
         if found.owner is not None and found.owner != found.local:
             return f"stands for cluster {names.text(found.owner)}, and was carried here by hand"

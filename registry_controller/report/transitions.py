@@ -10,7 +10,8 @@ from registry_controller.report.events import EventRecorder, Reference
 from registry_controller.report.metrics import Metrics
 
 _BAD_WHEN_TRUE: Final = frozenset({"LocalConflict", "Stalled", "DeletionHalted", "HistoryRestored"})
-_NEITHER: Final = frozenset({"LocalCluster"})
+_NEITHER: Final = frozenset({"LocalCluster", "ClustersSynced"})
+"""What says nothing bad by being False: of a peer that is still joining, or whose own peer is away, others warn."""
 
 
 class Transitions:

@@ -58,7 +58,7 @@ def leave(member: Member, *args: str, code: int = 0) -> str:
     """Run the command as the admin of a cluster does."""
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
     done = subprocess.run(
-        [str(BIN / "registry-controller"), "leave", *args, "--kubeconfig", str(member.cluster.kubeconfig)],
+        [str(BIN / "registry-controller"), "leave", "--yes", *args, "--kubeconfig", str(member.cluster.kubeconfig)],
         capture_output=True, text=True, check=False, timeout=180, env=env,
     )  # fmt: skip
     assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"

@@ -6,13 +6,14 @@ is in, and its own API server at the edge A->A. People and the observer speak to
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from hack.controlplane import ApiError, Cluster, Group, Kubelet
+from hack.controlplane import ApiError, Cluster, ControlPlaneError, Group, Kubelet
 from hack.controlplane.pki import Pair
 from tests.e2e.group import API, BIN, CHART, NAMESPACE, Member, eventually, grant, in_sync, swap
 from tests.faults.calls import Calls, Script
@@ -48,12 +49,13 @@ class Site(Member):
             if taker != self.name
         }
 
-    def install(self, *flags: str) -> Site:
-        """Install the chart, make the Cluster with its endpoints, and start the daemon."""
+    def install(self, *flags: str, called: str = "") -> Site:
+        """Install the chart, make the Cluster with its endpoints, and start the daemon; it may bear another's name."""
+        called = called or self.name
         lost = self.bed.wires.edge(f"?->{self.name}", target=self.cluster.port)
         self.cluster.helm(
             "install", "cluster-registry", str(CHART), "--namespace", NAMESPACE, "--create-namespace",
-            "--set", f"localCluster.name={self.name}",
+            "--set", f"localCluster.name={called}",
             "--set", f"controller.network.name=net-{self.name}",
             "--set", f"controller.apiServerEndpointAddress=https://127.0.0.1:{lost.port}",
             "--set", "controller.createNamespaces=true",
@@ -65,10 +67,10 @@ class Site(Member):
             {
                 "apiVersion": API,
                 "kind": "Cluster",
-                "metadata": {"name": self.name},
+                "metadata": {"name": called},
                 "spec": {
                     "clusterID": self.id,
-                    "authInfo": {"secretRef": {"name": self.name, "namespace": NAMESPACE}},
+                    "authInfo": {"secretRef": {"name": called, "namespace": NAMESPACE}},
                     "kubernetesApiEndpoints": [
                         {"clientNetwork": f"net-{taker}", "serverAddress": f"https://127.0.0.1:{edge.port}"}
                         for taker, edge in self.ways.items()
@@ -136,11 +138,16 @@ class Bed:
 
     def add(self) -> Site:
         """Start one more cluster with its daemon; nobody knows it yet."""
-        site = Site(self, self._group.add(), *self._values).install()
+        site = self.stranger()
+        self.sites.append(site)
+        return site
+
+    def stranger(self, *, called: str = "") -> Site:
+        """Start one more cluster that is not to be of the group; it may call itself as a member does."""
+        site = Site(self, self._group.add(), *self._values).install(called=called)
         grant(site, "configmaps", [""], ["configmaps"])
         grant(site, "tests", ["test.example.com"], ["*"])
         site.daemon.wait_ready(timeout_s=60)
-        self.sites.append(site)
         return site
 
     def way(self, taker: Site, giver: Site) -> Edge:
@@ -180,6 +187,14 @@ def wait(look: Any, *, within_s: float = 30.0, what: str = "") -> Any:
             return None
 
     return eventually(try_it, within_s=within_s, what=what)
+
+
+def begins(site: Site, *, env: dict[str, str] | None = None) -> bool:
+    """Start a site's daemon; an API server that has just come may still refuse its kubelet a token."""
+    with contextlib.suppress(ControlPlaneError):
+        site.run(env=env)
+        return True
+    return False
 
 
 def spelled(manifest: dict[str, Any]) -> str:

@@ -54,14 +54,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is said in the place of the API server."""
+    """What is said in the place of the API server. One that is `unending` says it in chunks, and then no more."""
 
     status: int
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
+    unending: bool = False
 
     def spell(self) -> bytes:
-        lines = [f"HTTP/1.1 {self.status} As-Scripted", f"Content-Length: {len(self.body)}"]
+        framing = "Transfer-Encoding: chunked" if self.unending else f"Content-Length: {len(self.body)}"
+        lines = [f"HTTP/1.1 {self.status} As-Scripted", framing]
         lines += [f"{name}: {value}" for name, value in self.headers]
         return "\r\n".join([*lines, "", ""]).encode() + self.body
 
@@ -75,8 +77,8 @@ class Script(Protocol):
     async def after(self, call: Call) -> None:
         """Look at what was answered (its status), before anything of it is passed back."""
 
-    async def part(self, call: Call, part: bytes) -> None:
-        """Look at a part of an answer's body before it is passed back."""
+    async def part(self, call: Call, part: bytes) -> bytes:
+        """Say what is passed back of a part of an answer's body: whole chunks, where it comes in chunks."""
 
 
 class Calls:
@@ -167,6 +169,8 @@ class Calls:
             call.status = answer.status
             writer.write(answer.spell())
             await writer.drain()
+            if answer.unending:
+                await asyncio.Event().wait()  # until whoever asked goes, or the script is over
             return True
         ahead.write(head + body)
         await ahead.drain()
@@ -178,8 +182,7 @@ class Calls:
         if method != "HEAD" and call.status not in (204, 304):
 
             async def take(part: bytes) -> None:
-                await self._script.part(call, part)
-                writer.write(part)
+                writer.write(await self._script.part(call, part))
                 await writer.drain()
 
             await _pump(behind, found, take)

@@ -19,8 +19,8 @@ from tests.faults.beat import LATE_S, Beat, pass_time
 from tests.faults.bed import Site, wait
 from tests.faults.calls import Answer, Call
 from tests.faults.catalogue import fault
-from tests.faults.credentials import published, state_of
-from tests.faults.endurance import carry
+from tests.faults.credentials import published
+from tests.faults.identities import carry, state_of
 from tests.faults.play import Play
 from tests.faults.scripts import Pass
 from tests.faults.weather import CUT

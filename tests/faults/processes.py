@@ -1,8 +1,7 @@
-"""Faults of the daemon's own process: 1, 10, 22, 24, 28."""
+"""Faults of the daemon's own process: 1, 22, 24, 28."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
@@ -11,9 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from hack.controlplane import ControlPlaneError
-from tests.faults import skew
-from tests.faults.bed import Site, wait
+from tests.faults.bed import begins, wait
 from tests.faults.catalogue import fault
 from tests.faults.figures import read_status
 from tests.faults.links import between
@@ -92,20 +89,12 @@ def every_order(play: Play) -> None:
             if not number:
                 play.work.put(site, f"{site.name}-0", "cm")
                 play.work.delete(site, f"{site.name}-1", "cm")
-            wait(lambda site=site: _runs(site), within_s=60)
+            wait(lambda site=site: begins(site), within_s=60)
             time.sleep(1.5)
         play.work.put(order[-1], f"{order[-1].name}-1", "cm")
         play.rest(within_s=90, steady_s=0.5)
         orders += 1
     play.bite("orders", orders)
-
-
-def _runs(site: Site) -> bool:
-    """Start a site's daemon; an API server that has just come may still refuse its kubelet a token."""
-    with contextlib.suppress(ControlPlaneError):
-        site.run()
-        return True
-    return False
 
 
 @fault(
@@ -181,48 +170,3 @@ def little_memory(play: Play) -> None:
     play.forgive()
     for name in names:
         play.work.delete(giver, name, "cm")
-
-
-@fault(
-    10,
-    "clock-jumps",
-    what="the clocks of two daemons jump an hour ahead, fifty minutes back, a day ahead, by random seconds, 20 times, "
-    "while people work; then one starts with a clock that is 50 minutes late",
-    undone="the clocks are right",
-    needs="a C compiler (cc), to make the library that lies about the time",
-    missing="clocks beyond the certificates' time, when nobody can be verified; the API servers' own clocks, because "
-    "etcd and kube-apiserver ask the kernel, not a library",
-)
-def clock_jumps(play: Play) -> None:
-    chance = random.Random(10)
-    clocks = {site.name: skew.Clock(site.name) for site in play.sites[:2]}
-    for site in play.sites[:2]:
-        site.daemon.stop()
-        wait(lambda site=site: _runs_with(site, clocks[site.name].env), within_s=30)
-        site.daemon.wait_ready(timeout_s=60)
-    began = time.time() - 600
-    try:
-        with play.working():
-            for offset_s in (3600, -3000, 86400, 0, *(chance.uniform(-600, 600) for _ in range(16))):
-                for clock in clocks.values():
-                    clock.set(offset_s)
-                time.sleep(1.5)
-            clocks[play.sites[0].name].set(-3000)  # certificates here are good from an hour ago on
-            play.kill(play.sites[0])
-            time.sleep(4)
-        play.rest()
-        said = [skew.lies(site.daemon.log, since=began, until=time.time()) for site in play.sites[:2]]
-        play.bite("lines that a daemon wrote down under a wrong time", min(said))
-    finally:
-        for site in play.sites[:2]:
-            clocks[site.name].set(0)
-            site.daemon.stop()
-            wait(lambda site=site: _runs(site), within_s=30)
-            site.daemon.wait_ready(timeout_s=60)
-
-
-def _runs_with(site: Site, env: dict[str, str]) -> bool:
-    with contextlib.suppress(ControlPlaneError):
-        site.run(env=env)
-        return True
-    return False

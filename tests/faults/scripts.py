@@ -17,8 +17,8 @@ class Pass:
     async def after(self, call: Call) -> None:
         return None
 
-    async def part(self, call: Call, part: bytes) -> None:
-        return None
+    async def part(self, call: Call, part: bytes) -> bytes:
+        return part
 
 
 class Count(Pass):
@@ -28,8 +28,9 @@ class Count(Pass):
         self._words = words
         self.count = 0
 
-    async def part(self, call: Call, part: bytes) -> None:
+    async def part(self, call: Call, part: bytes) -> bytes:
         self.count += any(word in part for word in self._words)
+        return part
 
 
 class Refuse(Pass):
@@ -58,3 +59,59 @@ class Hang(Pass):
             self.count += 1
             await asyncio.sleep(self._seconds)
         return None
+
+
+class Repeat(Pass):
+    """Say each part of a watch again and again, so that events come many times as often; `count` is of what came."""
+
+    def __init__(self, times: int) -> None:
+        self._times = times
+        self.count = 0
+
+    async def part(self, call: Call, part: bytes) -> bytes:
+        if not call.is_watch or part.startswith(b"0\r\n"):  # the last chunk ends the answer
+            return part
+        self.count += self._times
+        return part * self._times
+
+
+class Lag(Pass):
+    """Be a cache that does not follow: streams begin as they did first, and then say nothing, once `is_late` is set.
+
+    Only what begins with all that is there (sendInitialEvents) is remembered. What is asked for by name is answered as
+    it is. `count` is of the streams that began in the past.
+    """
+
+    _COMPLETE = b"k8s.io/initial-events-end"
+    _VARYING = frozenset({"timeoutSeconds", "resourceVersion"})
+
+    def __init__(self) -> None:
+        self.is_late = False
+        self.count = 0
+        self._begun: dict[str, bytes] = {}
+        self._heard: dict[int, list[bytes]] = {}
+
+    def _stream(self, call: Call) -> str:
+        path, _, query = call.target.partition("?")
+        return "&".join([path, *sorted(one for one in query.split("&") if one.split("=")[0] not in self._VARYING)])
+
+    async def before(self, call: Call) -> Answer | None:
+        if not self.is_late or not call.is_watch:
+            return None
+        begun = self._begun.get(self._stream(call), b"") if _begins(call) else b""
+        self.count += bool(begun)
+        return Answer(200, begun, unending=True)
+
+    async def part(self, call: Call, part: bytes) -> bytes:
+        if self.is_late:
+            return b""
+        if _begins(call) and self._stream(call) not in self._begun:
+            heard = self._heard.setdefault(call.number, [])
+            heard.append(part)
+            if self._COMPLETE in part:
+                self._begun[self._stream(call)] = b"".join(heard)
+        return part
+
+
+def _begins(call: Call) -> bool:
+    return "sendInitialEvents=true" in call.target

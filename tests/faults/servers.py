@@ -12,7 +12,7 @@ from tests.faults.calls import Answer
 from tests.faults.catalogue import fault
 from tests.faults.links import between, homes
 from tests.faults.play import Play
-from tests.faults.scripts import Count, Refuse
+from tests.faults.scripts import Count, Lag, Refuse
 from tests.faults.weather import CUT
 
 
@@ -98,7 +98,6 @@ def server_errors(play: Play) -> None:
     what="a cluster's etcd is put back to a copy of its data folder that is some 15 s old",
     undone="it goes on from there, and the others follow",
     within_s=120,
-    missing="a replica that lags behind its own etcd: the simulation has it (tests/sim, a confused server)",
 )
 def restored_backup(play: Play) -> None:
     site = play.sites[1]
@@ -122,6 +121,42 @@ def restored_backup(play: Play) -> None:
     play.bite("objects that the backup did not have", len(before - after))
     with play.working(gentle=True):
         time.sleep(5)
+
+
+@fault(
+    8,
+    "late-cache",
+    what="all streams from one peer begin with what was there some changes ago, and then say nothing, as from a cache "
+    "that does not follow, for 10 s; one reader is killed meanwhile; what is asked for by name is answered as it is",
+    undone="the streams are the API server's",
+)
+def late_cache(play: Play) -> None:
+    owner, one, other = play.sites
+    goes, changes, comes = "late-goes", "late-changes", "late-comes"
+    for name in (goes, changes):
+        play.work.put(owner, name, "cm")
+    play.rest()
+    scripts = [Lag(), Lag()]
+    with contextlib.ExitStack() as stack:
+        for site, script in zip((one, other), scripts, strict=True):
+            stack.enter_context(play.bed.scripted(play.bed.way(site, owner), owner, script))
+            play.kill(site)  # what its streams begin with is remembered
+        play.rest()
+        for _ in range(3):
+            play.work.put(owner, changes, "cm")
+        play.work.delete(owner, goes, "cm")
+        play.work.put(owner, comes, "cm")
+        play.rest()
+        for script in scripts:
+            script.is_late = True
+        play.kill(one)
+        play.bed.way(other, owner).reset_all()
+        with play.working(gentle=True):
+            time.sleep(10)
+        play.bite("streams that began in the past", scripts[0].count)
+    play.rest()
+    for name in (changes, comes):
+        play.work.delete(owner, name, "cm")
 
 
 @fault(

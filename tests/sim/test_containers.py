@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from registry_controller.api.meta import SYNC_DISABLED
-from tests.sim.group import SimGroup, config_map, rule, simulate
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 NAMESPACE = {"version": "v1", "kind": "Namespace"}
 LABELS = {"sync": "yes"}
@@ -33,5 +35,27 @@ def test_a_copied_namespace_goes_once_nothing_native_lives_in_it(goes: str) -> N
         here.delete("ConfigMap", "native", namespace="space")
         await group.settle()
         assert here.find("Namespace", "space") is None
+
+    simulate(scenario, n=2)
+
+
+def test_a_namespace_that_may_not_be_made_for_copies_stalls_the_rule() -> None:
+    """A3, S3: somebody has to allow it, and the rule says so."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.server.denied.add("Namespace")
+        owner.create({"kind": "Namespace", "metadata": {"name": "space"}})
+        owner.create(config_map("one", {"a": "1"}, namespace="space", labels=LABELS))
+        here.create(rule("into", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": LABELS}]}]}, createNamespaces=True))
+        await asyncio.sleep(30.0)
+        stalled = here.condition("ResourceSyncRule", "into", "Stalled")
+        assert (stalled["status"], stalled["reason"]) == ("True", "ActionNeeded")
+        assert "cannot create namespace space" in stalled["message"]
+        here.server.denied.discard("Namespace")
+        await group.settle()
+        assert here.condition("ResourceSyncRule", "into", "Stalled")["status"] == "False"
+        assert here.find("ConfigMap", "one", namespace="space") is not None
 
     simulate(scenario, n=2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api.meta import ObjectKey
+from registry_controller.api.meta import CLUSTER_DISABLED, ObjectKey
 from registry_controller.planner.explain import Explanation, Fit, explain
 from registry_controller.planner.telling import Names, explanation_document, explanation_text
 from tests.sim.group import SimGroup, rule, simulate
@@ -144,6 +144,46 @@ def test_a_copy_whose_owner_is_silent_says_that_it_is_waited_for() -> None:
         text = explanation_text(found, names)
         assert "waits for: the owner does not answer" in text
         assert [words.split(":")[0] for words in found.troubles] == ["peer b"]
+
+    simulate(scenario, n=2)
+
+
+def test_what_could_not_be_looked_at_is_said_of_an_object_that_was_not_found() -> None:
+    """S1, S3: that nobody has it is said only when all were looked at."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        group["b"].server.change_served("Widget", served=False)
+        group.cut("b")
+        found, names = await _explained(group, "Widget", "nobody")
+        text = explanation_text(found, names)
+        assert "not here, nor in any cluster that could be read" in text
+        assert "not heard: peer b: Widget: is not served there" in text
+        group["b"].server.change_served("Widget", served=True)
+        found, names = await _explained(group, "Widget", "nobody")
+        assert explanation_text(found, names).endswith("not here, nor in any cluster that is read")
+
+    simulate(scenario, n=2)
+
+
+def test_a_copy_says_that_its_owner_is_disabled_or_its_rule_suspended() -> None:
+    """P7, W3: that is why nothing becomes of it, and no rule is said to ask for it no more."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here = group["a"]
+        here.apply(rule("plain", WIDGET, WANTED, suspend=True))
+        await group.settle()
+        found, _ = await _explained(group, "Widget", "one")
+        (row,) = found.outlook
+        assert (row.reason, row.words) == (
+            "NoLongerWanted", "its rule does nothing here: spec.suspend: it is suspended; the copy stays"
+        )  # fmt: skip
+        here.apply({"kind": "Cluster", "metadata": {"name": "b", "annotations": {CLUSTER_DISABLED: "true"}}})
+        await group.settle()
+        found, _ = await _explained(group, "Widget", "one")
+        (row,) = found.outlook
+        assert (row.reason, row.words.partition(" (")[0]) == ("NoLongerWanted", "its owner is disabled here")
 
     simulate(scenario, n=2)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from registry_controller.api.meta import CLUSTER_DISABLED
 from registry_controller.planner.plan import Action
 from tests.sim.group import SimGroup, rule, simulate
 from tests.sim.rehearsing import changed, plan, planned
@@ -275,3 +276,33 @@ def test_a_rule_that_does_nothing_here_says_why(spec: dict[str, Any], note: str)
         assert (found.rows, found.notes) == ([], [note])
 
     simulate(scenario, n=2)
+
+
+def test_a_peer_that_is_disabled_here_is_said_to_be() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        group["a"].apply({"kind": "Cluster", "metadata": {"name": "b", "annotations": {CLUSTER_DISABLED: "true"}}})
+        await group.settle()
+        found = await plan(group, "a", _rule())
+        assert (found.rows, found.notes) == ([], [f"peer b is disabled here ({CLUSTER_DISABLED}) and not read"])
+
+    simulate(scenario, n=2)
+
+
+def test_names_that_only_copies_elsewhere_would_get_are_left_out() -> None:
+    """O3: what a peer holds of somebody else's is no source, and nothing has its name here."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        for member in group.members:
+            if member.name != "b":
+                member.create(_rule())
+        await group.settle()
+        assert group["c"].get("Widget", "one-of-b", namespace="default")["metadata"]["labels"]["sync"] == "yes"
+        for at in ("a", "b"):
+            found = await plan(group, at, _rule())
+            names = {row.target.name for row in found.rows}
+            assert "taken-of-b-of-b" in names or at == "a"  # that one was made at a, and is a source
+            assert not names & {"one-of-b-of-b", "two-of-b-of-b"}, at
+
+    simulate(scenario, n=3)

@@ -11,12 +11,13 @@ from tests.sim.member import NAMESPACE, Member
 from tests.sim.transport import Fault
 
 
-def carry(giver: Member, taker: Member) -> None:
+def carry(giver: Member, taker: Member, *, called: str = "") -> None:
     """Carry one member's Cluster and Secret to another, over what is there."""
+    name = called or giver.name
     for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
-        found = giver.get(kind, giver.name, namespace=namespace)
+        found = giver.get(kind, name, namespace=namespace)
         parts = {part: value for part, value in found.items() if part not in ("metadata", "status")}
-        taker.apply({**parts, "metadata": {"name": giver.name, "namespace": namespace}})
+        taker.apply({**parts, "metadata": {"name": name, "namespace": namespace}})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -76,3 +77,40 @@ def test_another_id_under_a_name_is_not_believed_without_proof() -> None:
         assert c.condition("Cluster", "b", "Ready").get("status") == "True"
 
     simulate(scenario, n=3)
+
+
+def test_of_two_live_clusters_with_one_name_each_member_keeps_the_one_that_it_knows() -> None:
+    """P11, O4, O5: what a person puts in the place of the other stays there, is said, and costs no copy."""
+
+    def known(member: Member) -> str:
+        return str(member.get("Cluster", "b")["spec"]["clusterID"])
+
+    async def scenario(group: SimGroup) -> None:
+        a, b, c, twin = group.members
+        twin.options = {"PROVISION_LOCAL_CLUSTER": "b"}
+        group.start()
+        await group.settle()
+        group.swap_all(among="abc")
+        await group.settle()
+        matching = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+        a.create(rule("all", CONFIG_MAP, matching, deletionPolicy="Delete"))
+        for member in group.members:
+            member.create(config_map(f"of-{member.name}", {"at": member.name}, labels={"sync": "yes"}))
+        await group.settle()
+        carry(twin, c, called="b")
+        carry(c, twin)
+        await group.settle()
+        assert [known(member) for member in group.members] == [b.id, b.id, twin.id, twin.id]
+        assert {item["metadata"]["name"] for item in c.list("ConfigMap")} >= {"of-a", "of-b", "of-c", "of-d"}
+        for member in (a, b, twin):
+            said = member.condition("Cluster", "c" if member is not twin else "a", "ClustersSynced")
+            assert (said["status"], said["message"]) == ("False", "does not know cluster b"), member.name
+        carry(b, c)
+        await c.restart()
+        await group.settle()
+        assert [known(member) for member in (a, b, c)] == [b.id] * 3
+        assert c.condition("Cluster", "b", "Ready").get("status") == "True"
+        assert a.condition("Cluster", "c", "ClustersSynced").get("status") == "True"
+        assert not await group.writes_within(120.0)
+
+    simulate(scenario, n=4)

@@ -35,10 +35,11 @@ def ask(*args: str, stdin: str = "") -> tuple[int, str, str]:
         (GOOD.replace("{name: a}", "{nam: a}"), "error: spec.rules[0].match[0].objectKey.nam: is no field"),
         ("a: [", "<stdin>:1:5: error: yaml: "),
         ("a: b", "holds no ResourceSyncRule"),
-        (GOOD.replace("name: good", "labels: {}"), "every rule needs a metadata.name of its own"),
+        (GOOD.replace("name: good", "labels: {}"), "<stdin>:3:1: error: metadata.name: is missing"),
+        (GOOD.replace("name: good", "generateName: good-"), "every rule needs a metadata.name of its own"),
         (GOOD + "---\n" + GOOD, "every rule needs a metadata.name of its own"),
     ],
-    ids=["not accepted", "an unknown field", "no YAML", "no rule", "no name", "a name twice"],
+    ids=["not accepted", "an unknown field", "no YAML", "no rule", "no name", "a made name", "a name twice"],
 )
 def test_a_rule_that_would_not_be_accepted_is_refused_in_the_words_of_lint(text: str, said: str) -> None:
     code, out, err = ask("plan", "-f", "-", stdin=text)

@@ -41,9 +41,15 @@ def invoke(*args: str, **env: str) -> Result:
 
 
 @pytest.mark.parametrize("args", [(), ("run",)])
-def test_no_command_is_run_and_its_result_is_the_exit_code(calls: list[Call], args: tuple[str, ...]) -> None:
-    assert invoke(*args).exit_code == 7
+def test_no_command_is_run_in_a_pod_and_its_result_is_the_exit_code(calls: list[Call], args: tuple[str, ...]) -> None:
+    assert invoke(*args, KUBERNETES_SERVICE_HOST="10.0.0.1").exit_code == 7
     assert len(calls) == 1
+
+
+def test_nothing_at_all_starts_no_daemon_on_whatever_cluster_is_the_current_one(calls: list[Call]) -> None:
+    found = invoke()
+    assert (found.exit_code, calls) == (0, [])
+    assert found.output.startswith("Usage: ")
 
 
 def test_flags_without_a_command_are_runs(calls: list[Call]) -> None:

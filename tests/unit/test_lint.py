@@ -49,12 +49,35 @@ def lint(text: str, tmp_path: Path) -> tuple[int, list[str]]:
             GOOD.replace("ResourceSyncRule", "SyncRule"), "/rule.yaml:2:1: error: kind: the registry has no such kind",
             id="no such kind",
         ),
+        pytest.param(GOOD.replace("name: good", "labels: {}"), "/rule.yaml:3:1: error: metadata.name: ", id="no name"),
+        pytest.param(GOOD.replace("good", "Bad_Name"), "/rule.yaml:4:3: error: metadata.name: ", id="no good name"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_said_with_file_line_and_column(text: str, said: str, tmp_path: Path) -> None:
     code, lines = lint(text, tmp_path)
     assert code == 1
     assert any(line.startswith(said) for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "/rule.yaml:1:1: warning: file: holds no object of ", id="nothing"),
+        pytest.param("apiVersion: v1\nkind: Secret\n", "/rule.yaml:1:1: warning: file: ", id="another kind"),
+        pytest.param(
+            GOOD.replace("cisco.com", "cisco.io"), "/rule.yaml:1:1: warning: apiVersion: ", id="another group"
+        ),
+        pytest.param(GOOD.split("\n", 1)[1], "/rule.yaml:1:1: warning: apiVersion: ", id="no group"),
+    ],
+)
+def test_it_is_said_when_nothing_was_checked(text: str, said: str, tmp_path: Path) -> None:
+    code, lines = lint(text, tmp_path)
+    assert code == 0
+    assert [line.startswith(said) for line in lines] == [True], lines
+
+
+def test_a_name_may_be_left_to_the_api_server(tmp_path: Path) -> None:
+    assert lint(GOOD.replace("name: good", "generateName: good-"), tmp_path) == (0, [])
 
 
 def test_a_warning_is_no_error(tmp_path: Path) -> None:

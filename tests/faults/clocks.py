@@ -1,0 +1,89 @@
+"""Faults of time: 10. The daemon's clock lies; etcd and kube-apiserver ask the kernel, and are right."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterator, Sequence
+
+from tests.faults import skew
+from tests.faults.bed import Site, begins, wait
+from tests.faults.catalogue import fault
+from tests.faults.links import count_copies
+from tests.faults.play import Play
+
+_COMPILER = "a C compiler (cc), to make the library that lies about the time"
+_CENTURY_S = 100 * 365.25 * 86400
+_UNVERIFIED = "certificate has expired"
+
+
+@contextlib.contextmanager
+def _clocks(sites: Sequence[Site]) -> Iterator[list[skew.Clock]]:
+    """Give daemons clocks that can be set, for a while."""
+    clocks = [skew.Clock(site.name) for site in sites]
+    try:
+        for site, clock in zip(sites, clocks, strict=True):
+            site.daemon.stop()
+            wait(lambda site=site, clock=clock: begins(site, env=clock.env), within_s=30)
+            site.daemon.wait_ready(timeout_s=60)
+        yield clocks
+    finally:
+        for site, clock in zip(sites, clocks, strict=True):
+            clock.set(0)
+            site.daemon.stop()
+            wait(lambda site=site: begins(site), within_s=30)
+            site.daemon.wait_ready(timeout_s=60)
+
+
+@fault(
+    10,
+    "clock-jumps",
+    what="the clocks of two daemons jump an hour ahead, fifty minutes back, a day ahead, by random seconds, 20 times, "
+    "while people work; then one starts with a clock that is 50 minutes late",
+    undone="the clocks are right",
+    needs=_COMPILER,
+    missing="the API servers' own clocks: etcd and kube-apiserver ask the kernel, not a library",
+)
+def clock_jumps(play: Play) -> None:
+    chance = random.Random(10)
+    sites = play.sites[:2]
+    with _clocks(sites) as clocks:
+        began = time.time() - 600
+        with play.working():
+            for offset_s in (3600, -3000, 86400, 0, *(chance.uniform(-600, 600) for _ in range(16))):
+                for clock in clocks:
+                    clock.set(offset_s)
+                time.sleep(1.5)
+            clocks[0].set(-3000)  # certificates here are good from an hour ago on
+            play.kill(sites[0])
+            time.sleep(4)
+        play.rest()
+        said = [skew.lies(site.daemon.log, since=began, until=time.time()) for site in sites]
+        play.bite("lines that a daemon wrote down under a wrong time", min(said))
+
+
+@fault(
+    10,
+    "expired-certificates",
+    what="the clock of one daemon jumps a century ahead, when no certificate is good any more, and all its connections "
+    "are reset, for 20 s: it can verify nobody, its own API server neither",
+    undone="its clock is right",
+    needs=_COMPILER,
+)
+def expired_certificates(play: Play) -> None:
+    site, *others = play.sites
+    with _clocks([site]) as (clock,), play.working(gentle=True):
+        time.sleep(3)
+        copies, at = count_copies(play, site), site.daemon.log.stat().st_size
+        clock.set(_CENTURY_S)
+        for edge in (site.home, *(play.bed.way(site, other) for other in others)):
+            edge.reset_all()
+        time.sleep(20)
+        with site.daemon.log.open(encoding="utf-8", errors="replace") as log:
+            log.seek(at)
+            said = sum(_UNVERIFIED in line for line in log)
+        play.bite("lines that say that a certificate is not good any more", said)
+        play.bite("copies that stayed meanwhile", min(copies, count_copies(play, site)))
+        clock.set(0)
+        play.rest()
