@@ -7,27 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults import (
-    authorities,
-    clocks,
-    credentials,
-    endurance,
-    identities,
-    killpoints,
-    kinds,
-    lifetimes,
-    links,
-    objects,
-    processes,
-    servers,
-)
+from tests.faults import families  # noqa: F401  enters all faults into the catalogue
 from tests.faults.catalogue import FAULTS, TITLES, Fault
-from tests.faults.report import play_random, run, survived
-
-FAMILIES = (
-    links, servers, processes, clocks, credentials, identities, lifetimes, authorities, objects, kinds, killpoints,
-    endurance,
-)  # fmt: skip
+from tests.faults.report import play_random, run, run_side_by_side, survived
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +24,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not faults:
         print("hack/faults: name some faults, or --all, or --random; --list shows them", file=sys.stderr)
         return 2
-    outcomes = run(faults, sys.stdout, seed=options.seed, keep=options.keep)
+    if options.groups > 1:
+        done = run_side_by_side(faults, groups=options.groups, seed=options.seed, keep=options.keep)
+    else:
+        done = run(faults, seed=options.seed, keep=options.keep)
+    outcomes = []
+    for outcome in done:
+        outcome.show(sys.stdout)
+        outcomes.append(outcome)
     print(
         survived(outcomes, FAULTS.values()) if options.all else f"{sum(o.is_good for o in outcomes)} of {len(outcomes)}"
     )
@@ -55,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="say what there is, what it does, and what is missing")
     parser.add_argument("--all", action="store_true", help="do all, and say how many of the 28 were survived")
     parser.add_argument("--random", action="store_true", help="random faults at once under random work, from one seed")
+    parser.add_argument("--groups", type=int, default=1, help="how many groups side by side share the faults (1)")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long --random breaks things")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="put the logs of what was broken there")
     parser.add_argument("--seed", type=int, default=1, help="of the workload, and of --random")

@@ -16,7 +16,7 @@ class Fault:
 
     missing: what of its number is not done here, and where it is; empty when nothing is missing.
     needs: what must be there beside the group; empty for nothing. size: clusters of the group; within_s: how long it
-    may take until all is as it must be.
+    may take until all is as it must be. minutes: about how long all of it takes.
     """
 
     number: int
@@ -28,6 +28,7 @@ class Fault:
     needs: str = ""
     size: int = 3
     within_s: float = 90.0
+    minutes: float = 1.0
 
 
 FAULTS: dict[str, Fault] = {}
@@ -35,13 +36,13 @@ FAULTS: dict[str, Fault] = {}
 
 def fault(
     number: int, name: str, *, what: str, undone: str, missing: str = "", needs: str = "", size: int = 3,
-    within_s: float = 90.0,
+    within_s: float = 90.0, minutes: float = 1.0,
 ) -> Callable[[Callable[[Play], None]], Callable[[Play], None]]:  # fmt: skip
     """Enter a function into the catalogue."""
 
     def enter(do: Callable[[Play], None]) -> Callable[[Play], None]:
         assert name not in FAULTS
-        FAULTS[name] = Fault(number, name, what, undone, do, missing, needs, size, within_s)
+        FAULTS[name] = Fault(number, name, what, undone, do, missing, needs, size, within_s, minutes)
         return do
 
     return enter

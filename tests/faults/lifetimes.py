@@ -117,6 +117,7 @@ def short_lived(play: Play) -> Iterator[list[ShortLived]]:
     "for longer than a token is taken, then it can reach nobody for as long",
     undone="the ways are mended, credentials are carried by hand where the Cluster asks for it, and tokens last again",
     within_s=150,
+    minutes=12,
 )
 def lifetimes(play: Play) -> None:
     one, other, third = play.sites
@@ -170,6 +171,7 @@ def _is_ready(site: Site, name: str) -> bool:
     "taken any more",
     undone="tokens last again",
     within_s=150,
+    minutes=15,
 )
 def real_lifetime(play: Play) -> None:
     ask_for_lifetime(play, _ASKED_S)

@@ -7,7 +7,7 @@ import json
 import time
 
 from tests.faults import etcd
-from tests.faults.bed import Site
+from tests.faults.bed import Site, wait
 from tests.faults.calls import Answer
 from tests.faults.catalogue import fault
 from tests.faults.links import between, homes
@@ -141,6 +141,7 @@ def late_cache(play: Play) -> None:
         for site, script in zip((one, other), scripts, strict=True):
             stack.enter_context(play.bed.scripted(play.bed.way(site, owner), owner, script))
             play.kill(site)  # what its streams begin with is remembered
+        wait(lambda: all(script.knows("configmaps") for script in scripts), within_s=30, what="streams that begin")
         play.rest()
         for _ in range(3):
             play.work.put(owner, changes, "cm")
@@ -151,6 +152,7 @@ def late_cache(play: Play) -> None:
             script.is_late = True
         play.kill(one)
         play.bed.way(other, owner).reset_all()
+        wait(lambda: scripts[0].count, within_s=30, what="streams that begin in the past")
         with play.working(gentle=True):
             time.sleep(10)
         play.bite("streams that began in the past", scripts[0].count)

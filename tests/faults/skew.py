@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import mmap
+import os
 import re
 import shutil
 import struct
@@ -72,7 +73,7 @@ class Clock:
     """The clock of one daemon; `env` is what it is started with."""
 
     def __init__(self, name: str) -> None:
-        self._file = _FOLDER / f"{name}.clock"
+        self._file = _FOLDER / f"{name}-{os.getpid()}.clock"
         self._file.parent.mkdir(exist_ok=True)
         self._file.write_bytes(bytes(8))
         with self._file.open("r+b") as file:
