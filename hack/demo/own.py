@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,6 +63,17 @@ class OwnStage:
     def wait_ready(self, actor: Actor) -> None:
         """Wait for the Deployment."""
         self._kubelets[actor.name].wait_ready(_READY_TIMEOUT_S)
+
+    @contextmanager
+    def silence(self, actor: Actor) -> Iterator[None]:
+        """End a cluster's API server, and start it again."""
+        server = self._group[actor.context].apiserver
+        server.kill()
+        try:
+            yield
+        finally:
+            server.start()
+            server.wait_ready(_READY_TIMEOUT_S)
 
     def logs(self) -> dict[str, Path | str]:
         """Return the containers' logs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -50,6 +51,9 @@ class Stage(Protocol):
 
     def wait_ready(self, actor: Actor) -> None:
         """Wait until the daemon says that it is ready."""
+
+    def silence(self, actor: Actor) -> AbstractContextManager[None] | None:
+        """Let a cluster's API server be gone for as long as it is entered; None where that is not ours to do."""
 
     def logs(self) -> dict[str, Path | str]:
         """Return where each daemon's log is, or its text, by the cluster's name."""

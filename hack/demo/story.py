@@ -28,6 +28,7 @@ def tell(stage: Stage) -> None:
 
     _sync(stage, first, second, third)
     _repair(stage, second, third)
+    _be_silent(stage, first, second, third)
     _delete(stage, first, second, third)
 
 
@@ -92,6 +93,22 @@ def _repair(stage: Stage, owner: Actor, holder: Actor) -> None:
     patch = '{"stringData": {"text": "hello again from the second cluster"}}'
     terminal.run(f"{owner.kubectl} -n default patch secret hello --type merge -p '{patch}'")
     terminal.until(_read(holder), lambda out: "hello again" in out, what="the change has arrived")
+
+
+def _be_silent(stage: Stage, first: Actor, owner: Actor, third: Actor) -> None:
+    silence, terminal = stage.silence(owner), stage.terminal
+    if silence is None:
+        return
+    terminal.step(f"The API server of {owner.name} dies; what came from there stays")
+    with silence:
+        terminal.until(
+            f"{first.kubectl} get clusters",
+            lambda out: any(line.split()[:2] == [owner.name, "Failed"] for line in out.splitlines()),
+            what=f"{first.name} has noticed",
+        )
+        terminal.run(_read(first))
+    terminal.say(f"It is back, and so is {owner.name}:")
+    _members(stage, first, others=[owner, third])
 
 
 def _delete(stage: Stage, first: Actor, owner: Actor, third: Actor) -> None:

@@ -85,6 +85,9 @@ class TheirStage:
         else:
             self.terminal.run(f"{actor.kubectl} -n {NAMESPACE} rollout status deployment/{DEPLOYMENT} --timeout=180s")
 
+    def silence(self, actor: Actor) -> None:
+        """Leave their API servers alone."""
+
     def logs(self) -> dict[str, Path | str]:
         """Return the daemons' logs."""
         if self._daemons:

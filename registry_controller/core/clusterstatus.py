@@ -40,8 +40,8 @@ class ClusterFacts:
     """Everything that a Cluster's status is made of. Texts are words for people, empty when there is nothing to say.
 
     `failure` is why the peer is not read (unreachable, another cluster, 401); `connected` says that it is read and
-    proven. Neither of both is the time before the first answer. `metadata` and `known_there` (the Clusters that the
-    peer holds) are None until they were heard.
+    proven. Neither of both is the time before the first answer. `said_to_have_left` names those who say that a silent
+    peer has left. `metadata` and `known_there` (the Clusters that the peer holds) are None until they were heard.
     """
 
     is_local: bool
@@ -50,6 +50,7 @@ class ClusterFacts:
     auth_problem: str = ""
     failure: str = ""
     connected: bool = False
+    said_to_have_left: Sequence[str] = ()
     conflict: str = ""
     alias_of: str = ""
     metadata: Mapping[str, Any] | None = None
@@ -126,7 +127,8 @@ def _verdict(facts: ClusterFacts) -> tuple[str, str] | None:
             return State.INVALID_AUTH_INFO.value, facts.auth_problem
     problem = facts.failure or facts.own_problem
     if problem:
-        return State.FAILED.value, problem
+        sayers = " and ".join(facts.said_to_have_left[:_MAX_PROBLEMS])
+        return State.FAILED.value, f"{problem}; {sayers} said that it has left" if sayers else problem
     if not (facts.connected or facts.is_local):
         return None
     if facts.metadata_problem:

@@ -73,6 +73,8 @@ class Leavers:
     has_left: bool = False
     over: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
     known: Memberships = field(default_factory=dict)
+    pending: Mapping[ClusterUID, frozenset[ClusterUID]] = field(default_factory=dict)
+    """Of members that do not answer, and are still here: who says that they have left."""
     to_keep: frozenset[Tombstone] = frozenset()
     to_drop: frozenset[Tombstone] = frozenset()
     due_s: float | None = None
@@ -105,6 +107,11 @@ def leavers(known: Knowledge) -> Leavers:
         has_left=has_left,
         over={member: frozenset(found) for member, found in over.items()},
         known=known.memberships,
+        pending={
+            member: frozenset(stone.said_by for stone in stones)
+            for member, stones in standing.items()
+            if member in known.memberships and member not in known.alive | gone
+        },
         to_keep=_to_keep(known, believed),
         to_drop=frozenset(stone for stone in known.here if not _may_stay(known, stone)),
         due_s=min((wait_s for wait_s in waits_s.values() if wait_s is not None and wait_s > 0), default=None),

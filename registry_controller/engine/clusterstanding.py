@@ -29,6 +29,7 @@ class ClusterStanding:
         self._registry = engine.registry
         self._supervisor = engine.supervisor
         self._sources = engine.sources
+        self._leaving = engine.leaving
         self._home = home
         self._local_metadata = local_metadata
         self._writer = writer
@@ -74,8 +75,15 @@ class ClusterStanding:
             conflict=choice.conflict,
             known_here=here,
             known_problem=self._list_problem(cluster.cluster_id),
+            said_to_have_left=self._said_by(cluster.cluster_id),
             **(_link_facts(link) if is_read and link is not None else {}),
         )
+
+    def _said_by(self, member: ClusterUID) -> Sequence[str]:
+        """Name who says of a silent member that it has left (O6)."""
+        found = self._leaving.now.pending.get(member, frozenset())
+        local = self._supervisor.local
+        return sorted("this cluster" if uid == local else self._supervisor.name_of(uid) or str(uid) for uid in found)
 
     def _list_problem(self, peer: ClusterUID) -> str:
         for kind in (meta.CLUSTER, meta.FEATURE):

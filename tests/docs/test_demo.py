@@ -12,6 +12,7 @@ import pytest
 from hack.controlplane import Group, ensure_binaries
 from tests.docs.documents import ROOT
 
+SILENCE = "The API server of demo-2 dies; what came from there stays"
 STEPS = [
     "Install the chart in each cluster",
     "swap: each hands its Cluster and its Secret to the other",
@@ -40,6 +41,7 @@ def test_the_demo_tells_its_story_on_control_planes_of_its_own() -> None:
     done = _demo()
     _assert_told(done)
     assert "$ kubectl --context demo-1 get clusters" in done.stdout
+    assert done.stdout.find(STEPS[-2]) < done.stdout.find(SILENCE) < done.stdout.find(STEPS[-1])
 
 
 def test_the_demo_tells_its_story_on_contexts_and_takes_everything_away_again() -> None:
@@ -47,6 +49,7 @@ def test_the_demo_tells_its_story_on_contexts_and_takes_everything_away_again() 
         before = [_everything(cluster) for cluster in group]
         done = _demo(*(cluster.name for cluster in group), env={"KUBECONFIG": str(group.kubeconfig)})
         _assert_told(done)
+        assert "dies" not in done.stdout
         assert [_everything(cluster) for cluster in group] == before
 
 

@@ -164,6 +164,12 @@ def test_a_dead_cluster_makes_only_its_own_condition_false() -> None:
     assert said(cluster_status(dead), "ClustersSynced") == ("False", "ClustersAreNotSynced")
 
 
+def test_who_says_of_a_silent_cluster_that_it_has_left_is_named() -> None:
+    """O6: so that nobody wonders why it goes in a day."""
+    dead = peer(connected=False, failure="unreachable", said_to_have_left=("a", "this cluster"))
+    assert cluster_status(dead)["message"] == "unreachable; a and this cluster said that it has left"
+
+
 def test_aliases_and_disabled_clusters_are_not_compared() -> None:
     here = [view(A), view(B, "old-b", ready=False, compared=False), view(C, compared=False)]
     assert sync_problems(here, there=[view(A)]) == []
