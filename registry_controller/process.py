@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import functools
 import gc
 import os
@@ -14,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import uvloop
 
@@ -32,6 +33,10 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
 
 log = logs.get_logger(__name__)
+
+_M_MMAP_THRESHOLD: Final = -3  # malloc.h
+_M_ARENA_MAX: Final = -8
+_LARGE_BYTES: Final = 64 * 1024
 
 
 def run(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> int:
@@ -55,6 +60,20 @@ def _tune() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     sys.setswitchinterval(0.0005)
+    _keep_memory_whole()
+
+
+def _keep_memory_whole() -> None:
+    """Let glibc take large buffers from the system, and give them back, instead of cutting them out of its heap.
+
+    By itself it raises the size from which it does so as such buffers are freed, and what is small and stays then
+    settles between them: in a group of three whose third member left and joined every 12 s, the heap of a daemon grew
+    by more than a MiB a minute, all of it holes; with this it stays. Threads share one heap, as they share the GIL.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other libraries have none, and need none
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_M_ARENA_MAX, 1)
 
 
 async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> int:

@@ -27,12 +27,12 @@ class Field:
             raise InvalidObject(self.path, f"must be an object, not {_kind(self.value)}")
         return self.value
 
-    def items(self) -> Sequence[Field]:
-        """Read a list; a missing one is empty."""
+    def items(self, *, of: str = "") -> Sequence[Field]:
+        """Read a list, `of` what is said where there is none; a missing one is empty."""
         if self.value is None:
             return ()
         if not isinstance(self.value, list):
-            raise InvalidObject(self.path, f"must be a list, not {_kind(self.value)}")
+            raise InvalidObject(self.path, f"must be a list{of and f' of {of}'}, not {_kind(self.value)}")
         return tuple(Field(value, f"{self.path}[{index}]") for index, value in enumerate(self.value))
 
     def text(self, default: str = "") -> str:

@@ -173,7 +173,9 @@ def _read_match(field: Field) -> Match:
         name=key["name"].text(),
         namespace=key["namespace"].text(),
         namespaces=field["namespaces"].texts(),
-        labels=tuple(read_selector(item) for item in field["labels"].items()),
+        labels=tuple(
+            read_selector(item) for item in field["labels"].items(of="selectors, as [{matchLabels: {key: value}}]")
+        ),
         annotations=tuple(
             read_selector(item, labels_field="matchAnnotations") for item in field["annotations"].items()
         ),

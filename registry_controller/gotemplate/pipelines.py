@@ -12,6 +12,7 @@ from registry_controller.gotemplate.limits import TemplateError
 from registry_controller.gotemplate.nodes import Chain, Constant, Dot, Function, Operand, Pipeline, Variable
 
 _NOT_STAGES: Final = (Constant, Dot)
+_NOT_HERE: Final = "; those that read the process, the network, the clock or chance are left out"
 
 
 class Pipelines:
@@ -108,7 +109,7 @@ class Pipelines:
                 found: Operand = Constant(token.text == "true", token.at)
             case "word":
                 if token.text not in self._functions:
-                    self._cursor.fail(token, f"an unknown function {token.text!r}")
+                    self._cursor.fail(token, f"an unknown function {token.text!r}{_NOT_HERE}")
                 found = Function(token.text, token.at)
             case "nil":
                 found = Constant(None, token.at)
