@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from hack.controlplane import Cluster
@@ -50,3 +54,26 @@ def put_back(cluster: Cluster) -> None:
     """Replace the data folder by the copy; the cluster is down."""
     shutil.rmtree(cluster.directory / "etcd")
     shutil.move(cluster.directory / "etcd-backup", cluster.directory / "etcd")
+
+
+@contextlib.contextmanager
+def small_disk(cluster: Cluster, *, size_mib: int) -> Iterator[Path]:
+    """Keep the data on a file system of its own for a while; the cluster is down while it moves. Needs root."""
+    folder, aside = cluster.directory / "etcd", cluster.directory / "etcd-aside"
+    cluster.stop()
+    shutil.move(folder, aside)
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mib}m,mode=700", "tmpfs", str(folder)], check=True)
+    try:
+        shutil.copytree(aside, folder, dirs_exist_ok=True)
+        shutil.rmtree(aside)
+        cluster.start()
+        yield folder
+        cluster.stop()
+        shutil.copytree(folder, aside)
+    finally:
+        cluster.kill()
+        subprocess.run(["umount", str(folder)], check=True)
+    folder.rmdir()
+    shutil.move(aside, folder)
+    cluster.start()

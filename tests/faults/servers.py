@@ -185,3 +185,40 @@ def etcd_full(play: Play) -> None:
     play.bite(
         "writes that etcd had no space for", sum(refused(site, at, 500, 507, words="space") for site, at in pairs)
     )
+
+
+@fault(
+    21,
+    "disk-full",
+    what="the small disk of one cluster's etcd is full for 15 s, while large objects are made there: etcd ends, and "
+    "ends again when it is started",
+    undone="there is room again, and etcd is started",
+    needs="root, to mount a file system of 256 MiB in memory",
+    within_s=120,
+)
+def disk_full(play: Play) -> None:
+    site = play.sites[1]
+    server, names = site.cluster.etcd, [f"large-{number}" for number in range(8)]
+    with etcd.small_disk(site.cluster, size_mib=256) as disk:
+        play.rest()
+        ends = 0
+        with play.working():
+            ballast = disk / "ballast"
+            with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while file.write(bytes(64 * 1024)):
+                    pass
+            until = time.monotonic() + 15
+            while time.monotonic() < until:
+                if not server.running:
+                    ends += 1
+                    server.start()
+                play.work.put(site, names[ends % len(names)], "cm", large="x" * 400_000)
+                time.sleep(0.5)
+            ballast.unlink()
+            server.start()
+            server.wait_ready()
+        play.bite("times that etcd ended", ends)
+        play.rest(within_s=90)
+        for name in names:
+            play.work.delete(site, name, "cm")
+    play.rest(within_s=90)
