@@ -15,7 +15,7 @@ from registry_controller.core.decision import Apply, Decision, Delete, Hold, Rea
 from registry_controller.core.membership import decide_membership
 from registry_controller.core.own import Marks, Voice
 from registry_controller.core.proof import apply_over, judge_absence, unless_older
-from registry_controller.core.view import Claim, Current, NamespaceState, RuleState, SourceRef, Tracking, View
+from registry_controller.core.view import Claim, Current, NamespaceState, RuleState, Tracking, View
 
 
 def decide(view: View) -> Decision:
@@ -112,16 +112,10 @@ def _holder(view: View, marks: Marks, offers: list[Claim]) -> Claim | None:
     The next must be one that makes new copies (W5), unless nothing tells for sure which source was its own.
     """
     owned = [claim for claim in offers if claim.owner == marks.owner]
-    own = next((claim for claim in owned if _is_of(claim, view.copied_from)), None)
+    own = next((claim for claim in owned if claim.is_of(view.copied_from)), None)
     if own is not None:
         return own
     return next((claim for claim in owned if not claim.sync_disabled or marks.provenance is None), None)
-
-
-def _is_of(claim: Claim, source: SourceRef | None) -> bool:
-    """Say whether a claim is that of a source, in whatever version of its kind."""
-    named = (claim.owner, claim.kind.group, claim.kind.kind, claim.key)
-    return source is not None and named == (source.owner, source.kind.group, source.kind.kind, source.key)
 
 
 def _best(offers: list[Claim], held: Claim, *, keeps: bool) -> Claim:

@@ -49,6 +49,11 @@ class Claim(NamedTuple):
     def source(self) -> SourceRef:
         return SourceRef(self.owner, self.kind, self.key)
 
+    def is_of(self, source: SourceRef | None) -> bool:
+        """Say whether it is the claim of that source, in whatever version of its kind."""
+        named = (self.owner, self.kind.group, self.kind.kind, self.key)
+        return source is not None and named == (source.owner, source.kind.group, source.kind.kind, source.key)
+
     @property
     def rank(self) -> tuple[str, ClusterUID]:
         """Order rival owners (O8): older source first, then the lower cluster ID."""

@@ -1,6 +1,6 @@
 """What became of each target: counted by rule and owner, so that a status costs nothing to say.
 
-Law: a target has one outcome for each rule and owner that want it; the counts are the sums of the outcomes.
+Law: a target has one outcome for each source, or rule, that wants it; the counts are the sums of the outcomes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.core.view import SourceRef
 
 SAMPLES: Final = 5
 """How many failing objects a rule's status names per cluster."""
@@ -41,10 +42,11 @@ class Outcome(NamedTuple):
 
 
 class Said(NamedTuple):
-    """An outcome, with words where somebody may have to act."""
+    """An outcome, with words where somebody may have to act, and the source of one that lost its place to another."""
 
     outcome: Outcome
     message: str
+    source: SourceRef | None = None
 
 
 class Failure(NamedTuple):
@@ -71,7 +73,7 @@ class Ledger:
         self._on_change = on_change
 
     def note(self, target: Target, said: Sequence[Said]) -> bool:
-        """Replace what became of a target: one outcome for each rule and owner; none forgets it. Say if it changed."""
+        """Replace what became of a target: an outcome for whoever wants it; none forgets it. Say if it changed."""
         outcomes = tuple(one.outcome for one in said)
         old = self._outcomes.get(target, ())
         changed = old != outcomes
@@ -83,7 +85,7 @@ class Ledger:
             self._outcomes.pop(target, None)
             if outcomes:
                 self._outcomes[target] = self._shared.setdefault(outcomes, outcomes)
-        for outcome, message in said:
+        for outcome, message, _ in said:
             if outcome.fate in _SAMPLED or (outcome.fate is Class.SKIPPED and message):
                 self._sample(target, outcome, message)
         return changed

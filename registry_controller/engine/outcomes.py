@@ -12,7 +12,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decide import BARRED
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.own import Voice
-from registry_controller.core.view import View
+from registry_controller.core.view import Claim, View
 from registry_controller.engine.ledger import Class, Outcome, Said
 from registry_controller.report.reasons import words_of
 
@@ -46,25 +46,33 @@ def outcomes_of(decision: Decision, view: View, *, losers: Sequence[str] = ()) -
         case Skip():
             fate = Class.SKIPPED
     said = [Said(Outcome(rule, owner, fate, decision.reason.value), _MESSAGES.get(decision.reason, ""))]
-    if not losers and all(claim.owner == owner and claim.barrier is None for claim in view.claims):
+    if not losers and len(view.claims) == 1 and view.claims[0].owner == owner and view.claims[0].barrier is None:
         return said  # as it mostly is: nobody else wanted the place
-    lost = _lost(view, owner, decision.reason) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
+    lost = _lost(view, decision) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
     return said + lost + _barred(view, {(one.outcome.rule, one.outcome.owner) for one in said + lost})
 
 
-def _lost(view: View, winner: ClusterUID, reason: Reason) -> list[Said]:
-    """Name the owners whose sources are for this target, too, and came later (O8), or all when it is native (O1)."""
-    if view.membership:
+def _lost(view: View, decision: Decision) -> list[Said]:
+    """Name the sources that are for this target, too, and came later (O8), or all when it is native (O1)."""
+    winner = _winner(view, decision)
+    if view.membership or winner is None:
         return []
-    is_native = reason is Reason.LOCAL_OBJECT_EXISTS
-    taken = f"an older object, of cluster {winner}, has this place: it is taken over when that one goes"
-    why, words = (reason, _MESSAGES[reason]) if is_native else (Reason.CONFLICT, taken)
-    return [
-        Said(Outcome(claim.rule, claim.owner, Class.CONFLICTING, why.value), words)
-        for claim in view.claims
-        if claim.voice is Voice.OWNER and claim.owner != winner and not claim.deleting and not claim.sync_disabled
-        if claim.barrier is None
-    ]
+    found = []
+    for claim in view.claims:
+        is_offered = claim.voice is Voice.OWNER and not claim.deleting and not claim.sync_disabled
+        if is_offered and claim.barrier is None and not claim.is_of(winner.source):
+            why, words = _why_lost(claim, winner, decision.reason)
+            outcome = Outcome(claim.rule, claim.owner, Class.CONFLICTING, why.value)
+            found.append(Said(outcome, words, claim.source))
+    return found
+
+
+def _why_lost(claim: Claim, winner: Claim, reason: Reason) -> tuple[Reason, str]:
+    if reason is Reason.LOCAL_OBJECT_EXISTS:
+        return reason, _MESSAGES[reason]
+    older = f"{winner.kind.kind} {winner.key}" if claim.owner == winner.owner else "an older object"
+    words = f"{older}, of cluster {winner.owner}, has this place: it is taken over when that one goes"
+    return Reason.CONFLICT, words
 
 
 def _barred(view: View, told: Set[tuple[str, ClusterUID]]) -> list[Said]:
@@ -90,10 +98,16 @@ def owner_of(decision: Decision) -> ClusterUID | None:
 
 def rule_of(view: View, decision: Decision) -> str:
     """Name the rule that a decision is about: that of its owner's claim, else the one that made the copy."""
-    owner = owner_of(decision)
-    rules = [claim.rule for claim in view.claims if claim.owner == owner and claim.barrier is None]
-    rules = rules or [claim.rule for claim in view.claims if claim.owner == owner]
-    return rules[0] if rules else view.rule or (view.claims[0].rule if view.claims else "")
+    winner = _winner(view, decision)
+    return winner.rule if winner is not None else view.rule or (view.claims[0].rule if view.claims else "")
+
+
+def _winner(view: View, decision: Decision) -> Claim | None:
+    """Find the claim that a decision is about: of its owner's, the one of which the copy is."""
+    if isinstance(decision, Apply):
+        return decision.claim
+    owned = (claim for claim in view.claims if claim.owner == decision.owner)
+    return min(owned, key=lambda c: (c.barrier is not None, not c.is_of(view.copied_from)), default=None)
 
 
 _NOBODYS: Final = frozenset({

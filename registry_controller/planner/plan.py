@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
-from registry_controller.core.decision import Hold, Reason
+from registry_controller.core.decision import Apply, Hold, Reason
 from registry_controller.core.miss import Miss, feature_miss
 from registry_controller.core.own import Voice
 from registry_controller.core.view import SourceRef, View
@@ -98,9 +98,10 @@ def rows_of(found: Foreseen) -> Iterator[Row]:
     view, decision = found.judgement.view, found.carried.decision
     owner, rule = owner_of(decision) or ClusterUID(""), rule_of(view, decision)
     reason, words = reason_of(found)
-    yield Row(action_of(found), view.target, rule, owner, reason, words, _source_of(view, owner))
-    for (loser, loser_owner, fate, why), message in outcomes_of(decision, view, losers=found.carried.losers)[1:]:
-        source = _source_of(view, loser_owner)
+    made_of = decision.claim.source if isinstance(decision, Apply) else _source_of(view, owner)
+    yield Row(action_of(found), view.target, rule, owner, reason, words, made_of)
+    for (loser, loser_owner, fate, why), message, lost in outcomes_of(decision, view, losers=found.carried.losers)[1:]:
+        source = lost or _source_of(view, loser_owner)
         action = Action.SKIP if fate is Class.SKIPPED else Action.CONFLICT
         yield Row(action, view.target, loser, loser_owner, why, message, source)
 
@@ -154,7 +155,7 @@ def reason_of(found: Foreseen) -> tuple[str, str]:
 def _source_of(view: View, owner: ClusterUID) -> SourceRef | None:
     claimed = next((claim.source for claim in view.claims if claim.owner == owner), None)
     copied = view.copied_from if view.copied_from is not None and view.copied_from.owner == owner else None
-    return claimed or copied
+    return copied if copied is not None and any(claim.is_of(copied) for claim in view.claims) else claimed or copied
 
 
 def _is_for_namespace(stroke: Stroke, target: Target) -> bool:

@@ -271,3 +271,30 @@ def test_an_older_source_that_stays_at_home_leaves_its_place_to_the_next_of_its_
         assert here.find("ConfigMap", "one", namespace="default") is None
 
     simulate(scenario, n=3)
+
+
+def test_two_objects_of_one_owner_at_one_place_are_a_conflict_of_their_rule() -> None:
+    """O8, S1: the older one comes, the rule says which other one does not, and that one comes when the first goes."""
+    entry = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+    entry["mutations"] = {"overrides": [{"type": "replace", "path": "/metadata/namespace", "value": "default"}]}
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group["a"], group["b"]
+        await group.join()
+        here.create(rule("rivals", CONFIG_MAP, entry))
+        owner.create({"kind": "Namespace", "metadata": {"name": "team"}})
+        for number, namespace in ((2, "default"), (1, "team")):
+            made = config_map("one", {"from": namespace}, namespace=namespace, labels=LABELS)
+            owner.create(made, born=f"2025-01-0{number}T00:00:00Z")
+            await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["data"] == {"from": "team"}
+        found = _entry(group, "b")
+        assert (found["matched"], found["synced"], found["conflicting"]) == (2, 1, 1)
+        assert found["failures"][0]["message"].startswith("ConfigMap team/one, of cluster")
+        assert here.condition("ResourceSyncRule", "rivals", "Synced")["reason"] == "Conflict"
+        owner.delete("ConfigMap", "one", namespace="team")
+        await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["data"] == {"from": "default"}
+        assert (_entry(group, "b")["synced"], _entry(group, "b")["conflicting"]) == (1, 0)
+
+    simulate(scenario, n=2)

@@ -44,3 +44,17 @@ def test_everyone_who_lost_a_place_hears_to_whom(current: Current | None, second
     assert (said[1].outcome.fate, said[1].outcome.reason) == (Class.CONFLICTING, second.value)
     assert ("made here" in said[1].message) == (second is Reason.LOCAL_OBJECT_EXISTS)
     assert (f"cluster {FIRST}" in said[1].message) == (second is Reason.CONFLICT)
+
+
+def test_an_object_that_lost_its_place_to_another_one_of_its_own_cluster_hears_to_which() -> None:
+    """O8, S1: two sources of one owner under one rule; also once the copy of the first is there."""
+    first, second = (_claim(FIRST, created=f"2026-0{month}-01", rule="a") for month in (1, 2))
+    second = second._replace(key=ObjectKey("team", "one"))
+    there = Current(Marks(FIRST, None, False, False), "uid", 1)
+    for claims in ((first, second), (second, first)):
+        for current, copied_from in ((None, None), (there, first.source)):
+            view = _view(current)._replace(claims=claims, copied_from=copied_from)
+            won, lost = outcomes_of(decide(view), view)
+            assert (won.outcome.owner, won.outcome.fate) == (FIRST, Class.SYNCED)
+            assert (lost.outcome.fate, lost.source) == (Class.CONFLICTING, second.source)
+            assert lost.message.startswith(f"ConfigMap default/one, of cluster {FIRST}, has this place")
