@@ -16,8 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from hack.controlplane import ControlPlaneError
-from tests.faults.bed import Site, wait
+from tests.faults.bed import Site, begins, wait
 from tests.faults.calls import Answer, Call, Drop
 from tests.faults.catalogue import fault
 from tests.faults.play import Play
@@ -80,7 +79,7 @@ def _scenario(play: Play, taker: Site, owner: Site) -> None:
     play.work.put(owner, _NAMES[2], "cm")
     body = {"data": {"n": "edited"}}
     taker.write("PATCH", path_of("cm", _NAMES[2]), body, content_type=MERGE)
-    wait(lambda: _start(taker), within_s=30)
+    wait(lambda: begins(taker), within_s=30)
     play.work.put(owner, _NAMES[3], "cm")
     play.work.put(owner, _NAMES[0], "secret")
     play.rest(within_s=60, steady_s=0.1)
@@ -90,13 +89,6 @@ def _scenario(play: Play, taker: Site, owner: Site) -> None:
     play.rest(within_s=60, steady_s=0.1)
     play.work.delete(owner, _NAMES[3], "cm")
     play.rest(within_s=60, steady_s=0.1)
-
-
-def _start(site: Site) -> bool:
-    with contextlib.suppress(ControlPlaneError):
-        site.run()
-        return True
-    return False
 
 
 def kill_everywhere(
