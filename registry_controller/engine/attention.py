@@ -49,10 +49,12 @@ class Attention:
             if feed.peer == member or feed.kind in (meta.CLUSTER, meta.SECRET):
                 self._look_at_offers(feed)
 
-    def source_clear(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
-        """Look at what was made of an object while a rule could say what it wants: now it can again, or need not."""
+    def source_back(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
+        """Look at what was made of an object of which nobody spoke till now, or no rule could tell what it wants."""
         for target in self._copies.made_of(owner, kind, key):
-            self._add(target, owner)
+            local_feed = self._copies.feed(target.group, target.kind)
+            if local_feed is not None and target.key in local_feed.records:
+                self._add(target, owner)
 
     def feed_complete(self, feed: Feed) -> None:
         """Look at the copies that a peer's list bears on, which is complete now: what it lacks may be gone."""

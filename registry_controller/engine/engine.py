@@ -125,7 +125,7 @@ class Engine:
             on_change=add,
             on_complete=lambda feed: self.attention.feed_complete(feed),  # noqa: PLW0108 -- it is made below
             on_standing=listener.feed_changed,
-            on_clear=lambda *source: self.attention.source_clear(*source),  # noqa: PLW0108 -- it is made below
+            on_back=lambda *source: self.attention.source_back(*source),  # noqa: PLW0108 -- it is made below
         )
         self.copies = Copies(
             bodies=self.bodies,
@@ -231,6 +231,7 @@ class Engine:
             departures=self.departures,
             leaving=self.leaving,
             successors=self.supervisor.rebuilds.successors,
+            has_chosen_rules=self.supervisor.has_chosen_rules,
         )
 
     def _may_undo(self, rule: str) -> bool:

@@ -57,7 +57,7 @@ class Claims(Protocol):
     on_change: Callable[[Target, ClusterUID], None]
     on_complete: Callable[[Feed], None]
     on_standing: Callable[[Feed], None]
-    on_clear: Callable[[ClusterUID, GVK, ObjectKey], None]
+    on_back: Callable[[ClusterUID, GVK, ObjectKey], None]
 
     def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Hear by which rules an object claims targets now, and did before."""
@@ -162,8 +162,8 @@ class Feed:
         touched = {hit.target(heard.key) for hit in (*hits, *(old.hits if old is not None else ()))}
         for target in sorted(touched) if len(touched) > 1 else touched:
             self._sources.on_change(target, self.peer)
-        if old is not None and old.unclear and old.unclear != unclear:
-            self._sources.on_clear(self.peer, self.kind, heard.key)
+        if old is None or (old.unclear and old.unclear != unclear):
+            self._sources.on_back(self.peer, self.kind, heard.key)
 
     def _is_behind(self, stream: Stream, record: SourceRecord) -> bool:
         """Say whether a stream is merely late; when all of an object's streams went back, so did their server."""
@@ -218,7 +218,7 @@ class Feed:
                 self._sources.note_deleted(self.peer, target, deleted_at)
             self._sources.on_change(target, self.peer)
         if record.unclear:
-            self._sources.on_clear(self.peer, self.kind, key)
+            self._sources.on_back(self.peer, self.kind, key)
 
     def _hits(
         self, heard: Heard, body: Callable[[], Manifest], *, is_own: bool

@@ -17,8 +17,8 @@ from registry_controller.engine.feed import Feed, SourceRecord
 class Sources:
     """All feeds, and which objects claim which target.
 
-    `on_change` hears which target wants a fresh look, and the member of whose objects that comes, `on_clear` of what
-    object a rule can say again what it wants of it, or that there is none any more.
+    `on_change` hears which target wants a fresh look, and the member of whose objects that comes, `on_back` which
+    object appeared, or is one of which a rule can say again what it wants, or is gone as such a one.
     """
 
     def __init__(
@@ -28,13 +28,13 @@ class Sources:
         on_change: Callable[[Target, ClusterUID], None],
         on_complete: Callable[[Feed], None],
         on_standing: Callable[[Feed], None],
-        on_clear: Callable[[ClusterUID, GVK, ObjectKey], None],
+        on_back: Callable[[ClusterUID, GVK, ObjectKey], None],
     ) -> None:
         self.bodies = bodies
         self.on_change = on_change
         self.on_complete = on_complete
         self.on_standing = on_standing
-        self.on_clear = on_clear
+        self.on_back = on_back
         self._feeds: dict[tuple[ClusterUID, GVK], Feed] = {}
         self._by_kind: dict[tuple[str, str], list[Feed]] = {}
         self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}

@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.errors import InvalidKubeconfig
-from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
 from registry_controller.engine.aliases import Alias, Aliases
 from registry_controller.engine.contexts import Contexts
@@ -91,7 +91,7 @@ class Supervisor:
         self._poked = asyncio.Event()
         self._is_planned = False
         self._contexts = Contexts(registry=registry, local=local)
-        self._given: dict[ClusterUID, object] = {}
+        self._given: dict[ClusterUID, tuple[PeerLink, object, object, object]] = {}
         self._wishes: Mapping[str, object] = {}
         self._features: Mapping[ClusterUID, object] = {}
         self.rebuilds = Rebuilds(
@@ -259,6 +259,17 @@ class Supervisor:
             self.links[cluster_id] = link
             self._tasks[cluster_id] = scope.create_task(link.run(), name=f"peer {link.name}")
         self._compare_alive()
+
+    def has_chosen_rules(self, member: ClusterUID, kind: GVK) -> bool:
+        """Say whether the rules that read a kind from a member are those that its features ask for."""
+        link, given = self.links.get(member), self._given.get(member)
+        if link is None or given is None or given[0] is not link:
+            return False
+        if link.features.held is None:
+            same = (kind.group, kind.kind)
+            rules = (found.rule for found in self.active.values())
+            return not any(rule.features for rule in rules if (rule.kind.group, rule.kind.kind) == same)
+        return given[-1] == link.features.held
 
     def _compare_alive(self) -> None:
         was, self._alive = self._alive, self.standing().alive

@@ -56,7 +56,9 @@ class Views:
         departures: Departures,
         leaving: Leaving,
         successors: Callable[[str], frozenset[ClusterUID]],
+        has_chosen_rules: Callable[[ClusterUID, GVK], bool],
     ) -> None:
+        self._has_chosen_rules = has_chosen_rules
         self._successors = successors
         self._departures = departures
         self._leaving = leaving
@@ -228,6 +230,8 @@ class Views:
         return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
 
     def _are_others_heard(self, source: SourceRef | None) -> bool:
+        if source is not None and not self._has_chosen_rules(source.owner, source.kind):
+            return False
         feed = self._sources.feed(source.owner, source.kind) if source is not None else None
         return feed is None or all(feed.is_complete_for(active.rule.name) for active in feed.rules)
 

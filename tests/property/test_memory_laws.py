@@ -60,7 +60,7 @@ def _feed(*labels: str, tap: Tap | None = None) -> tuple[Feed, Sources, list[Tar
         on_change=lambda target, _: changed.append(target),
         on_complete=lambda _: None,
         on_standing=lambda _: None,
-        on_clear=lambda *_: None,
+        on_back=lambda *_: None,
     )
     feed = Feed(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
     sources.open(feed)

@@ -8,6 +8,7 @@ import pytest
 
 from registry_controller.api import meta
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.member import NAMESPACE
 from tests.sim.play import play
 from tests.sim.schedule import Schedule
 from tests.sim.stage import Step
@@ -77,3 +78,63 @@ def test_a_list_from_before_a_copy_says_nothing_of_it() -> None:
         Step(40.0, "puts", "b", (place, "v609674", "sync")),
     )
     assert not play(Schedule(seed=7863, count=3, joined=True, steps=steps)).broken
+
+
+def test_a_copy_that_was_renamed_while_its_source_was_not_seen_goes_when_it_is() -> None:
+    """W3: a rule gives it another name while what is read of its owner is from before it was made."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        a.create(rule("maps", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}))
+        await group.settle()
+        for value in ("1", "2", "3"):
+            b.apply(config_map("x", {"at": value}, labels={"sync": "yes"}))
+            await asyncio.sleep(1.0)
+        assert a.find("ConfigMap", "x", namespace="default")
+        wire = group.wire("a", "b")
+        wire.lag, wire.behind_s = 3, 20.0  # before any of the three
+        wire.cut()
+        a.kill()
+        a.start_again()
+        await asyncio.sleep(2.0)
+        override = {"type": "replace", "path": "/metadata/name", "value": "{{ .Object.GetName }}-of-b"}
+        entry = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}], "mutations": {"overrides": [override]}}
+        a.apply(rule("maps", CONFIG_MAP, entry))
+        await asyncio.sleep(5.0)
+        assert a.find("ConfigMap", "x", namespace="default")
+        wire.lag = 0
+        await group.settle()
+        assert a.find("ConfigMap", "x-of-b", namespace="default")
+        assert a.find("ConfigMap", "x", namespace="default") is None
+
+    simulate(scenario, n=2)
+
+
+def test_a_rule_that_asks_for_a_feature_is_waited_for_before_anothers_copy_goes() -> None:
+    """W3, O5: when the owner is back, what it has by now is heard before its copies are nobody's."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        a.create(rule("plain", CONFIG_MAP, deletionPolicy="Delete"))
+        gold = [{"featureName": "gold"}]
+        a.create(rule("wants-gold", CONFIG_MAP, deletionPolicy="Delete", clusterFeatureMatch=gold))
+        b.create(config_map("x", {"at": "b"}))
+        await group.settle()
+        carried = b.get("Secret", "b", namespace=NAMESPACE)
+        a.delete("Secret", "b", namespace=NAMESPACE)
+        group.wire("a", "b").set(Fault.REFUSED)
+        b.create({"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}})
+        await asyncio.sleep(20.0)
+        a.delete("ResourceSyncRule", "plain")
+        await asyncio.sleep(20.0)
+        since = len(a.server.journal)
+        info = {name: carried["metadata"][name] for name in ("name", "namespace")}
+        a.apply({**carried, "metadata": info})
+        group.wire("a", "b").set(Fault.NONE)
+        await group.settle()
+        assert a.find("ConfigMap", "x", namespace="default")
+        assert not [write for write in a.server.journal[since:] if (write.verb, write.kind) == ("delete", "ConfigMap")]
+
+    simulate(scenario, n=2)
