@@ -119,7 +119,7 @@ def _findings(manifest: Mapping[str, Any]) -> list[Finding]:
     definition = next((d for d in read_bundled().values() if d["spec"]["names"]["kind"] == kind), None)
     if definition is None or version != meta.VERSION:
         return [Finding("kind", f"the registry has no such kind as {kind} in {version}")]
-    unknown = [
+    found = [
         *_name_findings(manifest),
         *(
             Finding(path, "is no field of this kind")
@@ -128,12 +128,12 @@ def _findings(manifest: Mapping[str, Any]) -> list[Finding]:
     ]
     reader = _READERS.get(str(kind))
     if reader is None:
-        return unknown + examine(manifest)[1]
+        return found + examine(manifest)[1]
     try:
         reader(manifest)
     except InvalidObject as error:
-        return [*unknown, Finding(error.path, error.message)]
-    return unknown
+        return [*found, Finding(error.path, error.message)]
+    return found
 
 
 def _name_findings(manifest: Mapping[str, Any]) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject, NotFound, RegistryError
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
@@ -26,7 +25,7 @@ from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection
 from registry_controller.engine.registry import HeldRule
 from registry_controller.engine.settling import troubles
 from registry_controller.kube.watch import Heard, decode_heard
-from registry_controller.planner.plan import Action, Row, in_words, rows_of, why_idle
+from registry_controller.planner.plan import Action, Row, in_words, name_of, rows_of, why_idle
 from registry_controller.planner.rehearsal import Rehearsal
 from registry_controller.report.reasons import words_of
 
@@ -103,7 +102,7 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
         opinions = list(_opinions(engine, ref, {kind: here}, features=_own_features(engine)))
         sources = [Source(ref, marks, opinions), *at_home]
     targets = {target, *(become for source in sources for become in source.targets)}
-    rules = {_name_of(held) for held in _rules_for(engine, kind)}
+    rules = {name_of(held) for held in _rules_for(engine, kind)}
     return Explanation(
         target=target,
         local=engine.local,
@@ -219,7 +218,7 @@ def _opinion(
 ) -> Opinion:
     rule, idle = held.rule, why_idle(engine, held)
     if rule is None or idle is not None:
-        return Opinion(_name_of(held), Fit.IDLE, *(idle[:2] if idle is not None else ()))
+        return Opinion(name_of(held), Fit.IDLE, *(idle[:2] if idle is not None else ()))
     heard = found.get(rule.kind)
     if heard is None:
         return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
@@ -237,10 +236,6 @@ def _opinion(
 def _rules_for(engine: Engine, kind: GVK) -> Sequence[HeldRule]:
     """List the rules for a kind, in any version of it; those, too, that cannot be read any further."""
     return [held for _, held in sorted(engine.registry.rules.items()) if _kind_of(held) == (kind.group, kind.kind)]
-
-
-def _name_of(held: HeldRule) -> str:
-    return str(meta.metadata_of(held.manifest).get("name", ""))
 
 
 def _kind_of(held: HeldRule) -> tuple[object, object]:

@@ -206,10 +206,14 @@ def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
                     yield f"rule {name} does not read from peer {link.name}: {miss}"
 
 
+def name_of(held: HeldRule) -> str:
+    """Name a rule; also one that cannot be read any further."""
+    return str(meta.metadata_of(held.manifest).get("name", ""))
+
+
 def why_idle(engine: Engine, held: HeldRule) -> Miss | None:
     """Say why a rule does nothing here at all; None where it does something."""
-    name = str(meta.metadata_of(held.manifest).get("name", ""))
-    lost = engine.registry.pruned.get(name)
+    lost = engine.registry.pruned.get(name_of(held))
     if held.rule is None or not held.verdict.accepted:
         return Miss("spec", f"it is not accepted: {held.verdict.message}")
     if lost:

@@ -1,6 +1,6 @@
 """All faults: importing this enters each into the catalogue."""
 
-from tests.faults import (
+from tests.faults import (  # noqa: F401  each enters its own
     authorities,
     clocks,
     credentials,
@@ -14,8 +14,3 @@ from tests.faults import (
     processes,
     servers,
 )
-
-FAMILIES = (
-    links, servers, processes, clocks, credentials, identities, lifetimes, authorities, objects, kinds, killpoints,
-    endurance,
-)  # fmt: skip
