@@ -64,7 +64,10 @@ class Attention:
             provenance = record.marks.provenance
             if group_kind == _RULE and provenance is not None and provenance.rule_owner == peer:
                 return True
-            return peer in (record.marks.owner, record.natural) and group_kind in _kinds_behind(local_feed, record)
+            if peer not in (record.marks.owner, record.natural):
+                return False
+            # Features choose the rules: as long as they were not heard, another rule could want any copy.
+            return group_kind == _FEATURE or group_kind in _kinds_behind(local_feed, record)
 
         self._look_at_copies_of(is_meant)
 
@@ -99,6 +102,7 @@ class Attention:
                     self._add(target, feed.peer)
 
 
+_FEATURE: Final = (meta.FEATURE.group, meta.FEATURE.kind)
 _RULE: Final = (meta.RULE.group, meta.RULE.kind)
 _MEMBERSHIP: Final = ((meta.CLUSTER.group, meta.CLUSTER.kind), (meta.SECRET.group, meta.SECRET.kind))
 

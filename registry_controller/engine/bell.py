@@ -33,5 +33,5 @@ class Bell:
         """Ring: something may have changed meanwhile."""
         self._ring()
 
-    def went_back(self) -> None:
+    def outdated(self) -> None:
         self._ring()

@@ -202,8 +202,8 @@ class LocalFeed:
         """Say that this feed's standing changed."""
         self._copies.on_standing(self)
 
-    def went_back(self, stream: Stream) -> None:
-        """Hear that this cluster is in an older state than it was: what was known of it is from another history."""
+    def outdated(self, stream: Stream) -> None:
+        """Hear that this cluster may be in an older state: what was known of it is from another history then."""
         self._echoes.forget(stream)
         self._copies.note(self.kind, None)
         for key in [key for key, record in self.records.items() if record.streams & stream.bit]:

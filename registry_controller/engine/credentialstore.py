@@ -84,5 +84,5 @@ class _CredentialSink:
     def current(self) -> None:
         self._store.judge(self._namespace, None)
 
-    def went_back(self) -> None:
+    def outdated(self) -> None:
         pass

@@ -69,7 +69,7 @@ class Definitions:
         """Hear again: something may have changed meanwhile."""
         self._on_change()
 
-    def went_back(self) -> None:
+    def outdated(self) -> None:
         """Hear that what follows may be older: it is what counts."""
 
     def _compare(self, heard: Heard) -> None:

@@ -197,8 +197,10 @@ class Feed:
         """Say that this feed's standing changed."""
         self._sources.on_standing(self)
 
-    def went_back(self, stream: Stream) -> None:
-        """Hear that the peer is in an older state than it was; `_is_behind` tells what that means for an object."""
+    def outdated(self, stream: Stream) -> None:
+        """Hear that a stream's next list says anew what is; `_is_behind` tells what an older state means for an object."""
+        if self._tap is not None and stream.selection == EVERYTHING and not self._closed:
+            self._tap.begin()
 
     def close(self) -> None:
         """Withdraw all claims of this feed; what a later stream event says is not heard."""

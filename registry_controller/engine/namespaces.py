@@ -48,5 +48,5 @@ class Namespaces:
     def current(self) -> None:
         """Hear again."""
 
-    def went_back(self) -> None:
+    def outdated(self) -> None:
         """Hear that what follows may be older: it is what counts."""

@@ -303,6 +303,7 @@ class PeerLink:
                 sink=self._streams[key],
                 heard_from=self._heard,
                 make_room=lambda: make_room(key[0], self._reflectors, peer=self.name),
+                resumes=key[0] != meta.FEATURE,  # few, and what they choose is not to be of before a break
             )
         else:
             reflector.swap(self.reader, self.discovery)

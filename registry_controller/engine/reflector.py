@@ -63,8 +63,8 @@ class Sink(Protocol):
     def current(self) -> None:
         """Know that we hear again, after `stalled`."""
 
-    def went_back(self) -> None:
-        """Know that the server is in an older state than it was, and will be listed anew: lower revisions are news."""
+    def outdated(self) -> None:
+        """Know that what was heard may not be so any more, and is listed anew: lower revisions are news, too."""
 
 
 class Reflector:
@@ -73,6 +73,7 @@ class Reflector:
     `revision` is the last resourceVersion heard, `synced` whether a list was ever complete, `refused` how many
     objects were nonsense. `heard_from` is called for whatever proves that the server lives. `make_room` is asked now
     and then, while objects come that were not known, and raises TooMuch when they are too many. `size` counts them.
+    One that does not resume lists again whenever its stream broke: nothing that it calls complete is of before that.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Reflector:
         heard_from: Callable[[], None],
         make_room: Callable[[], None] = lambda: None,
         watch_list: bool = True,
+        resumes: bool = True,
     ) -> None:
         self._reader = reader
         self._discovery = discovery
@@ -95,6 +97,7 @@ class Reflector:
         self._heard_from = heard_from
         self._make_room = make_room
         self._watch_list = watch_list
+        self._resumes = resumes
         self.revision = 0
         self.synced = False
         self.refused = 0
@@ -128,7 +131,10 @@ class Reflector:
             lasted_s = loop.time() - began
             if error is not None:
                 await self._absorb(error, lasted_s=lasted_s)
-            elif lasted_s < _SHORT_S:
+                continue
+            if not self._resumes and self._broke_off():
+                self._start_over()
+            if lasted_s < _SHORT_S:
                 await self._pause(_CAP_S)
             else:
                 self._failures = 0
@@ -142,6 +148,8 @@ class Reflector:
         """Go on with another connection to the same cluster, from where we are, once the old one is closed."""
         self._reader, self._discovery = reader, discovery
         self._swapped = True
+        if not self._resumes:
+            self._start_over()
         self.retry_now()
 
     async def _follow(self, gvr: GVR) -> None:
@@ -151,8 +159,7 @@ class Reflector:
                 return
             await self._list_everything(gvr)
         elif self._broke_off() and await read_revision(self._reader, gvr, self._selection) < self.revision:
-            self._resume = ""  # a backup was put back: its history does not reach to where we are
-            self._sink.went_back()
+            self._start_over()  # a backup was put back: its history does not reach to where we are
             return
         async with contextlib.aclosing(self._open(gvr, initial=False)) as events:
             async for event in events:
@@ -210,6 +217,10 @@ class Reflector:
                     await self._breathe()
                 if page.is_last:
                     self._finish(seen, resource_version=page.resource_version)
+
+    def _start_over(self) -> None:
+        self._resume = ""
+        self._sink.outdated()
 
     def _broke_off(self) -> bool:
         """Say whether the last stream ended before its time: its server may be another one now, or have restarted."""
@@ -315,6 +326,8 @@ class Reflector:
         if lasted_s >= _SHORT_S:
             self._failures = 0
         resuming = bool(self._resume)
+        if not self._resumes:
+            self._start_over()
         if isinstance(error, Gone | Invalid | NotServed | ProtocolError):
             self._resume = ""
         if isinstance(error, NotServed):

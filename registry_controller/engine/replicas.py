@@ -54,7 +54,7 @@ class Replicas:
         """Hear of the others again."""
         self._hear(True)
 
-    def went_back(self) -> None:
+    def outdated(self) -> None:
         """Hear that what follows may be older: it is what counts."""
 
     def _set(self, ready: set[str]) -> None:

@@ -49,7 +49,9 @@ class RuleStates:
         link = self._link(provenance.owner)
         if link is None or not link.alive or link.features.held is None:
             return RuleState.SILENT
-        return RuleState.READS if reads_from(rule, link.features.held) else RuleState.UNSELECTED
+        if reads_from(rule, link.features.held):
+            return RuleState.READS
+        return RuleState.UNSELECTED if link.features.is_current else RuleState.SILENT
 
     def barrier(self, target: Target, provenance: Provenance | None, *, secret_type: str) -> Barrier | None:
         """Say what keeps the rule that made a copy from touching it: the rule as it is now, else where it came from."""

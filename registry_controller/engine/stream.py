@@ -25,8 +25,8 @@ class Hearer(Protocol):
     def changed(self) -> None:
         """Hear that the stream's standing changed."""
 
-    def went_back(self, stream: Stream) -> None:
-        """Hear that the server of the stream is in an older state than it was."""
+    def outdated(self, stream: Stream) -> None:
+        """Hear that what the stream has may not be so any more, and that its next list says what is."""
 
 
 class Stream:
@@ -68,11 +68,11 @@ class Stream:
         self.error = error
         self._feed.changed()
 
-    def went_back(self) -> None:
-        """Hear that the server is in an older state than it was: what follows is the truth now."""
+    def outdated(self) -> None:
+        """Hear that what was heard may not be so any more: what follows is the truth, even if it is older."""
         self.is_complete = False
         self.revision = 0
-        self._feed.went_back(self)
+        self._feed.outdated(self)
 
     def refused(self, error: InvalidObject) -> None:
         """Hear of an object that cannot be used; it is said until the stream is listed again."""

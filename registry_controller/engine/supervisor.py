@@ -265,7 +265,7 @@ class Supervisor:
         link, given = self.links.get(member), self._given.get(member)
         if link is None or given is None or given[0] is not link:
             return False
-        if link.features.held is None:
+        if not link.features.is_current:
             same = (kind.group, kind.kind)
             rules = (found.rule for found in self.active.values())
             return not any(rule.features for rule in rules if (rule.kind.group, rule.kind.kind) == same)

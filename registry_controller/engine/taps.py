@@ -21,14 +21,17 @@ class Tap(abc.ABC):
     """Somebody who wants every object of a kind at a peer, whatever the rules say.
 
     Feeds come and go with the rules, and a tap stays: a new feed's first list says what is gone by what it lacks.
+    `is_current` says that no list is waited for.
     """
 
     def __init__(self) -> None:
+        self.is_current = False
         self._is_complete = False
         self._not_listed: set[str] = set()
 
     def begin(self) -> None:
-        """Hear that another feed is to be heard from now on, from its first list on."""
+        """Hear that the next list is of another feed, or after a break: it says anew what there is."""
+        self.is_current = False
         self._not_listed = set(self._names())
 
     def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
@@ -45,7 +48,7 @@ class Tap(abc.ABC):
         for name in sorted(self._not_listed):
             self._drop(name)
         self._not_listed = set()
-        self._is_complete = True
+        self.is_current = self._is_complete = True
         self._changed()
 
     @abc.abstractmethod

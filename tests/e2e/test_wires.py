@@ -133,7 +133,7 @@ class Memory:
     def current(self) -> None:
         self.is_current = True
 
-    def went_back(self) -> None:
+    def outdated(self) -> None:
         self.completions = 0
 
 

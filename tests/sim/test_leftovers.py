@@ -138,3 +138,62 @@ def test_a_rule_that_asks_for_a_feature_is_waited_for_before_anothers_copy_goes(
         assert not [write for write in a.server.journal[since:] if (write.verb, write.kind) == ("delete", "ConfigMap")]
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "away_s"), [(Fault.REFUSED, 8.0), (Fault.REFUSED, 40.0), (Fault.HUNG, 40.0), (Fault.HUNG, 200.0)]
+)
+def test_the_features_of_before_a_break_choose_no_rules_of_after_it(fault: Fault, away_s: float) -> None:
+    """W3, O5: the connection to the owner was lost and is there again; nothing else was changed here."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        a.create(rule("plain", CONFIG_MAP, deletionPolicy="Delete"))
+        gold = [{"featureName": "gold"}]
+        a.create(rule("wants-gold", CONFIG_MAP, deletionPolicy="Delete", clusterFeatureMatch=gold))
+        b.create(config_map("x", {"at": "b"}))
+        b.create(config_map("y", {"at": "b"}))
+        await group.settle()
+        wire = group.wire("a", "b")
+        wire.set(fault)
+        if fault is Fault.REFUSED:
+            wire.cut()
+        b.create({"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}})
+        await asyncio.sleep(away_s / 2)
+        since = len(a.server.journal)
+        a.delete("ResourceSyncRule", "plain")
+        await asyncio.sleep(away_s / 2)
+        wire.set(Fault.NONE)
+        await group.settle()
+        assert a.find("ConfigMap", "x", namespace="default")
+        assert not [write for write in a.server.journal[since:] if (write.verb, write.kind) == ("delete", "ConfigMap")]
+        b.delete("ClusterFeature", "gold")
+        await group.settle()
+        assert a.find("ConfigMap", "x", namespace="default") is None
+
+    simulate(scenario, n=2)
+
+
+def test_what_waits_for_features_goes_when_they_are_heard_again() -> None:
+    """W3: a rule that is gone, and an owner that has no feature that another rule asks for."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        a.create(rule("plain", CONFIG_MAP, deletionPolicy="Delete"))
+        gold = [{"featureName": "gold"}]
+        a.create(rule("wants-gold", CONFIG_MAP, deletionPolicy="Delete", clusterFeatureMatch=gold))
+        b.create(config_map("x", {"at": "b"}))
+        await group.settle()
+        group.wire("a", "b").set(Fault.REFUSED)
+        group.wire("a", "b").cut()
+        await asyncio.sleep(10.0)
+        a.delete("ResourceSyncRule", "plain")
+        await asyncio.sleep(10.0)
+        assert a.find("ConfigMap", "x", namespace="default")
+        group.wire("a", "b").set(Fault.NONE)
+        await group.settle()
+        assert a.find("ConfigMap", "x", namespace="default") is None
+
+    simulate(scenario, n=2)

@@ -138,8 +138,8 @@ class Diary:
     def current(self) -> None:
         self.lines.append("current")
 
-    def went_back(self) -> None:
-        self.lines.append("went back")
+    def outdated(self) -> None:
+        self.lines.append("outdated")
 
 
 class Follower:
@@ -431,6 +431,31 @@ async def test_a_swapped_connection_resumes_without_a_stall() -> None:
     assert not follower.diary.troubles
 
 
+async def test_w3_one_that_does_not_resume_is_outdated_by_every_break() -> None:
+    again = [line("ADDED", obj("a", 10)), bookmark(11, ends=True), FOREVER]
+    follower = Follower(Server(streams=[list(INITIAL), errors.Unreachable("away"), again]), resumes=False)
+    broke = ["outdated", "outdated", "Unreachable"]  # the stream, and the next try
+    await follower.hears("+a@3", "+b@4", "complete", *broke, "+a@10", "-b", "complete", "current")
+
+
+async def test_w3_one_that_does_not_resume_is_outdated_by_another_connection() -> None:
+    old = Server(streams=[[*INITIAL, FOREVER]])
+    new: Any = Server(streams=[[*INITIAL, FOREVER]])
+    follower = Follower(old, resumes=False)
+
+    def holds() -> bool:
+        if follower.reflector.synced and not old.closed.is_set():
+            from registry_controller.kube.discover import Discovery
+
+            follower.reflector.swap(new, Discovery(new))
+            old.closed.set()
+        return follower.diary.lines.count("complete") == 2
+
+    await follower.until(holds)
+    assert "outdated" in follower.diary.lines[:4]
+    assert not follower.diary.troubles
+
+
 async def test_a_bug_of_ours_ends_it_loudly() -> None:
     follower = Follower(Server(streams=[[*INITIAL, FOREVER]]))
 
@@ -467,7 +492,7 @@ async def test_o3_a_server_whose_history_does_not_reach_so_far_is_listed_anew() 
     """R4: a watch that resumes beyond it would be silent, and no error."""
     streams = [list(INITIAL), [line("ADDED", obj("a", 2)), bookmark(5, ends=True), FOREVER]]
     follower = Follower(Server(streams=streams, revisions=[5]))
-    await follower.hears("+a@3", "+b@4", "complete", "went back", "+a@2", "-b", "complete")
+    await follower.hears("+a@3", "+b@4", "complete", "outdated", "+a@2", "-b", "complete")
 
 
 async def test_p6_a_server_whose_history_goes_on_is_resumed() -> None:
