@@ -198,7 +198,7 @@ class Feed:
         self._sources.on_standing(self)
 
     def outdated(self, stream: Stream) -> None:
-        """Hear that a stream's next list says anew what is; `_is_behind` tells what an older state means for an object."""
+        """Hear that a stream is to be listed anew; `_is_behind` tells what an older state means for an object."""
         if self._tap is not None and stream.selection == EVERYTHING and not self._closed:
             self._tap.begin()
 
