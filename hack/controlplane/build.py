@@ -29,13 +29,17 @@ _LOCK_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a program is built: module folder, package, and seconds it takes (cold, two cores)."""
+    """How a program is built: module folder, package, and seconds it takes (cold, two cores).
+
+    overlay: a file for go's flag of that name; whoever gives one sees to it that its path tells its content.
+    """
 
     folder: str
     package: str
     pinned: str  # the required module whose version is stamped
     stamps: tuple[str, ...]
     expected_s: int
+    overlay: Path | None = None
 
 
 _VERSION = "k8s.io/component-base/version"
@@ -169,7 +173,8 @@ def _flags(recipe: Recipe) -> list[str]:
         raise BuildError(f"{_HERE / recipe.folder}/go.mod does not require {recipe.pinned}")
     version, major, minor = pinned.groups()
     stamps = [f"-X {stamp.format(version=version, major=major, minor=minor)}" for stamp in recipe.stamps]
-    return ["-trimpath", "-ldflags", " ".join(["-s", "-w", *stamps])]
+    overlay = ["-overlay", str(recipe.overlay)] if recipe.overlay is not None else []
+    return ["-trimpath", *overlay, "-ldflags", " ".join(["-s", "-w", *stamps])]
 
 
 def _digest(recipe: Recipe, flags: list[str], toolchain: Toolchain) -> str:

@@ -73,6 +73,16 @@ class Process:
             except GuardianGoneError as error:
                 raise ProcessError(f"{self.name}: {error}") from error
 
+    @property
+    def program(self) -> Path:
+        """What is run."""
+        return Path(self._argv[0])
+
+    def replace(self, program: Path, *, env: Mapping[str, str]) -> None:
+        """Take another program with the same arguments, and more in its environment, from its next start on."""
+        self._argv = (str(program), *self._argv[1:])
+        self._env |= env
+
     def wait_ready(self, timeout_s: float = 60.0) -> None:
         """Wait until it serves; ProcessError with the end of its log when it ends before, or is late."""
         deadline = time.monotonic() + timeout_s

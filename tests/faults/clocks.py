@@ -1,15 +1,18 @@
-"""Faults of time: 10. The daemon's clock lies; etcd and kube-apiserver ask the kernel, and are right."""
+"""Faults of time: 10. The clocks of daemons lie, or those of API servers."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from tests.faults import skew
 from tests.faults.bed import Site, begins, wait
 from tests.faults.catalogue import fault
+from tests.faults.history import moment
 from tests.faults.links import count_copies
 from tests.faults.play import Play
 
@@ -43,7 +46,6 @@ def _clocks(sites: Sequence[Site]) -> Iterator[list[skew.Clock]]:
     "while people work; then one starts with a clock that is 50 minutes late",
     undone="the clocks are right",
     needs=_COMPILER,
-    missing="the API servers' own clocks: etcd and kube-apiserver ask the kernel, not a library",
 )
 def clock_jumps(play: Play) -> None:
     chance = random.Random(10)
@@ -87,3 +89,60 @@ def expired_certificates(play: Play) -> None:
         play.bite("copies that stayed meanwhile", min(copies, count_copies(play, site)))
         clock.set(0)
         play.rest()
+
+
+@fault(
+    10,
+    "server-clocks",
+    what="the clocks of two API servers jump forty minutes ahead, forty back, half a minute, a day ahead, while people "
+    "work: what they create is of then, and the tokens of their own daemons are not good yet, or no longer",
+    undone="the clocks are right, and the API servers are those of before",
+    needs="Go, to build an API server that lies about the time (four minutes the first time)",
+    minutes=3.0,
+)
+def server_clocks(play: Play) -> None:
+    sites = play.sites[:2]
+    program = skew.lying_api_server()
+    clocks = [skew.Clock(f"server-{site.name}") for site in sites]
+    since = [site.cluster.audit_offset() for site in sites]
+
+    def set_all(offset_s: float) -> None:
+        for site, clock in zip(sites, clocks, strict=True):
+            clock.set(offset_s)
+            play.observer.lied(site.name, offset_s)
+
+    before = [_serves(site, program, env=clock.env) for site, clock in zip(sites, clocks, strict=True)]
+    began = time.time()
+    try:
+        with play.working():
+            for offset_s in (2400, -2400, 30, -30, 86400):
+                set_all(offset_s)
+                play.say(f"the API servers of {', '.join(site.name for site in sites)} are {offset_s:+} s off")
+                time.sleep(6)
+            set_all(0)
+        play.rest()
+    finally:
+        set_all(0)
+        for site, old in zip(sites, before, strict=True):
+            _serves(site, old, env={})
+    lines = [site.cluster.audit(at) for site, at in zip(sites, since, strict=True)]
+    play.bite("objects that were made under a wrong time", min(_made_otherwise(one, since=began) for one in lines))
+    refused = sum((line.get("responseStatus") or {}).get("code") == 401 for one in lines for line in one)
+    play.bite("requests whose tokens were not good any more, or not yet", refused)
+
+
+def _made_otherwise(lines: Iterable[Mapping[str, Any]], *, since: float) -> int:
+    """Count what people made at a moment that cannot have been (s since 1970)."""
+    made = (line for line in lines if line["verb"] == "create" and line["user"].get("username") == "kubernetes-admin")
+    return sum(not since - 5 < moment(line["requestReceivedTimestamp"]) < time.time() + 5 for line in made)
+
+
+def _serves(site: Site, program: Path, *, env: Mapping[str, str]) -> Path:
+    """Let another program be the API server, and return the one before."""
+    server = site.cluster.apiserver
+    before = server.program
+    server.stop()
+    server.replace(program, env=env)
+    server.start()
+    server.wait_ready()
+    return before

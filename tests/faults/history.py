@@ -106,6 +106,11 @@ def moment(text: str) -> float:
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
+def stamp(at: float) -> str:
+    """Spell a moment as the audit log does."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat().replace("+00:00", "Z")
+
+
 def who_is(user: str) -> str:
     """Say for whom a user stands."""
     if user == ACCOUNT:

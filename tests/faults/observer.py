@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,9 @@ from tests.faults.history import (
     History,
     Manifest,
     merge,
+    moment,
     read_writes,
+    stamp,
 )  # fmt: skip
 from tests.faults.laws import Verdict, judge
 from tests.faults.making import Copy, is_core, is_never_copied, make, owner_of
@@ -42,6 +44,15 @@ class Api(Protocol):
     def get(self, path: str) -> Manifest: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """By how much an API server lies about the time, since a moment (s since 1970), and a position in its audit log."""
+
+    position: int
+    since: float
+    offset_s: float
+
+
 @dataclass
 class Observer:
     """The recorders of a group, and the laws on what they heard."""
@@ -53,6 +64,7 @@ class Observer:
     recorders: dict[tuple[str, str], Recorder] = field(default_factory=dict)
     restored: dict[str, list[float]] = field(default_factory=dict)
     absent: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    lies: dict[str, list[Lie]] = field(default_factory=dict)
     lines: int = 0
 
     def watch(self, watched: Watched, *, cluster_id: str) -> None:
@@ -96,6 +108,11 @@ class Observer:
         begins, _ = self.absent[name].pop()
         self.absent[name].append((begins, time.time()))
 
+    def lied(self, name: str, offset_s: float) -> None:
+        """Take note that a cluster's API server lies about the time by so much, from now on."""
+        log = next(one.audit_log for one in self.watched if one.name == name)
+        self.lies.setdefault(name, [Lie(0, 0.0, 0.0)]).append(Lie(log.stat().st_size, time.time(), offset_s))
+
     def __enter__(self) -> Self:
         return self
 
@@ -109,7 +126,11 @@ class Observer:
 
     def history(self) -> History:
         """Put together what was heard and what the audit logs say."""
-        writes = [write for one in self.watched for write in read_writes(one.name, _audit(one.audit_log))]
+        writes = [
+            write
+            for one in self.watched
+            for write in read_writes(one.name, _audit(one.audit_log, self.lies.get(one.name, ())))
+        ]
         heard = [event for recorder in self.recorders.values() for event in list(recorder.heard)]
         history = merge(writes, heard, ids=self.ids, restored=self.restored)
         history.absent = {name: list(times) for name, times in self.absent.items()}
@@ -131,15 +152,33 @@ class Observer:
         return verdict
 
 
-def _audit(log: Path) -> list[Manifest]:
+def righted(at: float, lies: Sequence[Lie]) -> float:
+    """Say when it was, by a clock that told one of these lies, the last most likely (s since 1970)."""
+
+    def late_s(number: int) -> float:
+        """By how much that lie was over, or not told yet, when it would have been."""
+        until = lies[number + 1].since if number + 1 < len(lies) else float("inf")
+        when = at - lies[number].offset_s
+        return max(lies[number].since - when, when - until, 0.0)
+
+    told = min(reversed(range(len(lies))), key=late_s)
+    return at - lies[told].offset_s
+
+
+def _audit(log: Path, lies: Sequence[Lie] = ()) -> list[Manifest]:
     if not log.exists():
         return []
-    found = []
-    for line in log.read_bytes().splitlines():
+    found, end = [], 0
+    for line in log.read_bytes().splitlines(keepends=True):
+        position, end = end, end + len(line)
         try:
             found.append(json.loads(line))
         except ValueError:
             continue  # half a line, of an API server that was killed or that writes it now
+        told = [lie for lie in lies if lie.position <= position]
+        for when in ("requestReceivedTimestamp", "stageTimestamp") if told else ():
+            # What was asked for before a lie, or is written down late, is of the lie before.
+            found[-1][when] = stamp(righted(moment(found[-1][when]), told[-2:]))
     return found
 
 

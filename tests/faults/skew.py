@@ -1,11 +1,15 @@
-"""A clock that lies to one process: a library before libc's, which adds to the time of day what a file says.
+"""A clock that lies to one process: it adds to the time of day what a file says.
 
-Time namespaces cannot do this: they move the monotonic clock and the time since boot, not the time of day.
+For a daemon it is a library before libc's. An API server asks the kernel itself: it is built anew with a `time` package
+that lies. Time namespaces cannot do this: they move the monotonic clock and the time since boot, not the time of day.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import functools
+import json
 import mmap
 import os
 import re
@@ -15,6 +19,9 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+
+from hack.controlplane.build import RECIPES, cache_directory, ensure_binaries
+from hack.controlplane.toolchain import find_toolchain
 
 _FOLDER = Path(sys.prefix) / "faults"  # the virtual environment: containers see it, too
 _SOURCE = r"""
@@ -83,6 +90,65 @@ class Clock:
     def set(self, offset_s: float) -> None:
         """Lie by so much from now on."""
         self._shared[0:8] = struct.pack("=q", int(offset_s * 1e9))
+
+
+_LYING = "kube-apiserver-lying"
+_NOW = "\tsec, nsec, mono := runtimeNow()\n"
+_LIE = r"""
+package time
+
+import (
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+)
+
+var shared *int64 // nanoseconds to add
+
+func init() {
+	path, found := syscall.Getenv("FAULTS_CLOCK")
+	if !found {
+		return
+	}
+	file, err := syscall.Open(path, syscall.O_RDONLY, 0)
+	if err != nil {
+		panic("FAULTS_CLOCK: " + err.Error())
+	}
+	bytes, err := syscall.Mmap(file, 0, 8, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		panic("FAULTS_CLOCK: " + err.Error())
+	}
+	shared = (*int64)(unsafe.Pointer(&bytes[0]))
+}
+
+func lie(sec int64, nsec int32) (int64, int32) {
+	if shared == nil {
+		return sec, nsec
+	}
+	now := sec*1000000000 + int64(nsec) + atomic.LoadInt64(shared)
+	return now / 1000000000, int32(now % 1000000000)
+}
+"""
+
+
+@functools.cache
+def lying_api_server() -> Path:
+    """Return a kube-apiserver whose `time.Now` lies; BuildError when it cannot be built. Minutes, the first time."""
+    root = subprocess.run([find_toolchain().go, "env", "GOROOT"], capture_output=True, text=True, check=True).stdout
+    package = Path(root.strip(), "src", "time")
+    text = (package / "time.go").read_text(encoding="utf-8")
+    at = text.index(_NOW, text.index("func Now() Time {")) + len(_NOW)
+    lying = f"{text[:at]}\tsec, nsec = lie(sec, nsec)\n{text[at:]}"
+    folder = cache_directory() / f"lie-{zlib.crc32((lying + _LIE).encode()):08x}"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {"time.go": lying, "lie.go": _LIE}
+    for name, content in files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    overlay = folder / "overlay.json"
+    replaced = {str(package / name): str(folder / name) for name in files}
+    overlay.write_text(json.dumps({"Replace": replaced}), encoding="utf-8")
+    RECIPES[_LYING] = dataclasses.replace(RECIPES["kube-apiserver"], overlay=overlay)
+    return ensure_binaries([_LYING])[_LYING]
 
 
 def lies(log: Path, *, since: float, until: float) -> int:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ast
 import base64
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from tests.faults import history, laws, observer
 from tests.faults.history import DAEMON, KUBERNETES, PEOPLE, READER, Heard, History, Place, State, Written
 from tests.faults.making import OWNER
+from tests.faults.recorder import Watched
 
 FOLDER = Path(history.__file__).parent
 IDS = {"a": "id-a", "b": "id-b", "c": "id-c"}
@@ -229,6 +232,37 @@ def test_what_was_put_back_comes_after_what_it_replaced() -> None:
     heard = [Heard(place, 20.0, _stored(4), False, 4, 1)]
     states = history.merge([written], heard, ids=IDS, restored={"a": [15.0]}).states[place]
     assert [state.revision for state in states] == [9, 4]
+
+
+def test_what_a_clock_said_that_lied_is_put_right(tmp_path: Path) -> None:
+    """By where it stands in the log: minutes later the same words may be the truth."""
+    log, told, wanted = tmp_path / "audit.log", 0.0, []
+    watched = Watched("a", 0, tmp_path, tmp_path, tmp_path, log, tmp_path / "daemon.log")
+    seer = observer.Observer(watched=[watched], ids=IDS)
+    log.touch()
+    base = time.time()
+    with pytest.MonkeyPatch.context() as patch:
+        for second in range(40):
+            now = base + second
+            patch.setattr(time, "time", lambda now=now: now)
+            if second % 8 == 5:
+                told = {5: 2400.0, 13: -30.0, 21: 10.0, 29: 86400.0, 37: 0.0}[second]
+                seer.lied("a", told)
+            began = now + told - (0.4 if second % 8 != 5 else 0)
+            stamps = {"requestReceivedTimestamp": history.stamp(began), "stageTimestamp": history.stamp(now + told)}
+            line = _line("update", "kubernetes-admin", "configmaps", responseObject=_stored(second + 1)) | stamps
+            with log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            wanted.append(now)
+    states = seer.history().states[Place("a", "ConfigMap", "default", "x")]
+    assert [state.at for state in states] == pytest.approx(wanted)
+    assert all(0 <= state.at - state.began < 0.5 for state in states)
+
+
+def test_what_was_asked_for_before_a_lie_and_what_is_written_down_late_are_put_right() -> None:
+    lies = [observer.Lie(0, 0.0, 0.0), observer.Lie(7, 100.0, 2400.0)]
+    assert observer.righted(99.0, lies) == 99.0
+    assert observer.righted(100.5 + 2400.0, lies) == 100.5
 
 
 def test_who_wrote_is_read_off_an_object_where_the_audit_log_is_silent() -> None:
