@@ -18,12 +18,12 @@ from registry_controller.engine.brake import Brake
 from registry_controller.engine.carrier import Carrier
 from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.clusterstanding import ClusterStanding
-from registry_controller.engine.copies import LocalFeed
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.feed import Feed
 from registry_controller.engine.gauges import Gauges
 from registry_controller.engine.home import Home
 from registry_controller.engine.ledger import Ledger
+from registry_controller.engine.localfeed import LocalFeed
 from registry_controller.engine.rulestanding import RuleStanding
 from registry_controller.engine.standing import StandingReport
 from registry_controller.engine.worker import Worker

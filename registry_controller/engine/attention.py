@@ -10,8 +10,9 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.engine.copies import HERE, Copies, CopyRecord, LocalFeed
+from registry_controller.engine.copies import Copies
 from registry_controller.engine.feed import Feed
+from registry_controller.engine.localfeed import HERE, CopyRecord, LocalFeed
 from registry_controller.engine.sources import Sources
 
 

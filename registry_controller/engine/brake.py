@@ -16,7 +16,8 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.brake import Verdict, Window, joined, judge, stored_form, window_of
 from registry_controller.core.decision import Decision, Delete, Hold, Reason
-from registry_controller.engine.copies import Copies, Origin
+from registry_controller.engine.copies import Copies
+from registry_controller.engine.localfeed import Origin
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.workqueue import WorkQueue
 from registry_controller.report.logs import get_logger

@@ -18,9 +18,10 @@ from registry_controller.core.mutate import desired
 from registry_controller.core.own import Marks
 from registry_controller.core.view import Claim, NamespaceState, View
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
-from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.copies import Copies
 from registry_controller.engine.fights import Fights
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection, Judgement
+from registry_controller.engine.localfeed import CopyRecord, LocalFeed
 from registry_controller.engine.relays import Relays
 from registry_controller.engine.views import Offer
 from registry_controller.engine.writing import Hand, Wanted, copy_slot

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, RegistryError
 from registry_controller.api.meta import ObjectKey
-from registry_controller.engine.reflector import Sink
+from registry_controller.engine.sink import Sink
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.watch import Heard, decode_manifest
 

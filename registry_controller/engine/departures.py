@@ -13,7 +13,8 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision import Apply, Decision, Reason, Skip
 from registry_controller.core.view import View
 from registry_controller.engine.containers import is_container
-from registry_controller.engine.copies import HERE, Copies, CopyRecord
+from registry_controller.engine.copies import Copies
+from registry_controller.engine.localfeed import HERE, CopyRecord
 from registry_controller.engine.outcomes import owner_of
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.rulestates import RuleStates

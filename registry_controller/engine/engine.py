@@ -16,7 +16,7 @@ from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Targe
 from registry_controller.core.allowance import Allowance
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
-from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.copies import Copies
 from registry_controller.engine.credentialstore import CredentialStore
 from registry_controller.engine.departures import Departures
 from registry_controller.engine.feed import Feed
@@ -24,6 +24,7 @@ from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.judge import Connection, Judge
 from registry_controller.engine.leaving import Leaving
 from registry_controller.engine.leftovers import Leftovers
+from registry_controller.engine.localfeed import LocalFeed
 from registry_controller.engine.members import Members, cluster_target
 from registry_controller.engine.namespaces import Namespaces
 from registry_controller.engine.ownkinds import OwnKinds

@@ -13,12 +13,14 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.engine.bell import Bell
-from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.copies import Copies
 from registry_controller.engine.credentialstore import CredentialStore
 from registry_controller.engine.definitions import DEFINITION, Definitions
+from registry_controller.engine.localfeed import LocalFeed
 from registry_controller.engine.namespaces import Namespaces
-from registry_controller.engine.reflector import Reflector, Sink
+from registry_controller.engine.reflector import Reflector
 from registry_controller.engine.replicas import Replicas
+from registry_controller.engine.sink import Sink
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 
@@ -88,7 +90,7 @@ class HomeLink:
                 self._copies.close(feed.kind.group, feed.kind.kind)
         for kind, places in wanted.values():
             if self._copies.feed(kind.group, kind.kind) is None:
-                feed = LocalFeed(kind=kind, selections=places, copies=self._copies)
+                feed = LocalFeed(kind=kind, selections=places, index=self._copies)
                 self._copies.open(feed)
                 for selection, stream in feed.streams.items():
                     self._follow("copies", kind, selection, stream)

@@ -16,7 +16,8 @@ from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.core.own import Marks, read_marks
-from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.copies import Copies
+from registry_controller.engine.localfeed import LocalFeed
 from registry_controller.engine.patience import until_answered
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery

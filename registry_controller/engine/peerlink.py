@@ -20,18 +20,13 @@ from registry_controller.api.errors import (
     RegistryError,
     Unauthorized,
 )
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
-from registry_controller.api.selection import Selection
+from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.core.peer import PeerHealth, backoff_s
-from registry_controller.core.wanted import ActiveRule
 from registry_controller.engine.clustermetadata import read_metadata
-from registry_controller.engine.feed import Feed
 from registry_controller.engine.members import Members
-from registry_controller.engine.reflector import Reflector
-from registry_controller.engine.room import make_room
+from registry_controller.engine.peerfeeds import PeerFeeds
 from registry_controller.engine.sources import Sources
-from registry_controller.engine.stream import Stream
-from registry_controller.engine.taps import ClusterTap, FeatureTap, Tap
+from registry_controller.engine.taps import ClusterTap, FeatureTap
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
@@ -78,19 +73,29 @@ class PeerLink:
         self.failure = ""
         self.metadata: Mapping[str, object] | None = None
         self.metadata_problem = ""
-        self.features = FeatureTap(changed=features_changed)
-        self.clusters = ClusterTap(cluster_id, members=members, changed=changed)
+        self.feeds = PeerFeeds(
+            cluster_id,
+            sources=sources,
+            members=members,
+            changed=changed,
+            features_changed=features_changed,
+            heard_from=self._heard,
+        )
         self._changed = changed
         self._credentials = credentials
         self._connect_peer = connect_peer
         self._offered = asyncio.Event()
         self._next: Reader | None = None
-        self._sources = sources
-        self._streams: dict[tuple[GVK, Selection], Stream] = {}
-        self._reflectors: dict[tuple[GVK, Selection], Reflector] = {}
-        self._tasks: dict[tuple[GVK, Selection], asyncio.Task[NoReturn]] = {}
-        self._scope: asyncio.TaskGroup | None = None
-        self.set_rules({})
+
+    @property
+    def features(self) -> FeatureTap:
+        """The ClusterFeatures that the peer holds."""
+        return self.feeds.features
+
+    @property
+    def clusters(self) -> ClusterTap:
+        """The Clusters that the peer holds."""
+        return self.feeds.clusters
 
     @property
     def connected(self) -> bool:
@@ -108,26 +113,9 @@ class PeerLink:
             self._credentials = credentials
             self._offered.set()
 
-    def set_rules(self, rules: Mapping[GVK, tuple[ActiveRule, ...]]) -> None:
-        """Read what these rules ask for, and what membership needs."""
-        taps: dict[GVK, Tap] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
-        for kind in {*rules, *taps}:
-            feed = self._sources.feed(self.cluster_id, kind)
-            wanted = rules.get(kind, ())
-            if feed is None or [active.identity for active in feed.rules] != [active.identity for active in wanted]:
-                self._open(
-                    Feed(peer=self.cluster_id, kind=kind, rules=wanted, sources=self._sources, tap=taps.get(kind))
-                )
-        for feed in self._sources.feeds_of(self.cluster_id):
-            if feed.kind not in rules and feed.kind not in taps:
-                self._stop_kind(feed.kind)
-                self._sources.close(self.cluster_id, feed.kind)
-
     def close(self) -> None:
         """Withdraw everything this peer offered; the task that runs the link is cancelled by its owner."""
-        for feed in self._sources.feeds_of(self.cluster_id):
-            self._sources.close(self.cluster_id, feed.kind)
-        self.clusters.close()
+        self.feeds.close()
 
     async def run(self) -> NoReturn:
         """Keep the link up. Never returns."""
@@ -172,7 +160,8 @@ class PeerLink:
             )
 
     async def _serve(self, reader: Reader) -> None:
-        self.reader, self.discovery = reader, Discovery(reader)
+        discovery = Discovery(reader)
+        self.reader, self.discovery = reader, discovery
         self.failure = ""
         self.health.heard(_now())
         self.health.prove(_now())
@@ -181,9 +170,7 @@ class PeerLink:
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.TaskGroup() as scope:
-                self._scope = scope
-                for key in self._streams:
-                    self._start(key)
+                self.feeds.listen(scope, reader, discovery, name=self.name)
                 own = (
                     scope.create_task(self._probe(reader, lost), name=f"probe {self.name}"),
                     scope.create_task(self._read_metadata(reader), name=f"metadata {self.name}"),
@@ -192,12 +179,10 @@ class PeerLink:
                 # Nobody raises it: a group that fails in the turn in which it is cancelled loses the cancellation, and
                 # the link would live on (Python before 3.13, https://github.com/python/cpython/issues/116720).
                 self.failure = await lost
-                self._scope = None
-                for task in (*own, *self._tasks.values()):
+                for task in (*own, *self.feeds.deafen()):
                     task.cancel()
         finally:
-            self._scope = None
-            self._tasks.clear()
+            self.feeds.deafen()
             self._changed()
 
     async def _probe(self, reader: Reader, lost: asyncio.Future[str]) -> None:
@@ -272,42 +257,6 @@ class PeerLink:
         if became_unreachable or text != self.failure:
             self.failure = text
             self._changed()
-
-    def _open(self, feed: Feed) -> None:
-        self._stop_kind(feed.kind)
-        self._sources.open(feed)
-        for selection, stream in feed.streams.items():
-            self._streams[(feed.kind, selection)] = stream
-            if self._scope is not None:
-                self._start((feed.kind, selection))
-
-    def _stop_kind(self, kind: GVK) -> None:
-        for key in [key for key in self._streams if key[0] == kind]:
-            del self._streams[key]
-            self._reflectors.pop(key, None)
-            task = self._tasks.pop(key, None)
-            if task is not None:
-                task.cancel()
-
-    def _start(self, key: tuple[GVK, Selection]) -> None:
-        assert self._scope is not None
-        assert self.reader is not None
-        assert self.discovery is not None
-        reflector = self._reflectors.get(key)
-        if reflector is None:
-            reflector = self._reflectors[key] = Reflector(
-                reader=self.reader,
-                discovery=self.discovery,
-                kind=key[0],
-                selection=key[1],
-                sink=self._streams[key],
-                heard_from=self._heard,
-                make_room=lambda: make_room(key[0], self._reflectors, peer=self.name),
-                resumes=key[0] != meta.FEATURE,  # few, and what they choose is not to be of before a break
-            )
-        else:
-            reflector.swap(self.reader, self.discovery)
-        self._tasks[key] = self._scope.create_task(reflector.run(), name=f"reflect {self.name} {key[0]} {key[1]}")
 
 
 def _settle(lost: asyncio.Future[str], why: str) -> None:

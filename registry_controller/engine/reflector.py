@@ -10,23 +10,23 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 from registry_controller.api.errors import (
     ApiError,
-    Forbidden,
     Gone,
     Invalid,
     NotServed,
     ProtocolError,
     RegistryError,
     ServerError,
-    TooMuch,
     Unauthorized,
     Unreachable,
 )
 from registry_controller.api.meta import GVK, GVR, ObjectKey, revision
 from registry_controller.api.selection import Selection
+from registry_controller.engine.pauses import Pauses
+from registry_controller.engine.sink import Sink
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import Event, EventType, Heard, list_objects, read_revision, watch_events
@@ -37,34 +37,8 @@ _INITIAL_SILENCE_S: Final = 10.0  # a server with WatchList ends its initial eve
 _INITIAL_S: Final = 120.0  # 100,000 objects take ten seconds
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
-_BASE_S: Final = 0.2
-_CAP_S: Final = 5.0
-_PATIENT_CAP_S: Final = 60.0  # somebody must act first: grant a right, install a kind
-_TOO_MUCH_S: Final = 30.0  # at least, before what was too much is asked for again
 _ROOM: Final = 64  # new objects between two questions whether there is room
 _BREATH: Final = 200  # events between two turns of the loop: about 10 ms
-
-
-class Sink(Protocol):
-    """What hears of the objects. It must not block, and must not raise for what a server says."""
-
-    def upsert(self, heard: Heard) -> None:
-        """Take an object: listed, added or modified."""
-
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
-        """Take a removal: heard (its last state, at the revision of the delete), or found missing (None)."""
-
-    def complete(self, revision: int) -> None:
-        """Know that everything there was at a revision has been heard; after each list again."""
-
-    def stalled(self, error: RegistryError) -> None:
-        """Know that we may be behind, and why; the reflector goes on trying."""
-
-    def current(self) -> None:
-        """Know that we hear again, after `stalled`."""
-
-    def outdated(self) -> None:
-        """Know that what was heard may not be so any more, and is listed anew: lower revisions are news, too."""
 
 
 class Reflector:
@@ -103,13 +77,11 @@ class Reflector:
         self.refused = 0
         self._keys: dict[ObjectKey, None] = {}
         self._resume = ""  # empty: list
-        self._failures = 0
-        self._patient = False
+        self._pauses = Pauses()
         self._stalled = False
         self._tainted = False
         self._swapped = False
         self._ends_at_s = 0.0
-        self._wake = asyncio.Event()
         self._since_breath = 0
 
     @property
@@ -135,14 +107,13 @@ class Reflector:
             if not self._resumes and self._broke_off():
                 self._start_over()
             if lasted_s < _SHORT_S:
-                await self._pause(_CAP_S)
+                await self._pauses.take()
             else:
-                self._failures = 0
+                self._pauses.succeeded()
 
     def retry_now(self) -> None:
         """Try again at once: something has changed that the last failure may have been about."""
-        self._failures = 0
-        self._wake.set()
+        self._pauses.end()
 
     def swap(self, reader: Reader, discovery: Discovery) -> None:
         """Go on with another connection to the same cluster, from where we are, once the old one is closed."""
@@ -324,7 +295,7 @@ class Reflector:
         if self._swapped:  # the old connection was closed under us; the new one goes on
             return
         if lasted_s >= _SHORT_S:
-            self._failures = 0
+            self._pauses.succeeded()
         resuming = bool(self._resume)
         if not self._resumes:
             self._start_over()
@@ -335,22 +306,7 @@ class Reflector:
         broke = isinstance(error, Unreachable) and lasted_s >= _SHORT_S
         if not (resuming and (broke or isinstance(error, Gone))):  # tried again before anybody worries
             self._say_stalled(error)
-        was, self._patient = self._patient, isinstance(error, Forbidden | NotServed)
-        if self._patient and not was:  # a server that has just come back refuses what it will grant in a moment
-            self._failures = 0
-        retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
-        if isinstance(error, TooMuch):
-            retry_after_s = _TOO_MUCH_S
-        await self._pause(_PATIENT_CAP_S if self._patient else _CAP_S, at_least_s=min(retry_after_s, _PATIENT_CAP_S))
-
-    async def _pause(self, cap_s: float, *, at_least_s: float = 0.0) -> None:
-        """Wait with full jitter; `retry_now` ends it."""
-        delay_s = random.uniform(0, min(cap_s, _BASE_S * 2.0 ** min(self._failures, 20)))  # noqa: S311
-        self._failures += 1
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(at_least_s + delay_s):
-                await self._wake.wait()
-        self._wake.clear()
+        await self._pauses.take_after(error)
 
 
 def _proves_life(error: RegistryError) -> bool:

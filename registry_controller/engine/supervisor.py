@@ -285,7 +285,7 @@ class Supervisor:
             context = self._contexts.of(cluster_id, name=link.name)
             self._given[cluster_id] = (link, active, context, link.features.held)
             if self._given[cluster_id] != given.get(cluster_id):
-                link.set_rules(rules_for([found.within(context) for found in active], link.features.held))
+                link.feeds.set_rules(rules_for([found.within(context) for found in active], link.features.held))
         wishes = self._registry.wishes(self.local)
         features = {uid: link.features.held for uid, link in self.links.items()}
         if (wishes, features) != (self._wishes, self._features):

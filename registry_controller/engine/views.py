@@ -13,10 +13,11 @@ from registry_controller.core.own import Marks, Voice, is_at_home, is_membership
 from registry_controller.core.view import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
 from registry_controller.core.wanted import Hit
 from registry_controller.engine.containers import is_container
-from registry_controller.engine.copies import Copies, CopyRecord, LocalFeed
+from registry_controller.engine.copies import Copies
 from registry_controller.engine.departures import Departures
 from registry_controller.engine.feed import Feed, SourceRecord
 from registry_controller.engine.leaving import Leaving
+from registry_controller.engine.localfeed import CopyRecord, LocalFeed
 from registry_controller.engine.members import Members
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Sources

@@ -17,7 +17,7 @@ from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.drift import Drift, compare, content_digest, merge
 from registry_controller.core.own import Marks, read_marks
 from registry_controller.engine.bodies import Bodies, Slot
-from registry_controller.engine.copies import HERE, CopyRecord, LocalFeed
+from registry_controller.engine.localfeed import HERE, CopyRecord, LocalFeed
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import Heard, decode_heard

@@ -21,11 +21,11 @@ from registry_controller.core.brake import Verdict, judge
 from registry_controller.core.decision import Apply, Delete, Hold, Reason
 from registry_controller.engine.brake import allowed_moment, is_braked, stored_window
 from registry_controller.engine.carrier import Carried, Carrier
-from registry_controller.engine.copies import LocalFeed, Origin
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.engine import Settings as EngineSettings
 from registry_controller.engine.feed import Feed
 from registry_controller.engine.judge import Judgement
+from registry_controller.engine.localfeed import LocalFeed, Origin
 from registry_controller.engine.members import cluster_target
 from registry_controller.engine.outcomes import owner_of
 from registry_controller.engine.settling import waited_for

@@ -18,8 +18,9 @@ from registry_controller.core.accept import read_and_accept
 from registry_controller.core.own import Marks
 from registry_controller.core.wanted import activate
 from registry_controller.engine.bodies import Bodies, Slot
-from registry_controller.engine.copies import Copies, LocalFeed
+from registry_controller.engine.copies import Copies
 from registry_controller.engine.feed import Feed
+from registry_controller.engine.localfeed import LocalFeed
 from registry_controller.engine.members import Members, MemberView, secret_target
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Sources
@@ -135,7 +136,7 @@ class _Store:
         self.copies = Copies(
             bodies=Bodies(), on_change=lambda *_: self._look(), on_complete=lambda _: None, on_standing=lambda _: None
         )
-        self.feed = LocalFeed(kind=KIND, selections=[EVERYTHING], copies=self.copies)
+        self.feed = LocalFeed(kind=KIND, selections=[EVERYTHING], index=self.copies)
         (self.stream,) = self.feed.streams.values()
         self.revision, self.serial = 1, 0
         self.there: Any = None

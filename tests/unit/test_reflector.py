@@ -13,6 +13,7 @@ import pytest
 from registry_controller.api import errors
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.engine import pauses
 from registry_controller.engine import reflector as module
 from registry_controller.engine.reflector import Reflector
 from registry_controller.kube.lines import Lines
@@ -179,9 +180,9 @@ class Follower:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BASE_S", 0.001)
-    monkeypatch.setattr(module, "_CAP_S", 0.01)
-    monkeypatch.setattr(module, "_PATIENT_CAP_S", 0.05)
+    monkeypatch.setattr(pauses, "_BASE_S", 0.001)
+    monkeypatch.setattr(pauses, "_CAP_S", 0.01)
+    monkeypatch.setattr(pauses, "_PATIENT_CAP_S", 0.05)
 
 
 INITIAL = [line("ADDED", obj("a", 3)), line("ADDED", obj("b", 4)), bookmark(9, ends=True)]
@@ -353,7 +354,7 @@ async def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: what was heard stays; nothing is complete, so nothing is deleted."""
-    monkeypatch.setattr(module, "_PATIENT_CAP_S", 60.0)
+    monkeypatch.setattr(pauses, "_PATIENT_CAP_S", 60.0)
     monkeypatch.setattr(module, "_ROOM", 1)
 
     def make_room() -> None:
@@ -376,8 +377,8 @@ async def test_initial_events_that_never_end_are_left_for_a_list(monkeypatch: py
 
 
 async def test_streams_that_end_at_once_are_not_opened_in_a_rush(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BASE_S", 0.2)
-    monkeypatch.setattr(module, "_CAP_S", 5.0)
+    monkeypatch.setattr(pauses, "_BASE_S", 0.2)
+    monkeypatch.setattr(pauses, "_CAP_S", 5.0)
     empty: list[Any] = [[] for _ in range(1000)]
     follower = Follower(Server(streams=[list(INITIAL), *empty]))
     with pytest.raises(TimeoutError):
@@ -400,9 +401,9 @@ async def test_retry_now_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_server_that_comes_back_refusing_is_asked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server that starts refuses everything for a second; what it was away for is no reason to wait a minute."""
-    monkeypatch.setattr(module, "_BASE_S", 0.2)
-    monkeypatch.setattr(module, "_CAP_S", 5.0)
-    monkeypatch.setattr(module, "_PATIENT_CAP_S", 60.0)
+    monkeypatch.setattr(pauses, "_BASE_S", 0.2)
+    monkeypatch.setattr(pauses, "_CAP_S", 5.0)
+    monkeypatch.setattr(pauses, "_PATIENT_CAP_S", 60.0)
     bounds: list[float] = []
     monkeypatch.setattr("random.uniform", lambda low, high: bounds.append(high) or 0.0)
     away, refusing = errors.Unreachable("away"), errors.Forbidden("not yet", status=403)
