@@ -130,45 +130,53 @@ class Reflector:
                 return
             await self._list_everything(gvr)
         elif self._broke_off() and await read_revision(self._reader, gvr, self._selection) < self.revision:
-            self._start_over()  # a backup was put back: its history does not reach to where we are
+            self.revision = 0  # a backup was put back: its history does not reach to where we are
+            self._start_over()
             return
         async with contextlib.aclosing(self._open(gvr, initial=False)) as events:
-            async for event in events:
-                self._take(event, seen=self._keys)
-                self._advance(event)
-                await self._breathe()
-        self._end()
+            await self._hear_on(events)
 
     async def _stream_everything(self, gvr: GVR) -> bool:
-        """Hear everything and then events in one stream (WatchList); false when the server cannot do that."""
+        """Hear everything and then events in one stream (WatchList); false when that is not to be had."""
+        async with contextlib.aclosing(self._open(gvr, initial=True)) as events:
+            if not await self._hear_initial(events, gvr):
+                return False
+            await self._hear_on(events)
+        return True
+
+    async def _hear_initial(self, events: AsyncGenerator[Event, None], gvr: GVR) -> bool:
+        """Hear the initial events to their end; false when they have none, or are of the past."""
         self._tainted = False
         seen: dict[ObjectKey, None] = {}
-        complete = False
         answers = self._reader.answers
         ends_at_s = asyncio.get_running_loop().time() + _INITIAL_S
         try:
-            async with contextlib.aclosing(self._open(gvr, initial=True)) as events:
-                while (event := await self._next(events, ends_at_s=None if complete else ends_at_s)) is not None:
-                    if event.is_initial_end and not complete:
-                        complete = True
-                        self._finish(seen, resource_version=event.resource_version)
-                    elif event.type is EventType.BOOKMARK and not complete:
-                        break  # the server did not understand what it was asked
-                    self._take(event, seen=self._keys if complete else seen)
-                    if complete:
-                        self._advance(event)
-                    await self._breathe()
+            while (event := await self._next(events, ends_at_s=ends_at_s)) is not None:
+                if event.is_initial_end:
+                    if revision(event.resource_version) < self.revision:
+                        return False  # of a cache that is late; a list says what is stored
+                    self._finish(seen, resource_version=event.resource_version)
+                    return True
+                if event.type is EventType.BOOKMARK:
+                    break  # the server did not understand what it was asked
+                self._take(event, seen=seen)
+                await self._breathe()
         except Invalid:
-            if complete:
-                raise
+            pass
         except TimeoutError:
             if self._reader.answers == answers:
                 raise Unreachable(f"watch {gvr} ({self._selection}): no answer in time") from None
-        if complete:
-            self._end()
-        else:
-            self._watch_list = False
-        return complete
+        self._watch_list = False
+        return False
+
+    async def _hear_on(self, events: AsyncGenerator[Event, None]) -> None:
+        """Hear events until the stream ends in order; what was refused in it is listed again."""
+        async for event in events:
+            self._take(event, seen=self._keys)
+            self._advance(event)
+            await self._breathe()
+        if self._tainted:
+            self._resume = ""
 
     async def _list_everything(self, gvr: GVR) -> None:
         """Hear everything in pages."""
@@ -213,10 +221,8 @@ class Reflector:
             silence_s=_SILENCE_S,
         )
 
-    async def _next(self, events: AsyncGenerator[Event, None], *, ends_at_s: float | None) -> Event | None:
+    async def _next(self, events: AsyncGenerator[Event, None], *, ends_at_s: float) -> Event | None:
         """Wait for an event; None at the end. TimeoutError when initial events stop coming, or never end."""
-        if ends_at_s is None:
-            return await anext(events, None)
         async with asyncio.timeout_at(min(ends_at_s, asyncio.get_running_loop().time() + _INITIAL_SILENCE_S)):
             return await anext(events, None)
 
@@ -256,11 +262,6 @@ class Reflector:
         self.synced = True
         self._sink.complete(self.revision)
         self._say_current()
-
-    def _end(self) -> None:
-        """End a stream in order; what was refused in it is listed again."""
-        if self._tainted:
-            self._resume = ""
 
     def _refuse(self, message: str) -> None:
         self.refused += 1

@@ -86,6 +86,12 @@ class History:
         """Look at the group as it was before the last `count` changes."""
         return Past(self, self.entries[len(self.entries) - count :])
 
+    def world_where(self, cluster: str, kind: str, key: ObjectKey, found: Manifest | None) -> Past:
+        """Look at the group as it is, but with one object as somebody there may still know it."""
+        now = Now(self).all(cluster, kind)
+        known = {held: manifest for held, manifest in now.items() if held != key} | ({key: found} if found else {})
+        return Past(self, (), {(cluster, kind): known})
+
 
 class Now:
     """The group as it is."""
@@ -116,11 +122,16 @@ class Now:
 
 
 class Past(Now):
-    """The group as it was before some changes."""
+    """The group as it was before some changes, or but for some objects."""
 
-    def __init__(self, history: History, undone: Sequence[Entry]) -> None:
+    def __init__(
+        self,
+        history: History,
+        undone: Sequence[Entry],
+        made: Mapping[tuple[str, str], dict[ObjectKey, Manifest]] | None = None,
+    ) -> None:
         super().__init__(history)
-        self._made: dict[tuple[str, str], dict[ObjectKey, Manifest]] = {}
+        self._made = dict(made or {})
         for entry in reversed(undone):
             place = entry.cluster, entry.change.kind.kind
             if place not in self._made:

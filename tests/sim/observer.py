@@ -25,7 +25,7 @@ from tests.sim.group import SimGroup
 from tests.sim.history import Entry, History
 from tests.sim.making import Marks, Place, Rule, content_of, key_of, make_copy, marks_of
 from tests.sim.member import NAMESPACE, READER, Member
-from tests.sim.oracle import Fate, Oracle
+from tests.sim.oracle import Fate, Oracle, World
 from tests.sim.request import Answer
 from tests.sim.store import Change
 from tests.sim.tally import Tally
@@ -288,18 +288,26 @@ class Observer:
             return True
         if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):
             return True
-        made_s = self.history.made_at(entry.cluster, *place)
-        for count, undone in enumerate([None, *reversed(self.history.entries)]):
-            if undone is not None and undone.at < max(made_s, entry.at - WINDOW_S):
-                return False
-            if undone is None or undone.change.kind.kind in (kind, "ResourceSyncRule", "ClusterFeature", "Cluster"):
-                oracle = Oracle(self.history.world_before(count))
-                claims = oracle.claims(entry.cluster).get(place, [])
-                if not any(claim.owner == owner for claim in claims):
-                    self._tally.clause("W3")
-                    if oracle.fate(entry.cluster, before) is not Fate.STAYS:
-                        return True
+        rule = str(marks.provenance.get("rule", ""))
+        for world in self._worlds(entry, since_s=self.history.made_at(entry.cluster, *place), kind=kind, rule=rule):
+            oracle = Oracle(world)
+            if not any(claim.owner == owner for claim in oracle.claims(entry.cluster).get(place, [])):
+                self._tally.clause("W3")
+                if oracle.fate(entry.cluster, before) is not Fate.STAYS:
+                    return True
         return False
+
+    def _worlds(self, entry: Entry, *, since_s: float, kind: str, rule: str) -> Iterator[World]:
+        """List the groups that a daemon may know by now: all of late, and the present with its rule of late."""
+        kinds = (kind, "ResourceSyncRule", "ClusterFeature", "Cluster")
+        for count, undone in enumerate([None, *reversed(self.history.entries)]):
+            if undone is not None and undone.at < max(since_s, entry.at - WINDOW_S):
+                break
+            if undone is None or undone.change.kind.kind in kinds:
+                yield self.history.world_before(count)
+        key = ObjectKey("", rule)
+        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
+            yield self.history.world_where(entry.cluster, "ResourceSyncRule", key, found)
 
     def _has_left(self, entry: Entry, owner: str) -> bool:
         """Say whether an owner lately had no Cluster of its own, or a tombstone of it stands here (O6)."""

@@ -197,3 +197,16 @@ def test_what_waits_for_features_goes_when_they_are_heard_again() -> None:
         assert a.find("ConfigMap", "x", namespace="default") is None
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(("lag", "behind_s"), [(30, 1.0), (5, 20.0)])
+def test_features_from_a_cache_that_is_late_deselect_nobody(lag: int, behind_s: float) -> None:
+    """W3: a member turned gold, and its streams begin anew from before that."""
+    steps = (
+        Step(0.0, "rules", "b", ("widgets-2", ("Widget", "marking", "labels", "Delete", "gold makes"))),
+        Step(0.01, "puts", "a", (("Widget", "default", "x"), "v1", "sync suffix")),
+        Step(2.0, "turns gold", "a", ()),
+        Step(2.0, "reads from the past of", "b", ("a", lag, behind_s)),
+        Step(7.0, "hangs on", "c", ("b", 25.0)),
+    )
+    assert not play(Schedule(seed=1591, count=3, joined=True, steps=steps)).broken

@@ -331,7 +331,8 @@ async def test_an_object_of_another_namespace_is_refused() -> None:
 
 async def test_nonsense_after_the_list_is_listed_again_and_removes_nothing_meanwhile() -> None:
     first = [*INITIAL, line("MODIFIED", obj("a", 5, kind="Secret")), line("ADDED", obj("c", 12))]
-    follower = Follower(Server(streams=[first, [*INITIAL, FOREVER]]))
+    again = [line("ADDED", obj("a", 3)), line("ADDED", obj("b", 4)), bookmark(14, ends=True), FOREVER]
+    follower = Follower(Server(streams=[first, again]))
     await follower.hears(
         "+a@3", "+b@4", "complete", "ProtocolError", "+c@12", "+a@3", "+b@4", "-c", "complete", "current"
     )
@@ -494,6 +495,14 @@ async def test_o3_a_server_whose_history_does_not_reach_so_far_is_listed_anew() 
     streams = [list(INITIAL), [line("ADDED", obj("a", 2)), bookmark(5, ends=True), FOREVER]]
     follower = Follower(Server(streams=streams, revisions=[5]))
     await follower.hears("+a@3", "+b@4", "complete", "outdated", "+a@2", "-b", "complete")
+
+
+async def test_w3_a_cache_that_is_late_is_not_believed_when_all_is_heard_anew() -> None:
+    late = [line("ADDED", obj("a", 2)), bookmark(5, ends=True), FOREVER]
+    stored = listing(obj("a", 3), obj("b", 4), revision=12)
+    follower = Follower(Server(streams=[list(INITIAL), late, [FOREVER]], lists=[stored]), resumes=False)
+    await follower.hears("+a@3", "+b@4", "complete", "outdated", "+a@2", "+a@3", "+b@4", "complete")
+    await follower.until(lambda: follower.server.asked[-1].get("resourceVersion") == "12")
 
 
 async def test_p6_a_server_whose_history_goes_on_is_resumed() -> None:
