@@ -24,9 +24,16 @@ RegistryError
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class RegistryError(Exception):
     """Base of everything the daemon raises on purpose. Messages never hold data of an object."""
+
+    def bare(self) -> Self:
+        """Forget where this was raised and what led to it, before it is kept: the frames there hold whole objects."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
 
 
 class BadInput(RegistryError):

@@ -188,12 +188,12 @@ class Reflector:
                 self._heard_from()
                 if page.is_first:
                     seen, self._tainted = {}, False
-                if page.refused:
-                    self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
-                    self.refused += page.refused - 1
                 for heard in page.items:
                     self._hear(heard, seen=seen)
                     await self._breathe()
+                if page.refused:
+                    self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
+                    self.refused += page.refused - 1
                 if page.is_last:
                     self._finish(seen, resource_version=page.resource_version)
 
@@ -293,6 +293,7 @@ class Reflector:
         """Say what went wrong, and wait as long as its kind asks for."""
         if _proves_life(error):
             self._heard_from()
+        error.bare()  # the pause may be long
         if self._swapped:  # the old connection was closed under us; the new one goes on
             return
         if lasted_s >= _SHORT_S:

@@ -23,21 +23,20 @@ from registry_controller.kube.home import connect_home_transport
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.lines import Lines
 from registry_controller.kube.tls import load_certificate
-from registry_controller.kube.transport import DRY_RUN, Transport
+from registry_controller.kube.transport import ANSWER_BYTES, DRY_RUN, Transport
 
 READING: Final = frozenset({"GET"})
 WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 REHEARSING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
 """Reading, and asking what a write would store."""
 
-PAGE_BYTES: Final = 8 * 1024 * 1024
-"""The largest page of a list: 500 objects of 16 KiB; a page that is larger is asked for in smaller ones."""
-
 ABOUT_BYTES: Final = 1024 * 1024
 """The largest answer that says what a server is and serves: 20 KiB for the core group, 200 bytes a kind."""
 
+PAGES: Final = 4
+"""Pages of one server that are read, or gone through, at a time."""
+
 _WHOLE_BYTES: Final = 64 * 1024 * 1024  # a list without pages, for which home alone is asked
-_LISTS: Final = 4  # pages that are read from one server at a time, so that memory is bounded
 _PAGE_S: Final = 60.0
 _OPEN_S: Final = 30.0
 _WRITE_S: Final = 30.0  # admission webhooks may take 10 s, and there may be several
@@ -48,13 +47,13 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 class Reader:
     """One API server, only to be read. `answers` counts proofs of life: HTTP answers but 401 and 5xx.
 
-    `lines` are those of its watches that are under way.
+    `lines` are those of its watches that are under way. A page of a list is read, and gone through, in one of `turns`.
     """
 
     def __init__(self, transport: Transport) -> None:
         self.lines = Lines()
+        self.turns = asyncio.Semaphore(PAGES)
         self._transport = transport
-        self._lists = asyncio.Semaphore(_LISTS)
 
     @property
     def server(self) -> str:
@@ -83,15 +82,14 @@ class Reader:
         selection: Selection,
         *,
         query: Mapping[str, str],
-        limit_bytes: int = PAGE_BYTES,
+        limit_bytes: int = ANSWER_BYTES,
         timeout_s: float = _PAGE_S,
     ) -> bytes:
         """Read one page of a list; NotServed for a kind that is not there, TooMuch for a page that is too large."""
         what = f"list {gvr} ({selection})"
         path = _collection_path(gvr, selection, query=query)
         try:
-            async with self._lists:
-                return await self._transport.send("GET", path, what=what, timeout_s=timeout_s, limit_bytes=limit_bytes)
+            return await self._transport.send("GET", path, what=what, timeout_s=timeout_s, limit_bytes=limit_bytes)
         except NotFound as error:
             raise NotServed(f"{what}: is not served") from error
 

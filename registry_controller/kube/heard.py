@@ -1,11 +1,13 @@
 """One object as a server said it: metadata decoded, the rest kept raw.
 
-Law: what is no object of Kubernetes is a ProtocolError here, so that no nonsense reaches a decision.
+Laws: what is no object of Kubernetes is a ProtocolError here, so that no nonsense reaches a decision · what is decoded
+takes no more memory than an object may, however it is spelled.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 import msgspec
@@ -14,18 +16,27 @@ import orjson
 from registry_controller.api.errors import ProtocolError
 from registry_controller.api.meta import GVK, ObjectKey, revision
 
-_NAME_LENGTH: Final = 253
-_UID_LENGTH: Final = 128  # a UUID has 36 characters
+_NAME_BYTES: Final = 253
+_NAMESPACE_BYTES: Final = 63
+_UID_LENGTH: Final = 64  # a UUID has 36 characters
 _TIME_LENGTH: Final = 40  # RFC 3339, with a fraction and an offset, has 35
+_TYPE_BYTES: Final = 1024  # Kubernetes' own have 40
 _BRACKETS: Final = 250  # what has no more of them is nested no deeper
 _SHOWN: Final = 300
+
+MANIFEST_BYTES: Final = 4 * 1024 * 1024
+"""The largest object that is decoded: API servers take requests of 3 MiB, so what is larger cannot be written here."""
+_SMALL_BYTES: Final = 64 * 1024  # of a metadata that cannot take much, whatever is in it
+_COMMAS: Final = 150_000  # an entry takes up to 200 bytes; 10,000 keys of a ConfigMap, with their fields, have 20,000
+_CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource definitions have 15,000
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(,)|([\[{])', re.DOTALL)
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):
     """An object at one moment. `raw` is its JSON, always with apiVersion and kind, and its own copy.
 
     `revision` is the resourceVersion as a number, 0 where it is none. `kind_type` is the top-level `type`, where
-    that is a text (a Secret's).
+    that is a short text (a Secret's).
     """
 
     key: ObjectKey
@@ -52,6 +63,10 @@ class _Meta(msgspec.Struct, gc=False):
     generation: int | None = None
 
 
+class _Outside(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw
+
+
 class _Object(msgspec.Struct, gc=False):
     metadata: _Meta
     api_version: str | None = msgspec.field(name="apiVersion", default=None)
@@ -59,6 +74,7 @@ class _Object(msgspec.Struct, gc=False):
     type: msgspec.Raw = msgspec.Raw(b"")
 
 
+_OUTSIDE: Final = msgspec.json.Decoder(_Outside)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
@@ -68,9 +84,11 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
     Items of a list of a built-in kind come without apiVersion and kind: they get those of `kind`.
     """
     try:
+        if memoryview(raw).nbytes > _SMALL_BYTES and _is_too_much(bytes(_OUTSIDE.decode(raw).metadata)):
+            raise ProtocolError("an object with more metadata than any has")
         found = _OBJECT.decode(raw)
         text = bytes(found.type)
-        kind_type = msgspec.json.decode(text, type=str) if text[:1] == b'"' else ""
+        kind_type = msgspec.json.decode(text, type=str) if text[:1] == b'"' and len(text) <= _TYPE_BYTES else ""
         body = bytes(raw)
         if not body.isascii():
             body.decode()
@@ -78,12 +96,13 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
         raise ProtocolError("an object without readable metadata") from None
     info = found.metadata
     key = ObjectKey(info.namespace, info.name)
-    _check_name(info.name)
+    _check_name(info.name, most_bytes=_NAME_BYTES)
     if info.namespace:
-        _check_name(info.namespace)
-    if len(info.uid) > _UID_LENGTH or not info.uid.isprintable():
+        _check_name(info.namespace, most_bytes=_NAMESPACE_BYTES)
+    if len(info.uid) > _UID_LENGTH or not (info.uid.isascii() and info.uid.isprintable()):
         raise ProtocolError(f"{key}: has a uid that is none")
-    if len(info.created or "") > _TIME_LENGTH:
+    created = info.created or ""
+    if len(created) > _TIME_LENGTH or not created.isascii():
         raise ProtocolError(f"{key}: has a creationTimestamp that is none")
     if kind is not None:
         if found.kind is None and found.api_version is None:
@@ -95,7 +114,7 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
         key=key,
         uid=info.uid,
         revision=revision(info.resource_version),
-        created=info.created or "",
+        created=created,
         deleting=info.deleted is not None,
         labels=info.labels or {},
         annotations=info.annotations or {},
@@ -108,8 +127,11 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
 def decode_manifest(raw: bytes) -> dict[str, Any]:
     """Decode a whole object; ProtocolError, also for numbers that no JSON of Go's has (1e999).
 
-    What is nested deeper than 250 is refused: it could be read, but not be written again.
+    What is nested deeper than 250 is refused: it could be read, but not be written again. What is so large, or of so
+    many parts, that it could not be written either is not even decoded.
     """
+    if _is_too_much(raw):
+        raise ProtocolError("an object that is too large")
     try:
         found = orjson.loads(raw)
         if raw.count(b"{") + raw.count(b"[") > _BRACKETS:
@@ -123,8 +145,23 @@ def decode_manifest(raw: bytes) -> dict[str, Any]:
     return found
 
 
-def _check_name(name: str) -> None:
+def _is_too_much(raw: bytes) -> bool:
+    """Say whether JSON is larger, or has more parts, than is decoded; what is in texts is no part."""
+    if len(raw) > MANIFEST_BYTES:
+        return True
+    if raw.count(b",") <= _COMMAS and raw.count(b"{") + raw.count(b"[") <= _CONTAINERS:
+        return False
+    commas = containers = 0
+    for token in _TOKEN.finditer(raw):
+        commas += token.lastindex == 1
+        containers += token.lastindex == 2
+        if commas > _COMMAS or containers > _CONTAINERS:
+            return True
+    return False
+
+
+def _check_name(name: str, *, most_bytes: int) -> None:
     """Refuse what the API server refuses as a path segment; kinds differ in everything else."""
     plain = name.isprintable() and not set(name) & {"/", "%"} and name not in ("", ".", "..")
-    if not plain or len(name) > _NAME_LENGTH:
+    if not plain or len(name) > most_bytes or (not name.isascii() and len(name.encode()) > most_bytes):
         raise ProtocolError(f"an object with the name {name[:_SHOWN]!r}")

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from registry_controller.api.errors import TooMuch
-from registry_controller.kube.transport import OBJECT_BYTES
+from registry_controller.kube.transport import ANSWER_BYTES
 
-TOGETHER_BYTES: Final = 2 * OBJECT_BYTES
+TOGETHER_BYTES: Final = 2 * ANSWER_BYTES
 
 
 class Lines:
@@ -42,8 +42,8 @@ class Line:
         """Count more of it; TooMuch when that is more than is taken."""
         self._size_bytes += size_bytes
         self._lines.size_bytes += size_bytes
-        if self._size_bytes > OBJECT_BYTES:
-            raise TooMuch(f"{what}: a line longer than {OBJECT_BYTES // 1024} KiB")
+        if self._size_bytes > ANSWER_BYTES:
+            raise TooMuch(f"{what}: a line longer than {ANSWER_BYTES // 1024} KiB")
         if self._lines.size_bytes > TOGETHER_BYTES:
             raise TooMuch(f"{what}: lines longer than {TOGETHER_BYTES // 1024} KiB together")
 

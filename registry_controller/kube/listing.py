@@ -5,39 +5,36 @@ Law: whatever a server answers, a page holds no more than memory has room for, a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Final
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 
 from registry_controller.api.errors import Gone, ProtocolError, TooMuch
 from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
-from registry_controller.kube.connect import PAGE_BYTES, Reader
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.heard import Heard, decode_heard
-from registry_controller.kube.transport import OBJECT_BYTES
 
 _MANY_COMMAS: Final = 100_000  # of a page; each item has some, but so may a text
 _MOST_ITEMS: Final = 20_000  # in a page, whatever was asked for: old servers do not know pages
 _FREE_PAGES: Final = 20
 _FULL: Final = 10  # a page that is not the last has at least this part of what was asked for, on average
 _RESTARTS: Final = 2
+_TOKEN_LENGTH: Final = 8192  # it holds a key and a resourceVersion, in base64, and becomes a part of a URL
+REVISION_LENGTH: Final = 128
+"""The longest resourceVersion that is said back to a server: they are opaque, and have 20 digits at most."""
 _NOTHING: Final = "metadata.name=no-object-of-that-name"
 NONSENSE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what was expected."""
 
 
-class Page(msgspec.Struct, frozen=True):
-    """A page of a list. `is_first` also after a restart: what came before no longer counts.
+class _Kind(NamedTuple):
+    """What a list is of."""
 
-    `refused` counts items that are no objects. `resource_version` is where a watch begins after the last page.
-    """
-
-    items: list[Heard]
-    resource_version: str
-    is_first: bool
-    is_last: bool
-    refused: int
+    gvk: GVK
+    gvr: GVR
+    selection: Selection
 
 
 class _ListMeta(msgspec.Struct):
@@ -48,6 +45,34 @@ class _ListMeta(msgspec.Struct):
 class _List(msgspec.Struct):
     metadata: _ListMeta
     items: list[msgspec.Raw] | None = None
+
+
+class Page:
+    """A page of a list. `is_first` also after a restart: what came before no longer counts.
+
+    `resource_version` is where a watch begins after the last page, `next_token` what the next page is asked for with,
+    `size` the number of items. `items` are decoded one by one while they are gone
+    through, once; after that, `refused` tells how many were no objects.
+    """
+
+    def __init__(self, found: _List, *, kind: _Kind, is_first: bool) -> None:
+        self.resource_version = found.metadata.resource_version
+        self.is_first = is_first
+        self.next_token = found.metadata.next
+        self.is_last = not self.next_token
+        self.size = len(found.items or ())
+        self.refused = 0
+        self.items = self._decode(found.items or (), kind)
+
+    def _decode(self, items: Iterable[msgspec.Raw], kind: _Kind) -> Iterator[Heard]:
+        for item in items:
+            try:
+                found = decode_heard(item, kind=kind.gvk)
+                check_scope(found, gvr=kind.gvr, selection=kind.selection)
+            except ProtocolError:
+                self.refused += 1
+            else:
+                yield found
 
 
 class _Name(msgspec.Struct, gc=False):
@@ -72,36 +97,41 @@ async def list_objects(
     """List by quorum reads, page by page; begin again (with larger pages) when a continuation has expired.
 
     A page that is too large is asked for in smaller ones. TooMuch for pages without end, or with next to nothing.
+    While a page is gone through, it is one of the few that are taken of that server at a time.
     """
     next_token, restarts, is_first, pages, listed = "", 0, True, 0, 0
+    what = _Kind(kind, gvr, selection)
     while True:
-        query = {"limit": str(page_size), "continue": next_token}
-        limit_bytes = PAGE_BYTES if page_size > 1 else OBJECT_BYTES
-        try:
-            answer = await reader.list_page(gvr, selection, query=query, limit_bytes=limit_bytes)
-            found = _decode_list(answer, gvr=gvr)
-        except TooMuch:
-            if page_size == 1:
-                raise
-            page_size = max(1, page_size // 8)
-            continue
-        except Gone:
-            restarts += 1
-            if not next_token or restarts > _RESTARTS:
-                raise
-            next_token, is_first, page_size, pages, listed = "", True, page_size * 4, 0, 0
-            continue
-        if next_token and found.metadata.next == next_token:
-            raise ProtocolError(f"list {gvr}: its pages do not get on: the same continue token came again")
-        next_token = found.metadata.next
-        pages, listed = pages + 1, listed + len(found.items or ())
-        if next_token and listed * _FULL < (pages - _FREE_PAGES) * page_size:
-            raise TooMuch(f"list {gvr}: its pages hold next to nothing: {listed} objects in {pages} pages")
-        items, refused = _decode_items(found.items or [], gvr=gvr, kind=kind, selection=selection)
-        yield Page(items, found.metadata.resource_version, is_first, not next_token, refused)
+        async with reader.turns:
+            try:
+                page = await _read_page(reader, what, next_token=next_token, page_size=page_size, is_first=is_first)
+            except TooMuch:
+                if page_size == 1:
+                    raise
+                page_size = max(1, page_size // 8)
+                continue
+            except Gone:
+                restarts += 1
+                if not next_token or restarts > _RESTARTS:
+                    raise
+                next_token, is_first, page_size, pages, listed = "", True, page_size * 4, 0, 0
+                continue
+            if next_token and page.next_token == next_token:
+                raise ProtocolError(f"list {gvr}: its pages do not get on: the same continue token came again")
+            next_token = page.next_token
+            pages, listed = pages + 1, listed + page.size
+            if next_token and listed * _FULL < (pages - _FREE_PAGES) * page_size:
+                raise TooMuch(f"list {gvr}: its pages hold next to nothing: {listed} objects in {pages} pages")
+            yield page
         is_first = False
-        if not next_token:
+        if page.is_last:
             return
+
+
+async def _read_page(reader: Reader, what: _Kind, *, next_token: str, page_size: int, is_first: bool) -> Page:
+    query = {"limit": str(page_size), "continue": next_token}
+    answer = await reader.list_page(what.gvr, what.selection, query=query)
+    return Page(_decode_list(answer, gvr=what.gvr), kind=what, is_first=is_first)
 
 
 async def read_revision(reader: Reader, gvr: GVR, selection: Selection) -> int:
@@ -110,31 +140,26 @@ async def read_revision(reader: Reader, gvr: GVR, selection: Selection) -> int:
     A watch that resumes beyond that point is no error to an API server: it is silent until history has grown so far.
     """
     place = Selection(namespace=(selection.namespace or "default") if gvr.namespaced else "", fields=_NOTHING)
-    answer = await reader.list_page(gvr, place, query={"limit": "1"})
-    return revision(_decode_list(answer, gvr=gvr).metadata.resource_version)
+    async with reader.turns:
+        answer = await reader.list_page(gvr, place, query={"limit": "1"})
+        return revision(_decode_list(answer, gvr=gvr).metadata.resource_version)
 
 
 def _decode_list(answer: bytes, *, gvr: GVR) -> _List:
     """Decode a page; how many items there are is found out first where they might be more than memory can hold."""
+    found = _try_decode_list(answer, gvr=gvr)
+    if len(found.metadata.next) > _TOKEN_LENGTH or len(found.metadata.resource_version) > REVISION_LENGTH:
+        raise ProtocolError(f"list {gvr}: where it goes on, or stands, is longer than any server says it")
+    return found
+
+
+def _try_decode_list(answer: bytes, *, gvr: GVR) -> _List:
     try:
         if answer.count(b",") > _MANY_COMMAS and len(_ITEMS.decode(answer).items or ()) > _MOST_ITEMS:
             raise TooMuch(f"list {gvr}: a page of more than {_MOST_ITEMS} objects")
         return _LIST.decode(answer)
     except NONSENSE:
         raise ProtocolError(f"list {gvr}: the answer is no list") from None
-
-
-def _decode_items(items: list[msgspec.Raw], *, gvr: GVR, kind: GVK, selection: Selection) -> tuple[list[Heard], int]:
-    heard, refused = [], 0
-    for item in items:
-        try:
-            found = decode_heard(item, kind=kind)
-            check_scope(found, gvr=gvr, selection=selection)
-        except ProtocolError:
-            refused += 1
-        else:
-            heard.append(found)
-    return heard, refused
 
 
 def check_scope(heard: Heard, *, gvr: GVR, selection: Selection) -> None:

@@ -17,6 +17,9 @@ from registry_controller.api import errors
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
 
+STATUS_BYTES: Final = 64 * 1024
+"""The longest Status that is read of an error that quotes nothing we sent."""
+
 _RETRY_AFTER_CAP_S: Final = 300.0
 _CAUSES: Final = 5
 _FIELD: Final = re.compile(r"[\x21-\x7e]{1,160}\Z")

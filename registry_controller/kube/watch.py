@@ -14,8 +14,8 @@ from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.heard import Heard, decode_heard, decode_manifest
-from registry_controller.kube.listing import NONSENSE, Page, check_scope, list_objects, read_revision
-from registry_controller.kube.translate import Status, error_of_status
+from registry_controller.kube.listing import NONSENSE, REVISION_LENGTH, Page, check_scope, list_objects, read_revision
+from registry_controller.kube.translate import STATUS_BYTES, Status, error_of_status
 
 __all__ = [
     "Event",
@@ -137,9 +137,11 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
         if event_type is EventType.BOOKMARK:
             mark = _MARK.decode(found.object).metadata
             ends = (mark.annotations or {}).get(_INITIAL_END) == "true"
+            if len(mark.resource_version) > REVISION_LENGTH:
+                raise ProtocolError(f"{what}: a bookmark of a resourceVersion that is none")
             return Event(EventType.BOOKMARK, None, mark.resource_version, ends)
         if event_type is None:
-            status = _STATUS.decode(found.object) if found.type == "ERROR" else None
+            status = _decode_status(found.object) if found.type == "ERROR" else None
     except NONSENSE:
         raise ProtocolError(f"{what}: a line that is no event") from None
     if event_type is None:
@@ -152,6 +154,12 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
     except ProtocolError as error:
         return Event(event_type, None, refused=f"{what}: {error}")
     return Event(event_type, heard, str(heard.revision) if heard.revision else "")
+
+
+def _decode_status(raw: msgspec.Raw) -> Status:
+    if memoryview(raw).nbytes > STATUS_BYTES:
+        raise msgspec.DecodeError("a Status that is none")
+    return _STATUS.decode(raw)
 
 
 def _error_in_stream(status: Status, *, what: str) -> Exception:

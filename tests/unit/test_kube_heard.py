@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -67,7 +68,10 @@ def test_an_item_of_a_list_gets_the_kind_that_it_lacks() -> None:
         b'{"apiVersion":"v2","kind":"Secret","metadata":{"name":"a"}}',
         b'{"kind":"Secret","metadata":{"name":"a"}}',
         b'{"apiVersion":"","kind":"","metadata":{"name":"a"}}',
-        b'{"metadata":{"name":"a","uid":"' + b"u" * 129 + b'"}}',
+        b'{"metadata":{"name":"a","namespace":"' + b"n" * 64 + b'"}}',
+        '{"metadata":{"name":"é"}}'.replace("é", "é" * 127).encode(),
+        b'{"metadata":{"name":"a","uid":"' + b"u" * 65 + b'"}}',
+        '{"metadata":{"name":"a","uid":"é"}}'.encode(),
         b'{"metadata":{"name":"a","uid":"a\\nb"}}',
         b'{"metadata":{"name":"a","creationTimestamp":"' + b"2" * 41 + b'"}}',
     ],
@@ -102,3 +106,56 @@ def test_many_brackets_side_by_side_are_no_depth() -> None:
 def test_a_version_that_is_no_number_is_zero(version: Any) -> None:
     raw = json.dumps({"metadata": {"name": "a"} | ({"resourceVersion": version} if version is not None else {})})
     assert decode_heard(raw.encode()).revision == 0
+
+
+def _many(*parts: bytes, of: int) -> bytes:
+    return b",".join(parts * (of // len(parts)))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"x":[' + _many(b"{}", of=60_000) + b"]}",
+        b'{"x":[' + _many(b"[]", of=60_000) + b"]}",
+        b'{"x":[' + _many(b"0", of=160_000) + b"]}",
+        b'{"x":[' + _many(b'"\\\\"', b'"\\",\\""', of=160_000) + b"]}",
+        b'{"x":"' + b"x" * 5 * 1024 * 1024 + b'"}',
+    ],
+    ids=["mappings", "lists", "numbers", "texts that end in escapes", "size"],
+)
+def test_what_would_take_more_memory_than_any_object_is_not_decoded(raw: bytes) -> None:
+    """P5: 16 MiB of empty mappings cost half a gigabyte."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="too large"):
+            decode_manifest(raw)
+        assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"data": {f"key-{number}": "," for number in range(10_000)}, "f": {f"f:{n}": {} for n in range(10_000)}},
+        {"schema": [{"type": "string", "description": "a, b"} for _ in range(15_000)]},
+        {"data": {"table": "1,2,3\n" * 250_000}},
+        {"data": {"dashboard": json.dumps([{"a": '"'}, {}] * 60_000)}},
+    ],
+    ids=["keys", "a definition", "a table", "JSON in a text"],
+)
+def test_what_clusters_hold_is_decoded_however_large(manifest: dict[str, Any]) -> None:
+    assert decode_manifest(json.dumps(manifest).encode()) == manifest
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations", "managedFields"])
+def test_metadata_that_would_take_more_memory_than_any_is_not_decoded(field: str) -> None:
+    entries = b",".join(b'"%x":""' % number for number in range(160_000))
+    with pytest.raises(ProtocolError, match="more metadata than any has"):
+        decode_heard(b'{"metadata":{"name":"a","' + field.encode() + b'":{' + entries + b"}}}")
+
+
+def test_the_metadata_of_large_objects_is_read() -> None:
+    info = {"name": "a", "annotations": {"x": "," * 250_000}, "managedFields": [{f"f:{n}": {} for n in range(10_000)}]}
+    raw = json.dumps({"metadata": info, "data": {"x": "," * 1_000_000}}).encode()
+    assert decode_heard(raw).annotations == info["annotations"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,11 +13,11 @@ import pytest
 from registry_controller.api import errors, meta
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.kube.connect import PAGE_BYTES
+from registry_controller.kube.connect import PAGES
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.lines import TOGETHER_BYTES, Lines
-from registry_controller.kube.transport import OBJECT_BYTES
-from registry_controller.kube.watch import Page, list_objects, read_object
+from registry_controller.kube.transport import ANSWER_BYTES
+from registry_controller.kube.watch import list_objects, read_object
 
 KEY = ObjectKey("default", "a")
 
@@ -26,11 +28,18 @@ class Server:
     server = "https://fake.test"
 
     def __init__(self, answer: Any) -> None:
+        self.turns = asyncio.Semaphore(PAGES)
         self._answer = answer
         self.asked: list[tuple[dict[str, str], int]] = []
 
     async def list_page(
-        self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], limit_bytes: int = 0, timeout_s: float = 60.0
+        self,
+        gvr: GVR,
+        selection: Selection,
+        *,
+        query: Mapping[str, str],
+        limit_bytes: int = ANSWER_BYTES,
+        timeout_s: float = 60.0,
     ) -> bytes:
         self.asked.append((dict(query), limit_bytes))
         found: bytes = self._answer(query)
@@ -55,8 +64,9 @@ def listing(*items: Any, more: str = "") -> bytes:
     return json.dumps({"metadata": {"resourceVersion": "7", "continue": more}, "items": items}).encode()
 
 
-async def pages_of(server: Any) -> list[Page]:
-    return [page async for page in list_objects(server, meta.SECRETS, EVERYTHING, kind=meta.SECRET)]
+async def names_of(server: Any) -> list[str]:
+    pages = list_objects(server, meta.SECRETS, EVERYTHING, kind=meta.SECRET)
+    return [heard.key.name async for page in pages for heard in page.items]
 
 
 async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
@@ -69,30 +79,29 @@ async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
         return listing(*held[begin : begin + limit], more=more)
 
     server = Server(answer)
-    found = [heard.key.name for page in await pages_of(server) for heard in page.items]
-    assert found == [item["metadata"]["name"] for item in held]
+    assert await names_of(server) == [item["metadata"]["name"] for item in held]
     assert [int(query["limit"]) for query, _ in server.asked[:3]] == [500, 62, 7]
-    assert {limit for _, limit in server.asked} == {PAGE_BYTES}
+    assert {limit for _, limit in server.asked} == {ANSWER_BYTES}
 
 
 async def test_one_object_that_is_too_large_is_said() -> None:
-    server = Server(lambda query: listing(secret("a", OBJECT_BYTES)))
+    server = Server(lambda query: listing(secret("a", ANSWER_BYTES)))
     with pytest.raises(errors.TooMuch):
-        await pages_of(server)
-    assert server.asked[-1] == ({"limit": "1", "continue": ""}, OBJECT_BYTES)
+        await names_of(server)
+    assert server.asked[-1] == ({"limit": "1", "continue": ""}, ANSWER_BYTES)
 
 
 async def test_the_same_continue_token_is_no_progress() -> None:
     server = Server(lambda query: listing(secret("a"), more="again"))
     with pytest.raises(errors.ProtocolError, match="same continue token"):
-        await pages_of(server)
+        await names_of(server)
     assert len(server.asked) == 2
 
 
 async def test_pages_without_end_and_without_objects_are_left() -> None:
     server = Server(lambda query: listing(more=f"{query['continue']}x"))
     with pytest.raises(errors.TooMuch, match="next to nothing"):
-        await pages_of(server)
+        await names_of(server)
     assert len(server.asked) < 25
 
 
@@ -100,23 +109,64 @@ async def test_pages_without_end_and_without_objects_are_left() -> None:
 async def test_a_page_of_more_items_than_memory_has_room_for_is_left(item: bytes) -> None:
     body = b'{"metadata":{},"items":[' + b",".join([item] * 300_000) + b"]}"
     with pytest.raises(errors.ProtocolError):
-        await pages_of(Server(lambda query: body))
+        await names_of(Server(lambda query: body))
 
 
 async def test_a_page_with_many_commas_in_its_texts_is_read() -> None:
     body = listing(secret("a", note="," * 200_000))
-    assert [page.items[0].key.name for page in await pages_of(Server(lambda query: body))] == ["a"]
+    assert await names_of(Server(lambda query: body)) == ["a"]
+
+
+async def test_no_more_pages_are_held_at_a_time_than_memory_has_room_for() -> None:
+    """A page is held until it was gone through, whoever reads it."""
+    server: Any = Server(lambda query: listing(secret("a"), more=f"{query['continue']}x"))
+    lists = [list_objects(server, meta.SECRETS, EVERYTHING, kind=meta.SECRET) for _ in range(PAGES + 1)]
+    for one in lists[:PAGES]:
+        await anext(one)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await anext(lists[PAGES])
+    assert len(server.asked) == PAGES
+    await lists[0].aclose()
+    again = list_objects(server, meta.SECRETS, EVERYTHING, kind=meta.SECRET)
+    assert (await anext(again)).size == 1
+    await again.aclose()
+    for one in lists:
+        await one.aclose()
+
+
+async def test_items_are_decoded_one_by_one() -> None:
+    """Labels take twenty times as much memory as they are long: those of a whole page never at once."""
+    labels = {f"{number:x}": "" for number in range(5_000)}
+    item = json.dumps({"metadata": {"name": "a", "namespace": "n", "labels": labels}}).encode()
+    server: Any = Server(lambda query: b'{"metadata":{},"items":[' + b",".join([item] * 100) + b"]}")
+    async for page in list_objects(server, meta.SECRETS, EVERYTHING, kind=meta.SECRET):
+        tracemalloc.start()
+        try:
+            assert sum(len(heard.labels) for heard in page.items) == 500_000
+            assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"continue": "x" * 8193}, {"resourceVersion": "1" * 129}], ids=["token", "resourceVersion"]
+)
+async def test_what_a_list_has_said_back_to_it_is_short(metadata: dict[str, str]) -> None:
+    body = json.dumps({"metadata": metadata, "items": []}).encode()
+    with pytest.raises(errors.ProtocolError, match="longer than any server says it"):
+        await names_of(Server(lambda query: body))
 
 
 def test_the_lines_of_all_watches_of_a_server_are_bounded_together() -> None:
     lines = Lines()
     with lines.begun() as one, lines.begun() as two, lines.begun() as three:
-        one.grow(OBJECT_BYTES, what="watch a")
+        one.grow(ANSWER_BYTES, what="watch a")
         with pytest.raises(errors.TooMuch, match="a line longer than"):
             one.grow(1, what="watch a")
         one.end()
-        one.grow(OBJECT_BYTES, what="watch a")
-        two.grow(TOGETHER_BYTES - OBJECT_BYTES, what="watch b")
+        one.grow(ANSWER_BYTES, what="watch a")
+        two.grow(TOGETHER_BYTES - ANSWER_BYTES, what="watch b")
         with pytest.raises(errors.TooMuch, match="together"):
             three.grow(1, what="watch c")
     assert lines.size_bytes == 0

@@ -17,6 +17,7 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.kube.connect import Reader, connect_peer, object_path
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.translate import STATUS_BYTES
 
 CA = trustme.CA()
 KEY = ObjectKey("default", "a")
@@ -98,6 +99,18 @@ async def test_an_answer_is_bounded(peer: Peer, reader: Reader) -> None:
     assert len(await reader.list_page(meta.SECRETS, EVERYTHING, query={}, limit_bytes=2048)) == 2048
     with pytest.raises(errors.TooMuch, match="larger than 1 KiB"):
         await reader.list_page(meta.SECRETS, EVERYTHING, query={}, limit_bytes=1024)
+
+
+async def test_of_an_error_no_more_is_read_than_a_status_takes(peer: Peer, reader: Reader) -> None:
+    """P5: before a server has proven who it is, its words cost next to nothing, and its code counts all the same."""
+    causes = b"{}," * (STATUS_BYTES // 3)
+    body = b'{"kind":"Status","code":403,"reason":"Forbidden","details":{"causes":[' + causes + b"{}]}}"
+    peer.response = lambda: web.Response(status=403, body=body)
+    with pytest.raises(errors.Forbidden, match=r"403$"):
+        await reader.get(meta.SECRETS, KEY)
+    peer.response = lambda: web.Response(status=403, body=body.replace(causes, b""))
+    with pytest.raises(errors.Forbidden, match=r"403 Forbidden$"):
+        await reader.get(meta.SECRETS, KEY)
 
 
 async def test_a_slow_answer_is_no_answer(peer: Peer, reader: Reader) -> None:

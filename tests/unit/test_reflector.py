@@ -16,6 +16,7 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.engine import pauses
 from registry_controller.engine import reflector as module
 from registry_controller.engine.reflector import Reflector
+from registry_controller.kube.connect import PAGES
 from registry_controller.kube.lines import Lines
 from registry_controller.kube.watch import Heard
 
@@ -64,6 +65,7 @@ class Server:
     ) -> None:
         self.answers = 0
         self.lines = Lines()
+        self.turns = asyncio.Semaphore(PAGES)
         self.lists = lists or []
         self.streams = streams or []
         self.revisions = revisions or []
@@ -340,7 +342,15 @@ async def test_nonsense_after_the_list_is_listed_again_and_removes_nothing_meanw
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"<html>\n", b'{"type":"ADDED"}\n', line("RENAMED", obj("a")), b"null\n", line("BOOKMARK", {})],
+    [
+        b"<html>\n",
+        b'{"type":"ADDED"}\n',
+        line("RENAMED", obj("a")),
+        b"null\n",
+        line("BOOKMARK", {}),
+        line("BOOKMARK", {"metadata": {"resourceVersion": "1" * 129}}),
+        line("ERROR", {"kind": "Status", "code": 500, "details": {"causes": [{}] * 30_000}}),
+    ],
 )
 async def test_garbage_ends_the_stream_and_lists_again(garbage: bytes) -> None:
     follower = Follower(Server(streams=[[*INITIAL, garbage, FOREVER], [*INITIAL, FOREVER]]))
@@ -348,7 +358,7 @@ async def test_garbage_ends_the_stream_and_lists_again(garbage: bytes) -> None:
 
 
 async def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("registry_controller.kube.lines.OBJECT_BYTES", 1000)
+    monkeypatch.setattr("registry_controller.kube.lines.ANSWER_BYTES", 1000)
     follower = Follower(Server(streams=[[*INITIAL, *([b"x" * 100] * 20), FOREVER], [FOREVER]]))
     await follower.hears("+a@3", "+b@4", "complete", "TooMuch")
 

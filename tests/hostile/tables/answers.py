@@ -123,7 +123,7 @@ ANSWERS: Final = (
     _proof("answers with 100,000 lists in one another", _NOT_READ, replies(_DEEP), _UNREADABLE),
     _proof("answers with an empty body", _NOT_READ, replies(b""), _UNREADABLE),
     _proof("answers that there is no kube-system", _NOT_READ, refuses(404, "NotFound"), "has no namespace kube-system"),
-    _proof("answers who it is without end", "the answer is left at 16 MiB", blank_body(), "the answer is larger than"),
+    _proof("answers who it is without end", "the answer is left at 8 MiB", blank_body(), "the answer is larger than"),
     _everywhere(
         "refuses the token",
         "is asked again; newer credentials are looked for",

@@ -126,9 +126,9 @@ LINES: Final = (
     ),
     _watched(
         "sends a line without end",
-        "is left at 16 MiB, and tried again after half a minute",
+        "is left at 8 MiB, and tried again after half a minute",
         _endless_line,
-        "a line longer than 16384 KiB",
+        "a line longer than 8192 KiB",
     ),
 )
 
