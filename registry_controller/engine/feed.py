@@ -17,6 +17,8 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.own import Marks, is_at_home, is_membership, read_marks
 from registry_controller.core.wanted import ActiveRule, Hit
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
+from registry_controller.engine.deletions import Deletions
+from registry_controller.engine.shared import Shared
 from registry_controller.engine.stream import Stream
 from registry_controller.engine.taps import Tap
 from registry_controller.kube.watch import Heard
@@ -54,6 +56,7 @@ class Claims(Protocol):
     """Who is told what a feed claims."""
 
     bodies: Bodies
+    deletions: Deletions
     on_change: Callable[[Target, ClusterUID], None]
     on_complete: Callable[[Feed], None]
     on_standing: Callable[[Feed], None]
@@ -61,9 +64,6 @@ class Claims(Protocol):
 
     def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Hear by which rules an object claims targets now, and did before."""
-
-    def note_deleted(self, peer: ClusterUID, target: Target, revision: int) -> None:
-        """Hear at which revision an object that claimed a target was deleted."""
 
 
 class Feed:
@@ -80,7 +80,7 @@ class Feed:
         self._sources = sources
         self._tap = tap
         self._closed = False
-        self._shared: dict[tuple[Hit, ...], tuple[Hit, ...]] = {}
+        self._shared: Shared[tuple[Hit, ...]] = Shared()
         asked = {selection for active in rules for selection in active.selections}
         if tap is not None:
             tap.begin()
@@ -157,7 +157,7 @@ class Feed:
         )
         self.records[heard.key] = record
         self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard)
-        if old is None or old.hits is not hits:
+        if old is None or old.hits != hits:
             self._sources.relink(self, heard.key, old.hits if old else (), hits)
         touched = {hit.target(heard.key) for hit in (*hits, *(old.hits if old is not None else ()))}
         for target in sorted(touched) if len(touched) > 1 else touched:
@@ -214,10 +214,11 @@ class Feed:
             self._set_unclear(rule, key, None)
         self._sources.bodies.drop(Slot(self.peer, self.kind, key))
         self._sources.relink(self, key, record.hits, ())
+        is_proof = record.membership and not any(stream.selection.labels for stream in self.streams.values())
         for hit in record.hits:
             target = hit.target(key)
-            if deleted_at and not any(stream.selection.labels for stream in self.streams.values()):
-                self._sources.note_deleted(self.peer, target, deleted_at)
+            if deleted_at and is_proof:
+                self._sources.deletions.note(self.peer, target, deleted_at)
             self._sources.on_change(target, self.peer)
         if record.unclear:
             self._sources.on_back(self.peer, self.kind, key)
@@ -240,7 +241,7 @@ class Feed:
             if hit is not None:
                 found.append(hit)
         hits = tuple(found)
-        return (self._shared.setdefault(hits, hits) if hits else ()), frozenset(unclear)
+        return (self._shared.one(hits) if hits else ()), frozenset(unclear)
 
     def _set_unclear(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:
         held = self.unclear.get(rule)
@@ -250,7 +251,9 @@ class Feed:
         if error is None:
             del held[key]
         else:
-            held[key] = error
+            last = next(reversed(held.values()), error)  # most of them say the same
+            held[key] = last if last.args == error.args else error
+            held[key].bare()
         if not held:
             del self.unclear[rule]
         self.changed()

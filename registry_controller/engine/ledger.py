@@ -13,9 +13,13 @@ from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.view import SourceRef
+from registry_controller.engine.shared import Shared
 
 SAMPLES: Final = 5
 """How many failing objects a rule's status names per cluster."""
+
+MOST_PLACES: Final = 16_384
+"""Of which is known when something was: 1,024 rules that read 16 members. The longest ago is forgotten first."""
 
 
 class Class(enum.Enum):
@@ -65,7 +69,7 @@ class Ledger:
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
         self._outcomes: dict[Target, tuple[Outcome, ...]] = {}
-        self._shared: dict[tuple[Outcome, ...], tuple[Outcome, ...]] = {}
+        self._shared: Shared[tuple[Outcome, ...]] = Shared()
         self._counts: dict[Place, Counter[Class]] = {}
         self._failures: dict[Place, dict[Target, Failure]] = {}
         self.wrote_at: dict[Place, datetime] = {}
@@ -84,7 +88,7 @@ class Ledger:
                 self._count(target, outcome, 1)
             self._outcomes.pop(target, None)
             if outcomes:
-                self._outcomes[target] = self._shared.setdefault(outcomes, outcomes)
+                self._outcomes[target] = self._shared.one(outcomes)
         for outcome, message, _ in said:
             if outcome.fate in _SAMPLED or (outcome.fate is Class.SKIPPED and message):
                 self._sample(target, outcome, message)
@@ -92,12 +96,12 @@ class Ledger:
 
     def wrote(self, place: Place, at: datetime) -> None:
         """Remember when something was last written for a rule from an owner."""
-        self.wrote_at[place] = at
+        _note(self.wrote_at, place, at)
         self._on_change(place[0])
 
     def went_back(self, place: Place, at: datetime) -> None:
         """Remember when an owner was found in an older state than what it had shown before."""
-        self.went_back_at[place] = at
+        _note(self.went_back_at, place, at)
         self._on_change(place[0])
 
     def places(self, rule: str) -> Iterable[ClusterUID]:
@@ -141,3 +145,10 @@ class Ledger:
         if (target in held or len(held) < SAMPLES) and held.get(target) != failure:
             held[target] = failure
             self._on_change(outcome.rule)
+
+
+def _note(moments: dict[Place, datetime], place: Place, at: datetime) -> None:
+    moments.pop(place, None)
+    moments[place] = at
+    if len(moments) > MOST_PLACES:
+        del moments[next(iter(moments))]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
@@ -18,6 +19,9 @@ from registry_controller.core.allowance import Allowance, Bar, Fence
 from registry_controller.core.own import Marks, read_marks
 from registry_controller.core.wanted import ActiveRule, activate
 from registry_controller.engine.members import cluster_target
+
+_MOST_GONE: Final = 4096
+"""Objects of which is known up to when they are gone: what is late is late by seconds, and the next list mends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class Registry:
         self.pruned: dict[str, tuple[str, ...]] = {}
         self._active: dict[str, tuple[HeldRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
+        self._gone: dict[tuple[str, str], int] = {}
         self._listed_at: dict[str, int] = {}
         self._on_change = on_change
 
@@ -81,12 +86,13 @@ class Registry:
         """Hear one event; `kind` is ADDED, MODIFIED, DELETED, or None for an item of a list."""
         name = meta.metadata_of(manifest).get("name", "")
         revision = meta.revision(meta.metadata_of(manifest).get("resourceVersion"))
-        if not name or revision < self._revisions.get((plural, name), 0):
+        if not name or revision < self._known(plural, name):
             return
-        self._revisions[(plural, name)] = revision
         if kind == "DELETED":
-            self._drop(plural, name)
+            self._drop(plural, name, revision)
         else:
+            self._gone.pop((plural, name), None)
+            self._revisions[(plural, name)] = revision
             self._hold(plural, name, manifest)
         self._on_change(plural, name)
 
@@ -96,13 +102,14 @@ class Registry:
         if revision < before:
             # Our own etcd was put back to an older copy: the past is the present now.
             self._revisions = {key: 0 if key[0] == plural else held for key, held in self._revisions.items()}
+            self._gone = {key: held for key, held in self._gone.items() if key[0] != plural}
         listed = set()
         for manifest in manifests:
             listed.add(meta.metadata_of(manifest).get("name", ""))
             self.apply(plural, None, manifest)
         for name in [*self._names(plural)]:
-            if name not in listed and self._revisions.get((plural, name), 0) <= revision:
-                self._drop(plural, name)
+            if name not in listed and (known := self._known(plural, name)) <= revision:
+                self._drop(plural, name, known)
                 self._on_change(plural, name)
 
     def set_pruned(self, rule: str, paths: tuple[str, ...]) -> None:
@@ -170,7 +177,16 @@ class Registry:
         else:
             self.features[name] = manifest
 
-    def _drop(self, plural: str, name: str) -> None:
+    def _known(self, plural: str, name: str) -> int:
+        """Tell the last revision that was heard of an object, also if it is gone."""
+        return self._revisions.get((plural, name), 0) or self._gone.get((plural, name), 0)
+
+    def _drop(self, plural: str, name: str, revision: int) -> None:
+        self._revisions.pop((plural, name), None)
+        self._gone.pop((plural, name), None)
+        self._gone[(plural, name)] = revision
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
         if plural == meta.CLUSTERS.resource:
             self.clusters.pop(name, None)
         elif plural == meta.RULES.resource:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.wanted import Hit
 from registry_controller.engine.bodies import Bodies
+from registry_controller.engine.deletions import Deletions
 from registry_controller.engine.feed import Feed, SourceRecord
 
 
@@ -38,7 +38,7 @@ class Sources:
         self._feeds: dict[tuple[ClusterUID, GVK], Feed] = {}
         self._by_kind: dict[tuple[str, str], list[Feed]] = {}
         self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}
-        self._deleted_at: dict[tuple[ClusterUID, Target], int] = {}
+        self.deletions = Deletions()
 
     def feed(self, peer: ClusterUID, kind: GVK) -> Feed | None:
         """Find a peer's feed of a kind."""
@@ -97,18 +97,10 @@ class Sources:
         """Say whether anything claims a target."""
         return next(self.claiming(target), None) is not None
 
-    def note_deleted(self, peer: ClusterUID, target: Target, revision: int) -> None:
-        """Remember at which revision an owner was seen to delete a membership object (O4)."""
-        if (target.group, target.kind) in _MEMBERSHIP_KINDS:
-            self._deleted_at[(peer, target)] = max(revision, self._deleted_at.get((peer, target), 0))
-
     def deleted_at(self, peer: ClusterUID, target: Target) -> int:
-        """Tell at which revision that was, or 0."""
-        return self._deleted_at.get((peer, target), 0)
+        """Tell up to which revision a member was seen to have deleted a membership object (O4), or 0."""
+        return self.deletions.at(peer, target)
 
 
 def _is_moved(hit: Hit, feed: Feed) -> bool:
     return hit.moved_to is not None or (hit.kind.group, hit.kind.kind) != (feed.kind.group, feed.kind.kind)
-
-
-_MEMBERSHIP_KINDS = {(meta.GROUP, meta.CLUSTER.kind), ("", "Secret")}

@@ -65,7 +65,7 @@ class Stream:
 
     def stalled(self, error: RegistryError) -> None:
         """Hear that the stream is not current."""
-        self.error = error
+        self.error = error.bare()
         self._feed.changed()
 
     def outdated(self) -> None:
@@ -76,7 +76,7 @@ class Stream:
 
     def refused(self, error: InvalidObject) -> None:
         """Hear of an object that cannot be used; it is said until the stream is listed again."""
-        self.error = error
+        self.error = error.bare()
         self._feed.changed()
 
     def current(self) -> None:
