@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, NewType
 
 ClusterUID = NewType("ClusterUID", str)
 """UID of a cluster's `kube-system` namespace: the `clusterID` of the contract."""
+
+UID_LENGTH: Final = 64
+"""The longest uid that is taken for one; a UUID has 36 characters."""
 
 Manifest = Mapping[str, Any]
 """A Kubernetes object as decoded JSON. Read only: what is changed is built anew."""
@@ -195,6 +199,16 @@ def revision(text: object) -> int:
     Kubernetes documents resourceVersions of one resource as comparable numbers since 1.35 (KEP-5504).
     """
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+def cluster_id(text: str) -> ClusterUID:
+    """Read a cluster's ID as it stands in an annotation; what is too long for one is nobody's, and stays apart.
+
+    For it stands a digest of 71 characters, which is too long, too.
+    """
+    if len(text) <= UID_LENGTH:
+        return ClusterUID(text)
+    return ClusterUID("sha256:" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest())
 
 
 def group_version(api_version: str) -> tuple[str, str]:

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target, revision
+from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, ObjectKey, Target, cluster_id, revision
+
+_LENGTH: Final = 4096  # seven names of 253 characters, four of 63, and less of everything else
+_TIME_LENGTH: Final = 40
+
+_NOBODY: Final = ClusterUID("")
+_NO_KIND: Final = GVK("", "", "")
+_NO_KEY: Final = ObjectKey("", "")
+_NO_COPY: Final = Target("", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,12 @@ class Provenance:
     inherited: bool = False
     adopted: bool = False
     overrides: str = ""
+
+    def remembered(self) -> Provenance:
+        """Keep what is asked of an object that a peer holds of somebody else's: whose state it is, and which."""
+        return Provenance(
+            self.owner, "", _NOBODY, "", _NO_KIND, _NO_KEY, self.uid, self.created, self.revision, _NO_COPY
+        )
 
     def same_origin(self, other: Provenance) -> bool:
         """Say whether only the revision differs: alone, that is no reason to write."""
@@ -74,34 +88,39 @@ def encode(provenance: Provenance) -> str:
 
 
 def decode(text: str | None, *, of: Target) -> Provenance | None:
-    """Read the annotation of the object `of`; None when it is absent, broken, or meant for another object."""
-    if not text:
+    """Read the annotation of the object `of`; None when it is absent, broken, or meant for another object.
+
+    One that is longer than names of objects can make it is broken.
+    """
+    if not text or len(text) > _LENGTH:
         return None
     try:
         found = orjson.loads(text)
         source = found["source"]
+        if Target(**{part: _text(found["copy"], part) for part in Target._fields}) != of:
+            return None
         provenance = Provenance(
-            owner=ClusterUID(_text(found, "owner")),
+            owner=cluster_id(_text(found, "owner")),
             rule=_text(found, "rule"),
-            rule_owner=ClusterUID(found["ruleOwner"] if isinstance(found.get("ruleOwner"), str) else ""),
+            rule_owner=cluster_id(found["ruleOwner"] if isinstance(found.get("ruleOwner"), str) else ""),
             policy=_text(found, "policy"),
             source=GVK(_text(source, "group"), _text(source, "version"), _text(source, "kind")),
             key=ObjectKey(_text(source, "namespace"), _text(source, "name")),
-            uid=_text(source, "uid"),
-            created=_text(source, "creationTimestamp"),
+            uid=_text(source, "uid", most=UID_LENGTH),
+            created=_text(source, "creationTimestamp", most=_TIME_LENGTH),
             revision=revision(_text(source, "resourceVersion")),
-            copy=Target(**{part: _text(found["copy"], part) for part in Target._fields}),
+            copy=of,
             inherited=found.get("inherited") is True,
             adopted=found.get("adopted") is True,
             overrides=found["overrides"] if isinstance(found.get("overrides"), str) else "",
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return provenance if provenance.copy == of and provenance.owner else None
+    return provenance if provenance.owner else None
 
 
-def _text(found: Mapping[str, Any], key: str) -> str:
+def _text(found: Mapping[str, Any], key: str, *, most: int = _LENGTH) -> str:
     value = found[key]
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > most:
         raise TypeError(key)
     return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Target
@@ -59,8 +59,13 @@ def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
         return Marks(None, None, True, False) if sync_disabled else NATIVE
     go_written = meta.GO_LAST_APPLIED in annotations
     provenance = None if go_written else decode(text, of=of)
-    named = provenance.owner if provenance else ClusterUID(owner) if owner else None
+    named = provenance.owner if provenance else meta.cluster_id(owner) if owner else None
     return Marks(named, provenance, sync_disabled, go_written)
+
+
+def remembered(marks: Marks) -> Marks:
+    """Keep of the marks of an object at a peer what decisions ask for (R6)."""
+    return replace(marks, provenance=marks.provenance.remembered()) if marks.provenance is not None else marks
 
 
 class Voice(enum.Enum):

@@ -6,20 +6,23 @@ A cloned etcd makes two API servers with one ID, each of which names itself. The
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Final, NamedTuple, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import ClusterType
-from registry_controller.api.errors import RegistryError
+from registry_controller.api.errors import RegistryError, TooMuch, Unreachable
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.selection import EVERYTHING
+from registry_controller.engine.room import MOST_OWN
 from registry_controller.engine.taps import read_view
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import decode_heard, decode_manifest, list_objects
+from registry_controller.kube.watch import Heard, decode_heard, decode_manifest, list_objects
 
 PERIOD_S: Final = 60.0
+_LIST_S: Final = 30.0
 _KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
 
 
@@ -79,10 +82,23 @@ class Aliases:
 
 
 async def _local_names(reader: Reader, cluster_id: ClusterUID) -> set[str]:
-    found = set()
-    async for page in list_objects(reader, meta.CLUSTERS, EVERYTHING, kind=meta.CLUSTER):
-        for heard in page.items:
-            view = read_view(heard, decode_manifest(heard.raw), peer=cluster_id)
-            if view is not None and view.cluster_id == cluster_id and view.type == ClusterType.LOCAL.value:
-                found.add(heard.key.name)
+    found, heard_of, most = set(), 0, MOST_OWN[meta.CLUSTER]
+    try:
+        async with asyncio.timeout(_LIST_S), contextlib.aclosing(_clusters(reader)) as clusters:
+            async for heard in clusters:
+                heard_of += 1
+                if heard_of > most:
+                    raise TooMuch(f"{reader.server} offers more than {most} Clusters")
+                view = read_view(heard, decode_manifest(heard.raw), peer=cluster_id)
+                if view is not None and view.cluster_id == cluster_id and view.type == ClusterType.LOCAL.value:
+                    found.add(heard.key.name)
+    except TimeoutError:
+        raise Unreachable(f"list {meta.CLUSTERS}: {reader.server} does not come to an end") from None
     return found
+
+
+async def _clusters(reader: Reader) -> AsyncGenerator[Heard, None]:
+    async with contextlib.aclosing(list_objects(reader, meta.CLUSTERS, EVERYTHING, kind=meta.CLUSTER)) as pages:
+        async for page in pages:
+            for heard in page.items:
+                yield heard

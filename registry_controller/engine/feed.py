@@ -6,7 +6,7 @@ incomplete feed proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,13 +14,13 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.core.own import Marks, is_at_home, is_membership, read_marks
+from registry_controller.core.own import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.wanted import ActiveRule, Hit
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.deletions import Deletions
 from registry_controller.engine.shared import Shared
 from registry_controller.engine.stream import Stream
-from registry_controller.engine.taps import Tap
+from registry_controller.engine.taps import Tap, read_cluster_id
 from registry_controller.kube.watch import Heard
 
 
@@ -133,7 +133,7 @@ class Feed:
         body = _lazily(heard)
         if self._tap is not None:
             self._tap.upsert(heard, body)
-        marks = read_marks(heard.annotations, of=Target(self.kind.group, self.kind.kind, *heard.key))
+        marks = remembered(read_marks(heard.annotations, of=Target(self.kind.group, self.kind.kind, *heard.key)))
         membership = is_membership(self.kind, heard.kind_type)
         is_own = is_at_home(marks, peer=self.peer, membership=membership)
         hits, unclear = self._hits(heard, body, is_own=is_own)
@@ -149,7 +149,7 @@ class Feed:
             deleting=heard.deleting,
             marks=marks,
             membership=membership,
-            cluster_id=_cluster_id(body()) if is_cluster else None,
+            cluster_id=read_cluster_id(body()) if is_cluster else None,
             hits=hits,
             streams=streams,
             unclear=unclear,
@@ -268,9 +268,3 @@ def _lazily(heard: Heard) -> Callable[[], Manifest]:
         return held[0]
 
     return body
-
-
-def _cluster_id(manifest: Manifest) -> ClusterUID | None:
-    spec = manifest.get("spec")
-    found = spec.get("clusterID") if isinstance(spec, Mapping) else None
-    return ClusterUID(found) if isinstance(found, str) and found else None

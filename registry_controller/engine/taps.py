@@ -16,6 +16,11 @@ from registry_controller.kube.watch import Heard
 _WORD: Final = 32
 """Characters of a state or type: ours have no more."""
 
+_NAME_LENGTH: Final = 253
+_LABELS: Final = 64
+_FEATURE_LENGTH: Final = 4096
+"""Characters of a feature's name and labels, together: a label has 380 at most, a tombstone 300."""
+
 
 class Tap(abc.ABC):
     """Somebody who wants every object of a kind at a peer, whatever the rules say.
@@ -90,6 +95,8 @@ class FeatureTap(Tap):
             feature = read_feature(body())
         except InvalidObject:
             return
+        if _is_too_much(feature):
+            return
         if self._held.get(heard.key.name) != feature:
             self._held[heard.key.name] = feature
             self._changed()
@@ -144,12 +151,29 @@ def read_view(heard: Heard, manifest: Manifest, *, peer: ClusterUID) -> MemberVi
     auth = spec.get("authInfo")
     reference = auth.get("secretRef") if isinstance(auth, Mapping) else None
     reference = reference if isinstance(reference, Mapping) else {}
-    cluster_id, name, namespace = spec.get("clusterID"), reference.get("name"), reference.get("namespace")
-    if not isinstance(cluster_id, str) or not cluster_id:
+    name, namespace = (_name(reference.get(part)) for part in ("name", "namespace"))
+    cluster_id = read_cluster_id(manifest)
+    if cluster_id is None:
         return None
-    secret = ObjectKey(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
+    secret = ObjectKey(namespace, name) if name and namespace is not None else None
     disabled = meta.CLUSTER_DISABLED in heard.annotations
     state, kind = status.get("state"), status.get("type")
     state, kind = (found if isinstance(found, str) else "" for found in (state, kind))
     membership = heard.uid if cluster_id == peer else membership_of(heard.annotations, heard.key.name, cluster_id)
-    return MemberView(heard.key.name, ClusterUID(cluster_id), secret, state[:_WORD], kind[:_WORD], disabled, membership)
+    return MemberView(heard.key.name, cluster_id, secret, state[:_WORD], kind[:_WORD], disabled, membership)
+
+
+def read_cluster_id(manifest: Manifest) -> ClusterUID | None:
+    """Read which cluster a Cluster stands for; None for one that says no ID, or what is too long to be one."""
+    spec = manifest.get("spec")
+    found = spec.get("clusterID") if isinstance(spec, Mapping) else None
+    return ClusterUID(found) if isinstance(found, str) and 0 < len(found) <= meta.UID_LENGTH else None
+
+
+def _name(found: object) -> str | None:
+    return found if isinstance(found, str) and len(found) <= _NAME_LENGTH else None
+
+
+def _is_too_much(feature: Feature) -> bool:
+    texts = (feature.feature_name, *feature.labels, *feature.labels.values())
+    return len(feature.labels) > _LABELS or sum(map(len, texts)) > _FEATURE_LENGTH

@@ -14,11 +14,10 @@ import msgspec
 import orjson
 
 from registry_controller.api.errors import ProtocolError
-from registry_controller.api.meta import GVK, ObjectKey, revision
+from registry_controller.api.meta import GVK, UID_LENGTH, ObjectKey, revision
 
 _NAME_BYTES: Final = 253
 _NAMESPACE_BYTES: Final = 63
-_UID_LENGTH: Final = 64  # a UUID has 36 characters
 _TIME_LENGTH: Final = 40  # RFC 3339, with a fraction and an offset, has 35
 _TYPE_BYTES: Final = 1024  # Kubernetes' own have 40
 _BRACKETS: Final = 250  # what has no more of them is nested no deeper
@@ -99,7 +98,7 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
     _check_name(info.name, most_bytes=_NAME_BYTES)
     if info.namespace:
         _check_name(info.namespace, most_bytes=_NAMESPACE_BYTES)
-    if len(info.uid) > _UID_LENGTH or not (info.uid.isascii() and info.uid.isprintable()):
+    if len(info.uid) > UID_LENGTH or not (info.uid.isascii() and info.uid.isprintable()):
         raise ProtocolError(f"{key}: has a uid that is none")
     created = info.created or ""
     if len(created) > _TIME_LENGTH or not created.isascii():

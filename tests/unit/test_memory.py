@@ -5,13 +5,18 @@ from __future__ import annotations
 import gc
 import json
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, decode, encode
 from registry_controller.core.accept import read_and_accept
+from registry_controller.core.own import Voice, is_at_home, read_marks, voice_of
 from registry_controller.core.wanted import activate
 from registry_controller.engine import deletions, ledger, registry, shared
 from registry_controller.engine.bodies import Bodies, Slot
@@ -103,6 +108,64 @@ def test_bodies_are_weighed_with_what_was_decoded_of_them() -> None:
     for number in range(40):
         bodies.drop(Slot(PEER, MAP, ObjectKey("ns", f"n{number}")))
     assert bodies.size_bytes == 0
+
+
+@pytest.mark.parametrize("length", [65, 253, 254, 1_000_000])
+def test_an_owner_that_is_too_long_is_somebody_else(length: int) -> None:
+    """O1, O2: it marks a copy as before, of nobody that is known, and is neither ours nor that peer's."""
+    text = "x" * length
+    marks = read_marks({meta.OWNER: text}, of=Target("", "ConfigMap", "ns", "a"))
+    assert marks.is_copy
+    assert marks.owner is not None
+    assert meta.UID_LENGTH < len(marks.owner) < 100
+    assert voice_of(marks, peer=PEER, local=ClusterUID("home")) is Voice.SILENT
+    assert not is_at_home(marks, peer=PEER, membership=False)
+    other = read_marks({meta.OWNER: text + "y"}, of=Target("", "ConfigMap", "ns", "a"))
+    assert other.owner != marks.owner
+
+
+def test_an_owner_that_can_be_one_is_taken_by_its_word() -> None:
+    text = "x" * meta.UID_LENGTH
+    assert read_marks({meta.OWNER: text}, of=Target("", "ConfigMap", "ns", "a")).owner == text
+
+
+@pytest.mark.parametrize("field", ["uid", "created", "rule", "overrides"])
+def test_a_provenance_of_texts_that_are_too_long_is_none(field: str) -> None:
+    of = Target("", "ConfigMap", "ns", "a")
+    real = Provenance(PEER, "r", PEER, "Delete", MAP, ObjectKey("ns", "a"), "u", "2026", 5, of)
+    assert decode(encode(real), of=of) == real
+    assert decode(encode(replace(real, **{field: "x" * 4096})), of=of) is None  # type: ignore[arg-type]
+
+
+def test_the_longest_provenance_that_there_is_is_read() -> None:
+    """Of a rule and an object whose names are as long as Kubernetes allows."""
+    name, label = "x" * 253, "x" * 63
+    of = Target(name, label, label, name)
+    uid = ClusterUID("u" * 36)
+    kind, created = GVK(name, label, label), "2026-01-01T00:00:00.000000+00:00"
+    longest = Provenance(
+        uid, name, uid, "Delete", kind, ObjectKey(label, name), uid, created, 2**63, of, True, True, "x" * 12
+    )
+    assert decode(encode(longest), of=of) == longest
+
+
+def test_of_what_a_peer_holds_marks_take_little() -> None:
+    feed, _ = a_feed({"match": [{}]})
+    (stream,) = feed.streams.values()
+    name = "x" * 253
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            of = Target("", "ConfigMap", "ns", f"n{number}")
+            source = GVK(name, "v1", name)
+            marks = Provenance(ClusterUID("o"), name, PEER, name, source, ObjectKey("ns", name), "u", "2026", 5, of)
+            stream.upsert(heard(f"n{number}", info={"annotations": {meta.OWNER: name, meta.PROVENANCE: encode(marks)}}))
+            feed._sources.bodies.drop(Slot(PEER, MAP, of.key))
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 100 * 1400
+    finally:
+        tracemalloc.stop()
+    assert {record.marks.owner for record in feed.records.values()} == {"o"}
 
 
 def test_names_that_come_and_go_leave_nothing() -> None:

@@ -54,9 +54,19 @@ def test_the_registrys_own_kinds_have_limits_of_their_own() -> None:
         ({"spec": {"clusterID": 5}}, None),
         ({"spec": {"clusterID": "u", "authInfo": []}, "status": {"type": ["Local"], "state": {}}}, ("", "")),
         ({"spec": {"clusterID": "u"}, "status": {"type": "Local", "state": "x" * 1000}}, ("Local", "x" * 32)),
+        ({"spec": {"clusterID": "u" * 65}}, None),
     ],
 )
 def test_a_cluster_at_a_peer_may_be_of_any_shape(more: dict[str, Any], seen: tuple[str, str] | None) -> None:
     """P5: what is no mapping, and no text, is nothing; an alias that is looked at does not end the daemon."""
     view = read_view(decode_heard(b'{"metadata":{"name":"a"}}'), more, peer=ClusterUID("p"))
     assert (None if view is None else (view.type, view.state)) == seen
+
+
+@pytest.mark.parametrize("field", ["name", "namespace"])
+def test_a_secret_of_a_name_that_none_can_have_is_none(field: str) -> None:
+    reference = {"name": "a", "namespace": "b"} | {field: "x" * 254}
+    more = {"spec": {"clusterID": "u", "authInfo": {"secretRef": reference}}}
+    view = read_view(decode_heard(b'{"metadata":{"name":"a"}}'), more, peer=ClusterUID("p"))
+    assert view is not None
+    assert view.secret is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.engine.members import Members
 from registry_controller.engine.taps import ClusterTap, FeatureTap, Tap
@@ -49,3 +51,21 @@ def test_what_another_feed_does_not_list_is_gone() -> None:
         assert names(tap) == ["b"]
         tap.remove(ObjectKey("", "b"))
         assert names(tap) == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"metadata": {"name": "a", "labels": {f"l{number}": "x" for number in range(65)}}},
+        {"metadata": {"name": "a", "labels": {"l": "x" * 5000}}},
+        {"metadata": {"name": "a"}, "spec": {"featureName": "x" * 5000}},
+    ],
+    ids=["labels", "a label", "a name"],
+)
+def test_a_feature_with_more_in_it_than_any_has_is_none(told: dict[str, Any]) -> None:
+    tap = FeatureTap(changed=lambda: None)
+    tap.begin()
+    heard: Any = SimpleNamespace(key=ObjectKey("", "a"), annotations={}, labels={})
+    tap.upsert(heard, lambda: {"spec": {"featureName": "a"}, **told})
+    tap.complete()
+    assert tap.held == ()
