@@ -14,7 +14,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import decode_manifest, list_objects
 
-_MOST_NODES: Final = 20_000  # Kubernetes itself is made for 5,000
+_MOST_NODES: Final = 10_000  # Kubernetes itself is made for 5,000
 _PERIOD_S: Final = 300.0
 _AFTER_PROBLEM_S: Final = 15.0
 

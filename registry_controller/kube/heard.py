@@ -26,8 +26,8 @@ _SHOWN: Final = 300
 MANIFEST_BYTES: Final = 4 * 1024 * 1024
 """The largest object that is decoded: API servers take requests of 3 MiB, so what is larger cannot be written here."""
 _SMALL_BYTES: Final = 64 * 1024  # of a metadata that cannot take much, whatever is in it
-_COMMAS: Final = 150_000  # an entry takes up to 200 bytes; 10,000 keys of a ConfigMap, with their fields, have 20,000
-_CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource definitions have 15,000
+COMMAS: Final = 150_000  # an entry takes up to 200 bytes; 10,000 keys of a ConfigMap, with their fields, have 20,000
+CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource definitions have 15,000
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(,)|([\[{])', re.DOTALL)
 
 
@@ -148,13 +148,13 @@ def _is_too_much(raw: bytes) -> bool:
     """Say whether JSON is larger, or has more parts, than is decoded; what is in texts is no part."""
     if len(raw) > MANIFEST_BYTES:
         return True
-    if raw.count(b",") <= _COMMAS and raw.count(b"{") + raw.count(b"[") <= _CONTAINERS:
+    if raw.count(b",") <= COMMAS and raw.count(b"{") + raw.count(b"[") <= CONTAINERS:
         return False
     commas = containers = 0
     for token in _TOKEN.finditer(raw):
         commas += token.lastindex == 1
         containers += token.lastindex == 2
-        if commas > _COMMAS or containers > _CONTAINERS:
+        if commas > COMMAS or containers > CONTAINERS:
             return True
     return False
 

@@ -14,7 +14,14 @@ import yaml
 from registry_controller import __version__
 from registry_controller.api import meta
 from registry_controller.api.cluster import ClusterType, State
+from registry_controller.engine.bodies import LIMIT_BYTES
+from registry_controller.engine.room import MOST_OBJECTS
+from registry_controller.kube.connect import PAGES
+from registry_controller.kube.heard import COMMAS, CONTAINERS, MANIFEST_BYTES
+from registry_controller.kube.lines import TOGETHER_BYTES
+from registry_controller.kube.transport import ANSWER_BYTES
 
+MIB = 1024 * 1024
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "cluster-registry"
 VALUES_TEXT = (CHART / "values.yaml").read_text(encoding="utf-8")
@@ -212,3 +219,24 @@ def test_clusters_are_listed_with_these_columns() -> None:
     (version,) = CRDS["Cluster"]["spec"]["versions"]
     found = [(c["name"], c["jsonPath"], bool(c.get("priority"))) for c in version["additionalPrinterColumns"]]
     assert found == COLUMNS
+
+
+def test_one_server_that_goes_to_every_limit_leaves_the_container_room() -> None:
+    """P5: the sum in docs/security.md is that of the limits, and the container may use a fifth more."""
+    docs = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    table = docs.partition("| of memory | MiB | why |")[2].partition("\n\n")[0]
+    told = {what: int(mib) for what, mib in re.findall(r"^\| ([^|]+) \| (\d+) \|", table, re.MULTILINE)}
+    texts, parts = 4 * MANIFEST_BYTES, 200 * (COMMAS + CONTAINERS)
+    assert told == {
+        "the daemon itself": 80,
+        "objects that are remembered": round(MOST_OBJECTS * 1.4 / 1024, -2),
+        "bodies that wait": LIMIT_BYTES // MIB,
+        "lines of watches": TOGETHER_BYTES // MIB,
+        "pages": (PAGES + 1) * ANSWER_BYTES // MIB,
+        "one object that is being decoded": round((MANIFEST_BYTES + texts + parts) / MIB, -1),
+        "nodes": 20,
+    }
+    assert f"about {round(sum(told.values()), -1)} MiB" in docs
+    limit = VALUES["resources"]["limits"]["memory"]
+    assert f"{limit.removesuffix('Mi')} MiB" in docs
+    assert int(limit.removesuffix("Mi")) >= 1.2 * sum(told.values())

@@ -82,6 +82,10 @@ def _many_kinds() -> Manifest:
     return {"resources": [{"name": f"r{n}", "kind": f"K{n}", "verbs": verbs} for n in range(100_000)]}
 
 
+def _many_causes() -> bytes:
+    return b'{"kind":"Status","code":403,"details":{"causes":[' + b"{}," * 5_000_000 + b"{}]}}"
+
+
 _DEEP: Final = b'{"metadata":{"name":"kube-system","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
 
 ANSWERS: Final = (
@@ -168,6 +172,9 @@ ANSWERS: Final = (
         "its words are not passed on",
         refuses(400, "BadRequest", message=f"the token is {CANARY}"),
         "400",
+    ),
+    _everywhere(
+        "answers errors of 5,000,000 causes", "of an error, 64 KiB are read", replies(_many_causes, code=403), "403"
     ),
     _everywhere("redirects to a file", "no redirect is followed", _redirect(302, "file:///etc/passwd"), "HTTP 302"),
     *(_leads_elsewhere(code) for code in (301, 302, 303, 307, 308)),

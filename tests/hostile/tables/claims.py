@@ -81,6 +81,11 @@ CLAIMS: Final = (
         _NOT_COPIED,
         _marked(lambda server: {meta.OWNER: "nobody"}),
     ),
+    _offers(
+        "says that an object is of a cluster with an ID of 1 MiB",
+        _NOT_COPIED,
+        _marked(lambda server: {meta.OWNER: "x" * 1024 * 1024}),
+    ),
     _offers("gives an object the provenance of another member's copy", _NOT_COPIED, _marked(_provenance)),
     _offers(
         "gives an object provenance that is garbage",
@@ -130,6 +135,12 @@ CONTENTS: Final = (
         "is not copied",
         _changed(("data.text", _nested(300))),
         "cannot be decoded: too deeply nested",
+    ),
+    _offers(
+        "offers 300,000 empty lists",
+        "is not copied, and not even decoded",
+        _changed(("data.text", [[]] * 300_000)),
+        "cannot be decoded: too deeply nested, too large",
     ),
     _offers("offers a number of 400 digits", "is not copied", _changed(("data.text", 10**400)), "cannot be decoded"),
     _in_a_stream(

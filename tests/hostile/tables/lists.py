@@ -92,6 +92,12 @@ LISTS: Final = (
         "the same continue token came again",
     ),
     _listed(
+        "gives a continue token of 1 MiB",
+        _AGAIN,
+        holds(**{"continue": "x" * 1024 * 1024}),
+        "is longer than any server says it",
+    ),
+    _listed(
         "has pages without end, with nothing in them",
         _RARELY,
         endless_pages(lambda number: []),

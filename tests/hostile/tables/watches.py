@@ -112,6 +112,11 @@ LINES: Final = (
         "an object without readable metadata",
     ),
     _event(
+        "sends 200,000 labels",
+        _with(("metadata.labels", {f"{number}": "" for number in range(200_000)})),
+        "an object with more metadata than any has",
+    ),
+    _event(
         "sends labels that are numbers", _with(("metadata.labels", {"a": 5})), "an object without readable metadata"
     ),
     _event("sends null as an object", None, "an object without readable metadata"),
