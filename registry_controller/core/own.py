@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode
 
 
@@ -61,6 +61,18 @@ def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
     provenance = None if go_written else decode(text, of=of)
     named = provenance.owner if provenance else ClusterUID(owner) if owner else None
     return Marks(named, provenance, sync_disabled, go_written)
+
+
+def read_birth(
+    annotations: Mapping[str, str], labels: Mapping[str, str], *, gvk: GVK, key: ObjectKey
+) -> tuple[GVK, ObjectKey]:
+    """Say what a copy without provenance was made from: what the Go original wrote down, else its own kind and name."""
+    kind, _, rest = annotations.get(meta.ORIGINAL_GVK, "").partition(".")
+    group, _, version = rest.rpartition("/")
+    namespace, name = labels.get(meta.ORIGINAL_NAMESPACE), labels.get(meta.ORIGINAL_NAME)
+    return GVK(group, version, kind) if kind and version else gvk, ObjectKey(
+        namespace or key.namespace, name or key.name
+    )
 
 
 class Voice(enum.Enum):

@@ -19,13 +19,17 @@ from registry_controller.core.mutate import NOWHERE, Context, desired, kind_of
 from registry_controller.core.rendering import may_move
 from registry_controller.core.selections import selections
 
+Rank = tuple[str, ClusterUID, str]
+"""What orders rules that want the same source (W2): the older at its owner, the lower owner ID, the name."""
+
 
 class Hit(NamedTuple):
     """A rule that matches an object: its matching entries, the kind of the copy, and where to if it is moved.
 
-    `barrier` is what keeps it from writing that; None where nothing does.
+    `barrier` is what keeps it from writing that; None where nothing does. `rank` is the rule's.
     """
 
+    rank: Rank
     rule: str
     rule_owner: ClusterUID
     policy: str
@@ -81,7 +85,9 @@ class ActiveRule:
             target, secret_type = copy.target, str(copy.manifest.get("type") or "")
             moved_to = target if target.key != facts.key else None
         barrier = self.fence.barrier(target, source=rule.kind, secret_type=secret_type)
-        return Hit(rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to, barrier)
+        return Hit(
+            self.rank, rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to, barrier
+        )
 
     def _may_retype(self, kind: GVK, *, has_overrides: bool) -> bool:
         """Say whether a copy may be a Secret of another type than its source, where that decides what is allowed."""
@@ -90,8 +96,8 @@ class ActiveRule:
         return has_overrides or (self.rule.kind.group, self.rule.kind.kind) != ("", "Secret")
 
     @property
-    def rank(self) -> tuple[str, ClusterUID, str]:
-        """Order rules that want the same source (W2): the older at its owner, the lower owner ID, the name."""
+    def rank(self) -> Rank:
+        """Order rules that want the same source."""
         return (self.born or "~", self.owner, self.rule.name)
 
 

@@ -6,7 +6,7 @@ Laws: what is in step costs no body and no write · what was judged is what is w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
@@ -17,6 +17,7 @@ from registry_controller.core.mark import provenance_of, with_provenance
 from registry_controller.core.mutate import desired
 from registry_controller.core.own import Marks
 from registry_controller.core.view import Claim, NamespaceState, View
+from registry_controller.core.wanted import Hit
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.copies import Copies
 from registry_controller.engine.fights import Fights
@@ -79,15 +80,16 @@ class Carrier:
         view, offers, decision = judgement
         match decision:
             case Apply():
-                return await self._apply(view, decision, offers[view.claims.index(decision.claim)])
+                offer = offers[view.claims.index(decision.claim)]
+                return await self._apply(view, decision, offer, _beside(offer, offers))
             case Delete():
                 await self._delete(view, decision)
                 return Carried(decision)
             case Hold() | Skip():
                 return Carried(decision, self._losers_of(view.target))
 
-    async def _apply(self, view: View, decision: Apply, offer: Offer) -> Carried:
-        made_from = (decision.claim, offer.record.hits)  # all of them: a younger rule may lose it now (W2)
+    async def _apply(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Carried:
+        made_from = (decision.claim, offer.record.hits, beside)  # all of them: a younger rule may lose it now (W2)
         owner = decision.claim.owner
         if self._is_made_from(view.target, made_from):
             return Carried(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
@@ -112,6 +114,7 @@ class Carrier:
             bringing = self._hand.bring_status(wanted, record, feed)
             has_written = await self._timed("update status", view.target, bringing) or has_written
         losers = _losers(offer, wanted, manifest, owner=owner)
+        losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
         if record is not None:
             record.made_from = made_from
             record.losers = losers
@@ -233,6 +236,19 @@ class Carrier:
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed is not None else None
         return record.losers if record is not None else ()
+
+
+def _beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
+    """List by which other rules the same source claims the same place, in another version of its kind."""
+    peer, kind = offer.feed.peer, offer.feed.kind
+    return tuple(
+        other.hit
+        for other in offers
+        if other.feed is not offer.feed
+        and (other.feed.peer, other.key) == (peer, offer.key)
+        and (other.feed.kind.group, other.feed.kind.kind) == (kind.group, kind.kind)
+        and other.hit.barrier is None
+    )
 
 
 def _losers(offer: Offer, wanted: Wanted, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:

@@ -48,6 +48,10 @@ class Sources:
         """List a peer's feeds."""
         return [feed for (held, _), feed in self._feeds.items() if held == peer]
 
+    def feeds_on(self, peer: ClusterUID, kind: GVK) -> list[Feed]:
+        """List a peer's feeds of a kind, in whatever version it is read."""
+        return [feed for feed in self._by_kind.get((kind.group, kind.kind), ()) if feed.peer == peer]
+
     def all_feeds(self) -> Iterable[Feed]:
         """List every feed."""
         return list(self._feeds.values())

@@ -339,6 +339,26 @@ def _copy(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 
 OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
+@given(st.booleans(), st.booleans())
+def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, turned: bool) -> None:
+    """W2: which version each of the rules reads never matters."""
+    older, younger = ("2026-01-01", "a", "older"), ("2026-02-01", "a", "younger")
+    base = Claim(IDS[0], IDS[0], Voice.OWNER, KIND, KEY, "uid", "2026-01-01T00:00:00Z", 1, "")
+    for versions in (("v1", "v2"), ("v2", "v1")):
+        offered = tuple(
+            base._replace(kind=KIND._replace(version=version), rule=rank[2], rule_rank=rank)
+            for version, rank in zip(versions, (older, younger), strict=True)
+        )
+        there = Current(Marks(IDS[0], None, False, False), "uid", 1) if is_there else None
+        view = View(
+            TARGET, tuple(reversed(offered)) if turned else offered, there, LOCAL, frozenset(IDS), frozenset(IDS),
+            copied_from=SOURCE_A if is_there else None,
+        )  # fmt: skip
+        decision = decide(view)
+        assert isinstance(decision, Apply)
+        assert decision.claim.rule == "older"
+
+
 @pytest.mark.parametrize(
     ("view", "kind", "reason"),
     [
