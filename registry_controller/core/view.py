@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.allowance import Barrier
-from registry_controller.core.own import Marks, Voice
+from registry_controller.core.own import Doubt, Marks, Voice
 
 
 class SourceRef(NamedTuple):
@@ -39,7 +39,7 @@ class Claim(NamedTuple):
     revision: int
     rule: str
     deleting: bool = False
-    sync_disabled: bool = False
+    sync_disabled: bool | Doubt = False
     barrier: Barrier | None = None
     shown: int = 0
     rule_rank: tuple[str, str, str] = ("", "", "")

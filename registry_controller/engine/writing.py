@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, InvalidObject, NotFound
+from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.drift import Drift, compare, content_digest, merge
 from registry_controller.core.own import Marks, read_marks
@@ -104,7 +104,8 @@ class Hand:
     ) -> tuple[bool, tuple[str, ...]]:
         """Bring a copy that is here to what is wanted; say whether that took a write, and whose changes it undid.
 
-        `adopt` writes in any case what provenance alone would not be worth.
+        `adopt` writes in any case what provenance alone would not be worth. Raises Immutable, which says whose changes
+        these are, where the copy would have to be made anew.
         """
         gvr = await self._discovery.resolve(wanted.kind)
         managers: tuple[str, ...] = ()
@@ -124,7 +125,10 @@ class Hand:
                 self._accept(current, wanted, record)
                 return False, managers
         with feed.writing(wanted.target.key):
-            raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
+            try:
+                raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
+            except Immutable as error:
+                raise Immutable(str(error), managers=managers) from None
             self._remember(raw, wanted, feed)
         return True, managers
 

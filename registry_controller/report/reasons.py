@@ -59,6 +59,14 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.BEING_DELETED: "it is being deleted here",
 }
 
+AS_FALSE: Final[Mapping[Reason, str]] = {
+    Reason.SYNC_DISABLED: 'resource-sync-disabled is on the source, and counts with any value, "false" too: remove it '
+    "to have a copy made",
+    Reason.COPY_FROZEN: 'resource-sync-disabled is on the copy, and counts with any value, "false" too: remove it to '
+    "have the copy follow its source",
+}
+"""What is said instead where the annotation's value is `false`."""
+
 
 def words_of(reason: Reason) -> str:
     """Say a reason as a sentence without its end."""

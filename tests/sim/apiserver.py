@@ -52,7 +52,8 @@ class ApiServer:
     """One cluster's API server. `tokens` are those that it accepts; the admin's needs none.
 
     What may be wrong with it: `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not
-    there, those in `denied` may not be written, and `trouble` are the answers that come next, whatever is asked.
+    there, those in `unreadable` may not be read, those in `denied` may not be written, and `trouble` are the answers
+    that come next, whatever is asked.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
 
@@ -64,6 +65,7 @@ class ApiServer:
         self.tokens: set[str] = set()
         self.skew_s = 0.0
         self.unserved: set[str] = set()
+        self.unreadable: set[str] = set()
         self.denied: set[str] = set()
         self.trouble: deque[Answer] = deque()
         self.acting = ""
@@ -108,7 +110,7 @@ class ApiServer:
         if self.trouble:
             return self.trouble.popleft()
         try:
-            return Watch(self.store, self._served(path), lag=lag, behind_s=behind_s)
+            return Watch(self.store, self._readable(self._served(path)), lag=lag, behind_s=behind_s)
         except Refusal as refused:
             return _refuse(refused)
 
@@ -166,10 +168,17 @@ class ApiServer:
             raise Refusal(404, "", "404 page not found")
         return request
 
+    def _readable(self, request: Request) -> Request:
+        kind = request.kind
+        if kind.kind in self.unreadable:
+            words = f'{kind.plural} is forbidden: User "someone" cannot read resource "{kind.plural}"'
+            raise Refusal(403, "Forbidden", words, {"kind": kind.plural, "group": kind.group})
+        return request
+
     def _serve(self, method: str, path: str, body: bytes | None, *, who: str) -> Manifest:
         request = self._served(path)
         if method == "GET":
-            return self._read(request)
+            return self._read(self._readable(request))
         before, status = self.store.revision, 500
         manifest = orjson.loads(body or b"{}")
         self.acting = who
