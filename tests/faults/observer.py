@@ -30,6 +30,7 @@ from tests.faults.laws import Verdict, judge
 from tests.faults.making import Copy, is_core, is_never_copied, make, owner_of
 from tests.faults.recorder import Recorder, Watched
 
+_TICK_S = 0.001  # the log cuts microseconds off
 _READS = frozenset({"get", "list", "watch"})
 _KUBERNETES = ("system:kube-", "system:apiserver", "system:serviceaccount:kube-", "system:anonymous")
 _MAY_WRITE = frozenset(
@@ -159,7 +160,7 @@ def righted(at: float, lies: Sequence[Lie], *, number: int) -> float:
         """By how much that lie was over, or not told yet, when it would have been."""
         until = lies[number + 1].since if number + 1 < len(lies) else float("inf")
         when = at - lies[number].offset_s
-        return max(lies[number].since - when, when - until, 0.0)
+        return max(lies[number].since - when, when - until, _TICK_S)
 
     near = (number, number - 1, number + 1)
     told = min((one for one in near if 0 <= one < len(lies)), key=wrong_s)
