@@ -12,7 +12,7 @@ from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.planner.explain import Fit, explain
 from tests.sim.group import SimGroup, rule, simulate
 from tests.sim.member import Member
-from tests.sim.rehearsing import rehearsing
+from tests.sim.rehearsing import plan, rehearsing
 
 RELIC = {"group": "sim.example", "version": "v1beta1", "kind": "Relic"}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
@@ -169,8 +169,27 @@ def test_a_rule_does_not_wait_for_the_version_of_another_one_that_is_not_served_
         left, lost = ("two", "one") if gone == "v1" else ("one", "two")
         assert here.find("Widget", "x", namespace=left) is not None
         assert here.find("Widget", "x", namespace=lost) is None
+        standing = here.condition("ResourceSyncRule", "stable" if gone == "v1" else "beta", "Synced")
+        assert standing["status"] == "False"
+        assert f"does not serve Widget.sim.example/{gone}" in standing["message"]
         here.server.change_versions("Widget", ["v1", "v1beta1"])
         await group.settle()
         assert here.find("Widget", "x", namespace=lost) is not None
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("name", ["stable", "beta"])
+def test_a_plan_says_that_a_kind_is_not_served_whatever_version_a_rule_asks_for(name: str) -> None:
+    """S1: it is heard in one version for all of them."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, _ = await _with_versions(group)
+        here.create(rule("stable", WIDGET, _in_namespace("one")))
+        here.create(rule("beta", BETA_WIDGET, _in_namespace("two")))
+        here.server.change_versions("Widget", [])
+        await group.settle()
+        found = await plan(group, "a", here.get("ResourceSyncRule", name))
+        assert [words for words in found.troubles if words.startswith("here: Widget: is not served here")]
 
     simulate(scenario, n=2)
