@@ -124,17 +124,29 @@ def reads_from(rule: SyncRule, features: Collection[Feature]) -> bool:
     return all(asked.matches(features) for asked in rule.features)
 
 
-def target_kinds(rules: Iterable[ActiveRule]) -> Mapping[GVK, frozenset[Selection]]:
+def target_kinds(
+    rules: Iterable[ActiveRule], *, heard: Collection[GVK] = (), served: Collection[GVK] | None = None
+) -> Mapping[GVK, frozenset[Selection]]:
     """List the kinds that rules write here, with the parts of each that must be watched here.
+
+    An object is served in every version of its kind, so one is enough to hear it: of those that rules write one that
+    is `served` here (None: nobody knows yet), the one that is `heard` already, that of the first rule in rank.
 
     A target lies in its source's namespace, so what narrows the source to namespaces narrows the target, too, unless
     an override may move it. A wide part does not replace a narrow one: where only the narrow one is allowed, the rules
     that need no more go on.
     """
-    kinds: dict[GVK, set[Selection]] = {}
-    for active in rules:
+    versions: dict[tuple[str, str], dict[GVK, None]] = {}
+    parts: dict[tuple[str, str], set[Selection]] = {}
+    for active in sorted(rules, key=lambda active: active.rank):
         for entry in active.rule.entries:
             moves = any(may_move(override) for override in entry.mutations.overrides)
             places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
-            kinds.setdefault(kind_of(active.rule.kind, (entry,)), set()).update(places)
-    return {kind: frozenset(places) for kind, places in kinds.items()}
+            kind = kind_of(active.rule.kind, (entry,))
+            versions.setdefault((kind.group, kind.kind), {})[kind] = None
+            parts.setdefault((kind.group, kind.kind), set()).update(places)
+
+    def choose(kinds: Iterable[GVK]) -> GVK:
+        return min(kinds, key=lambda kind: (served is not None and kind not in served, kind not in heard))
+
+    return {choose(kinds): frozenset(parts[what]) for what, kinds in versions.items()}

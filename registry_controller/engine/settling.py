@@ -67,6 +67,7 @@ def _is_open(streams: Iterable[Stream]) -> bool:
 
 
 def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
+    """Say what is not heard here; a kind is heard in one version, whatever version these rules ask for."""
     written = target_kinds(active for name, active in engine.supervisor.active.items() if name in rules)
     kinds = {(kind.group, kind.kind) for kind in written}
     for feed in engine.copies.all_feeds():

@@ -279,7 +279,8 @@ class Supervisor:
     def _plan_rules(self) -> None:
         active = self._registry.active_rules(self.local)
         self.active = {found.rule.name: found for found in active}
-        self._home.set_kinds(self.leftovers.with_kinds(target_kinds(active)))
+        kinds = target_kinds(active, heard=self._home.kinds, served=self.leftovers.served)
+        self._home.set_kinds(self.leftovers.with_kinds(kinds))
         given, self._given = self._given, {}
         for cluster_id, link in self.links.items():
             context = self._contexts.of(cluster_id, name=link.name)

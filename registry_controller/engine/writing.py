@@ -118,11 +118,11 @@ class Hand:
             verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             managers = verdict.managers
             if verdict.drift is Drift.IN_SYNC:
-                self._accept(current, wanted, record)
+                self._accept(current, wanted, record, feed)
                 return False, managers
             body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
-                self._accept(current, wanted, record)
+                self._accept(current, wanted, record, feed)
                 return False, managers
         with feed.writing(wanted.target.key):
             try:
@@ -186,13 +186,13 @@ class Hand:
         current = await self._current(gvr, wanted, record)
         return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 
-    def _accept(self, current: Manifest, wanted: Wanted, record: CopyRecord) -> None:
+    def _accept(self, current: Manifest, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> None:
         record.desired = wanted.digest
         record.baseline = self.digest(current)
         record.verified = meta.revision(meta.metadata_of(current).get("resourceVersion"))
         record.is_plain = _is_plain(current, record.baseline, wanted)
         if record.verified == record.revision:
-            self._bodies.drop(Slot(HERE, wanted.kind, wanted.target.key))
+            self._bodies.drop(Slot(HERE, feed.kind, wanted.target.key))
 
     def _remember(self, raw: bytes | None, wanted: Wanted, feed: LocalFeed) -> None:
         if raw is None:
