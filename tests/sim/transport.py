@@ -10,6 +10,7 @@ import contextlib
 import enum
 import random
 from collections.abc import AsyncIterator, Callable
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 
@@ -48,7 +49,9 @@ class Wire:
 
     What may happen to what is under way: the next `lost` answers to writes never come, the next `torn` chunks of
     watches break off in the middle, and watches that begin anew are answered by a cache that is `lag` changes behind
-    for `behind_s` seconds.
+    for `behind_s` seconds. Watches that resume begin `again` changes before where they were to: what happened then is
+    heard once more. Each stream of events is late by up to `late_s` seconds, for itself, so that of two kinds, or two
+    selections, what happened first may be heard last.
     """
 
     def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
@@ -56,8 +59,8 @@ class Wire:
         self.who = who
         self.fault = Fault.NONE
         self.delay_s = (0.001, 0.02)
-        self.lost = self.torn = self.lag = 0
-        self.behind_s = 0.0
+        self.lost = self.torn = self.lag = self.again = 0
+        self.behind_s = self.late_s = 0.0
         self._chance = chance
         self._changed = asyncio.Event()
         self._watches: dict[Watch, None] = {}
@@ -91,6 +94,20 @@ class Wire:
     def delay(self) -> float:
         """Choose how long the next thing takes, one way, in seconds."""
         return self._chance.uniform(*self.delay_s)
+
+    def lateness(self) -> float:
+        """Choose how long the next events of one stream wait beside, in seconds."""
+        return self._chance.uniform(0.0, self.late_s) if self.late_s else 0.0
+
+    def resumed(self, path: str) -> str:
+        """Let a watch that resumes begin with changes that it has heard of, where the server knows them still."""
+        if not self.again:
+            return path
+        since = dict(parse_qsl(urlsplit(path).query)).get("resourceVersion") or "0"
+        known = [change.revision for change in self.server.store.history if change.revision <= int(since)]
+        if not known:
+            return path
+        return path.replace(f"resourceVersion={since}", f"resourceVersion={known[-self.again :][0] - 1}")
 
     async def travel(self) -> None:
         """Take the time that the way takes; OSError where it ends."""
@@ -161,6 +178,7 @@ class SimTransport:
         try:
             async with self._deadline(open_s):
                 wire = self._wire
+                path = wire.resumed(path)
                 found = await self._ask("GET", path, lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
             if isinstance(found, Answer):
                 raise error_of_answer(found.status, found.body, what=what)
@@ -221,6 +239,7 @@ class SimTransport:
                 if watch.lines and self._wire.fault is not Fault.HUNG:
                     async with asyncio.timeout_at(quiet_until):
                         await self._wire.travel()
+                        await asyncio.sleep(self._wire.lateness())
                     data = b"".join(watch.lines)
                     watch.lines.clear()
                     for chunk in self._wire.split(data):
