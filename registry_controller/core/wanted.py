@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
@@ -139,10 +139,7 @@ def target_kinds(
     versions: dict[tuple[str, str], dict[GVK, None]] = {}
     parts: dict[tuple[str, str], set[Selection]] = {}
     for active in sorted(rules, key=lambda active: active.rank):
-        for entry in active.rule.entries:
-            moves = any(may_move(override) for override in entry.mutations.overrides)
-            places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
-            kind = kind_of(active.rule.kind, (entry,))
+        for kind, places in _written(active).items():
             versions.setdefault((kind.group, kind.kind), {})[kind] = None
             parts.setdefault((kind.group, kind.kind), set()).update(places)
 
@@ -150,3 +147,20 @@ def target_kinds(
         return min(kinds, key=lambda kind: (served is not None and kind not in served, kind not in heard))
 
     return {choose(kinds): frozenset(parts[what]) for what, kinds in versions.items()}
+
+
+def _written(active: ActiveRule) -> Mapping[GVK, set[Selection]]:
+    """List what one rule writes, and where: of one source several entries may match, and change it one after the other.
+
+    Of combinations beyond any use only those are seen that come first.
+    """
+    kinds: dict[GVK, set[Selection]] = {}
+    for entry in active.rule.entries:
+        moves = any(may_move(override) for override in entry.mutations.overrides)
+        places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
+        for kind, before in [(active.rule.kind, set[Selection]()), *kinds.items()][:_COMBINED]:
+            kinds.setdefault(kind_of(kind, (entry,)), set()).update(before, places)
+    return kinds
+
+
+_COMBINED: Final = 32

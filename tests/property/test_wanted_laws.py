@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import read_rule
+from registry_controller.core.mutate import kind_of
 from registry_controller.core.wanted import ActiveRule, activate, target_kinds
 
 VERSIONS = [GVK(group, version, kind) for group in ("", "g") for version in ("v1", "v2", "v3") for kind in ("A", "B")]
@@ -73,3 +76,26 @@ def test_a_version_stays_while_a_rule_writes_it_and_it_is_served(
         if stays := mates & set(heard) & served:
             assert {kind} == stays
         assert kind in served or not mates & served
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "g", "h"]), st.sampled_from(["", "A", "B"]), st.booleans()), max_size=4))
+def test_what_several_entries_make_of_one_source_is_watched(entries: list[tuple[str, str, bool]]) -> None:
+    """W1: each may change another part of its kind, or move it."""
+    spelled = [
+        {
+            "match": [{"namespaces": ["a"]}],
+            "mutations": {
+                "groupVersionKind": {"group": group, "kind": kind},
+                "overrides": [{"type": "replace", "path": "/metadata/namespace", "value": "b"}] if moves else [],
+            },
+        }
+        for group, kind, moves in entries
+    ]
+    spec = {"groupVersionKind": {"group": "s", "version": "v1", "kind": "S"}, "rules": spelled}
+    active = activate(read_rule({"metadata": {"name": "r"}, "spec": spec}), born="1", owner=ClusterUID(""))
+    found = target_kinds([active])
+    for size in range(1, len(entries) + 1):
+        for chosen in itertools.combinations(active.rule.entries, size):
+            kind = kind_of(active.rule.kind, chosen)
+            assert kind in found
+            assert EVERYTHING in found[kind] or not any(entry.mutations.overrides for entry in chosen)
