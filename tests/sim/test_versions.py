@@ -193,3 +193,76 @@ def test_a_plan_says_that_a_kind_is_not_served_whatever_version_a_rule_asks_for(
         assert [words for words in found.troubles if words.startswith("here: Widget: is not served here")]
 
     simulate(scenario, n=2)
+
+
+def _named(suffix: str) -> dict[str, Any]:
+    name = f"{{{{ .Object.GetName }}}}-{suffix}"
+    return {"mutations": {"overrides": [{"type": "replace", "path": "/metadata/name", "value": name}]}}
+
+
+@pytest.mark.parametrize("keeps_old", [True, False])
+def test_another_version_and_another_name_at_once_take_the_old_name_away(*, keeps_old: bool) -> None:
+    """W3: under Orphan, too; the old version may be served no more at the owner."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = await _with_versions(group)
+        here.create(rule("widgets", BETA_WIDGET, _named("old")))
+        owner.create(_object("Widget", "x"))
+        await group.settle()
+        assert here.find("Widget", "x-old", namespace="default")
+        if not keeps_old:
+            owner.server.change_versions("Widget", ["v1"])
+        here.apply(rule("widgets", WIDGET, _named("new")))
+        await group.settle()
+        assert {item["metadata"]["name"] for item in here.list("Widget")} == {"x-new"}
+        owner.delete("Widget", "x", namespace="default")
+        await group.settle()
+        assert not here.list("Widget")
+
+    simulate(scenario, n=2)
+
+
+def test_a_source_is_proven_gone_in_the_version_that_is_served_now() -> None:
+    """O5: its copy names the version in which it was read once."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = await _with_versions(group)
+        matched = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+        here.create(rule("widgets", BETA_WIDGET, matched))
+        source = _object("Widget", "x")
+        owner.create({**source, "metadata": {**source["metadata"], "labels": LABELS}})
+        await group.settle()
+        assert here.find("Widget", "x", namespace="default")
+        await here.stop()
+        for member in (here, owner):
+            member.server.change_versions("Widget", ["v1"])
+        here.apply(rule("widgets", WIDGET, matched))
+        owner.delete("Widget", "x", namespace="default")
+        here.start()
+        await group.settle()
+        assert here.find("Widget", "x", namespace="default") is None
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("older", ["v1", "v1beta1"])
+def test_of_two_rules_that_read_one_source_in_two_versions_the_older_wins(older: str) -> None:
+    """W2, S1: the other one says so, and takes over when the older goes."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = await _with_versions(group)
+        newer = "v1beta1" if older == "v1" else "v1"
+        for name, version in (("z-older", older), ("a-newer", newer)):
+            entry = {"mutations": {"labels": {"add": {"by": name}}}}
+            here.create(rule(name, {**WIDGET, "version": version}, entry))
+            await asyncio.sleep(2.0)
+        owner.create(_object("Widget", "x"))
+        await group.settle()
+        assert here.get("Widget", "x", namespace="default")["metadata"]["labels"]["by"] == "z-older"
+        (said,) = here.get("ResourceSyncRule", "a-newer")["status"]["clusters"]
+        assert said["conflicting"] == 1
+        here.delete("ResourceSyncRule", "z-older")
+        await group.settle()
+        assert here.get("Widget", "x", namespace="default")["metadata"]["labels"]["by"] == "a-newer"
+
+    simulate(scenario, n=2)
