@@ -162,6 +162,7 @@ def test_a_rule_does_not_wait_for_the_version_of_another_one_that_is_not_served_
         here.create(rule("beta", BETA_WIDGET, _in_namespace("two")))
         await group.settle()
         here.server.change_versions("Widget", {"v1", "v1beta1"} - {gone})
+        group.cut("a")
         await asyncio.sleep(60.0)
         for space in ("one", "two"):
             owner.create(_object("Widget", "x", namespace=space))
