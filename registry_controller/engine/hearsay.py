@@ -24,7 +24,7 @@ from registry_controller.kube.kubeconfig import Credentials, read_secret, with_e
 from registry_controller.kube.watch import decode_manifest
 
 READ_TIMEOUT_S: Final = 5.0
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 4
 """So many are tried after each try of our own: whoever makes up many keeps the good ones back for a while only."""
 
 _Place = tuple[ClusterUID, ObjectKey]
