@@ -105,8 +105,8 @@ class Carrier:
         manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view, decision.claim, offer, manifest)
         if view.membership:
-            changes = decision.reason is Reason.RELAYED and view.current is not None
-            refusal = self._relays.refuses(decision.claim, manifest, changes=changes)
+            is_relayed = decision.reason is Reason.RELAYED
+            refusal = self._relays.refuses(decision.claim, manifest, over=view.current, is_relayed=is_relayed)
             if refusal is not None:
                 return Carried(Skip(refusal, owner))
         feed = self._copies.feed(view.target.group, view.target.kind)

@@ -57,12 +57,14 @@ class ApiServer:
     `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not there, those in `unreadable`
     may not be read, those in `denied` may not be written, and `trouble` are the answers that come next, whatever is
     asked.
+    `generation` says how often the cluster was built before: each time it has another CA.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
 
     def __init__(self, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None) -> None:
         self.name = name
         self.url = f"https://{name}.sim:6443"
+        self.generation = 0
         self.journal: list[Write] = []
         self.store = Store(now=self.now, chance=chance)
         self.tokens: set[str] = set()

@@ -221,7 +221,9 @@ class Member:
 
     def _connect(self, credentials: Credentials, life: Life) -> Reader:
         wire = self._group.wire_to(self.name, credentials.server)
-        transport: Any = SimTransport(wire, token=credentials.token, methods=READING, life=life)
+        transport: Any = SimTransport(
+            wire, token=credentials.token, methods=READING, life=life, trusts=credentials.ca_pem
+        )
         return Reader(transport)
 
     # The cluster, as its admin sees it.

@@ -128,12 +128,13 @@ class Wire:
 
 
 class SimTransport:
-    """A connection. `token` is None for the admin's."""
+    """A connection. `token` is None for the admin's; `trusts` is the CA, empty for that of whoever is there."""
 
-    def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str], life: Life) -> None:
+    def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str], life: Life, trusts: str = "") -> None:
         self.answers = 0
         self.server = wire.server.url
-        self.ca_pem = ca_pem()
+        self.ca_pem = ca_pem(wire.server.generation)
+        self._trusts = trusts or self.ca_pem
         self._wire = wire
         self._token = token
         self._methods = methods
@@ -213,6 +214,8 @@ class SimTransport:
             if self._life.is_over and method != "GET" and self._wire.fault is Fault.NONE and self._wire.chance(0.5):
                 ask(self._wire.server)
             raise
+        if self._trusts != ca_pem(self._wire.server.generation):
+            raise Unreachable(f"{self.server}: certificate verify failed")
         found: Answer | Watch
         if self._wire.fault is Fault.BROKEN:
             found = _BROKEN
