@@ -1,6 +1,7 @@
 """Hold the differential tests, and the laws, to new random examples for some time: see hack/fuzz --help.
 
-Law: a divergence is printed as the smallest case that shows it, with the seed that found it, and the exit is not zero.
+Law: a divergence is printed as the smallest case that shows it, with the seed that found it, and the exit is not zero;
+nor is it when so few cases were tried that finding none says little.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "tests" / "property"
 LAWS: Final = "laws"
 PAUSE_S: Final = 20.0
+LEAST_AN_HOUR: Final = 20_000
+"""Cases, of all differential tests together; an idle core does fifteen times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +59,14 @@ class Tally:
             self.found.append(done)
             print(f"\n--- {done.target}, seed {done.seed}\n{done.said}\n", flush=True)
 
-    def line(self) -> str:
+    def line(self, now: float) -> str:
         """Say how far it is."""
-        took_s = time.monotonic() - self.started
-        total = sum(self.cases.values())
-        speed = total / took_s * 3600
-        return f"hack/fuzz: {took_s:.0f} s, {total} cases, {speed:.0f} an hour, {len(self.found)} divergences"
+        total, took_s = self.cases.total(), now - self.started
+        return f"hack/fuzz: {took_s:.0f} s, {total} cases, {self.rate(now):.0f} an hour, {len(self.found)} divergences"
+
+    def rate(self, now: float) -> float:
+        """Tell how many cases an hour were tried."""
+        return self.cases.total() / (now - self.started) * 3600
 
 
 def targets() -> dict[str, Path]:
@@ -134,7 +139,7 @@ def _seeds(start: int) -> Iterator[int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run; 1 when something was found or too little was tried."""
+    """Run; 1 when something was found or too little was tried, 2 when nothing was chosen."""
     parser = argparse.ArgumentParser("hack/fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="how long (5)")
     parser.add_argument("--seed", type=int, default=None, help="repeat what a run with this seed tried; else by chance")
@@ -150,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
     plan = f"{len(chosen)} targets, {options.jobs} processes, {options.minutes:g} minutes"
     print(f"hack/fuzz: seed {seed}, {plan}", flush=True)
     tally = _run(chosen, seed=seed, jobs=options.jobs, seconds=options.minutes * 60)
-    return _conclude(tally, chosen)
+    return _conclude(tally, chosen, time.monotonic())
 
 
 def _run(chosen: list[str], *, seed: int, jobs: int, seconds: float) -> Tally:
@@ -173,7 +178,7 @@ def _run(chosen: list[str], *, seed: int, jobs: int, seconds: float) -> Tally:
             tally.add(said.get(timeout=1.0))
         if time.monotonic() - shown > PAUSE_S:
             shown = time.monotonic()
-            print(tally.line(), flush=True)
+            print(tally.line(shown), flush=True)
     for worker in workers:
         worker.join()
         if worker.exitcode:
@@ -185,15 +190,19 @@ def _work(chosen: list[str], start: int, until: float, said: Any) -> None:
     work(chosen, _seeds(start), until, said)
 
 
-def _conclude(tally: Tally, chosen: list[str]) -> int:
-    took_s = time.monotonic() - tally.started
+def _conclude(tally: Tally, chosen: list[str], now: float) -> int:
+    took_s = now - tally.started
     width = max(map(len, chosen))
     print(f"\n{'target':{width}}  {'rounds':>6}  {'cases':>8}  {'an hour':>9}")
     for name in chosen:
         cases = tally.cases[name]
         print(f"{name:{width}}  {tally.rounds[name]:6}  {cases:8}  {cases / took_s * 3600:9.0f}")
-    print(tally.line())
-    return 1 if tally.found else 0
+    print(tally.line(now))
+    too_little = any(name != LAWS for name in chosen) and tally.rate(now) < LEAST_AN_HOUR  # the laws count none
+    if too_little:
+        few = f"{tally.rate(now):.0f} cases an hour are too few, {LEAST_AN_HOUR} the least"
+        print(f"hack/fuzz: {few}: let nothing else work here, or give it more time (--minutes)")
+    return 1 if tally.found or too_little else 0
 
 
 if __name__ == "__main__":

@@ -125,8 +125,8 @@ OPTIONS: Final = (
     ),
     Option(
         "MEMBER_LEFT_TRUST_SECONDS", "86400", optiontext.none_or_whole(1, 999_999_999), "number",
-        "How long a member must have been silent before another one's word that it has left counts here. 0: it never "
-        "does.", "s",
+        "How long a member must have been silent before another one's word that it has left, or was rebuilt elsewhere, "
+        "counts here. 0: it never does.", "s",
     ),
     Option(
         "SYNCED_RULES_ENABLED", "true", optiontext.flag, "true|false",

@@ -13,6 +13,7 @@ RegistryError
       AlreadyExists
     Gone                410: history is compacted; list again
     Invalid             422: refused by validation; wait for a change
+      Immutable         a field of it may not change: make it anew, or say so
     TooManyRequests     429: wait for `.retry_after_s`
     ServerError         5xx
   Contested           somebody here keeps changing a copy: wait for `.retry_after_s`
@@ -109,11 +110,18 @@ class Gone(ApiError):
 
 
 class Invalid(ApiError):
-    """400, 413, 422: the server refuses this object as it is. `immutable` when a field may not change."""
+    """400, 413, 422: the server refuses this object as it is."""
 
-    def __init__(self, message: str, *, status: int = 422, reason: str = "Invalid", immutable: bool = False) -> None:
+    def __init__(self, message: str, *, status: int = 422, reason: str = "Invalid") -> None:
         super().__init__(message, status=status, reason=reason)
-        self.immutable = immutable
+
+
+class Immutable(Invalid):
+    """422: a field of it may not change. `managers` are those whose changes the refused write was to undo."""
+
+    def __init__(self, message: str, *, managers: tuple[str, ...] = ()) -> None:
+        super().__init__(message, reason="Immutable")
+        self.managers = managers
 
 
 class TooManyRequests(ApiError):

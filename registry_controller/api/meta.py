@@ -71,6 +71,10 @@ REGISTRY_SECRET_TYPE: Final = "k8s.cisco.com/cluster-registry-secret"
 KUBECONFIG_KEY: Final = "kubeconfig"
 
 
+_LAST_REVISION: Final = 2**63 - 1
+"""etcd counts in an int64."""
+
+
 class GVK(NamedTuple):
     """A kind as one API version serves it. The core group is the empty string."""
 
@@ -194,11 +198,12 @@ def labels_of(manifest: Manifest) -> Mapping[str, str]:
 
 
 def revision(text: object) -> int:
-    """Read a resourceVersion as the number that it is; 0 for one that is missing or no number.
+    """Read a resourceVersion as the number that it is; 0 for one that is missing, no number, or beyond etcd's.
 
     Kubernetes documents resourceVersions of one resource as comparable numbers since 1.35 (KEP-5504).
     """
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 else 0
+    found = int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 else 0
+    return found if found <= _LAST_REVISION else 0
 
 
 def cluster_id(text: str) -> ClusterUID:

@@ -41,7 +41,8 @@ class ClusterFacts:
 
     `failure` is why the peer is not read (unreachable, another cluster, 401); `connected` says that it is read and
     proven. Neither of both is the time before the first answer. `said_to_have_left` names those who say that a silent
-    peer has left. `metadata` and `known_there` (the Clusters that the peer holds) are None until they were heard.
+    peer has left, `said_to_be_rebuilt` those who hold another cluster of its name, at another address. `metadata` and
+    `known_there` (the Clusters that the peer holds) are None until they were heard.
     """
 
     is_local: bool
@@ -51,6 +52,7 @@ class ClusterFacts:
     failure: str = ""
     connected: bool = False
     said_to_have_left: Sequence[str] = ()
+    said_to_be_rebuilt: Sequence[str] = ()
     conflict: str = ""
     alias_of: str = ""
     metadata: Mapping[str, Any] | None = None
@@ -128,7 +130,10 @@ def _verdict(facts: ClusterFacts) -> tuple[str, str] | None:
     problem = facts.failure or facts.own_problem
     if problem:
         sayers = " and ".join(facts.said_to_have_left[:_MAX_PROBLEMS])
-        return State.FAILED.value, f"{problem}; {sayers} said that it has left" if sayers else problem
+        holders = " and ".join(facts.said_to_be_rebuilt[:_MAX_PROBLEMS])
+        left = f"; {sayers} said that it has left" if sayers else ""
+        rebuilt = f"; {holders} said that another cluster, at another address, has its name now" if holders else ""
+        return State.FAILED.value, f"{problem}{left}{rebuilt}"
     if not (facts.connected or facts.is_local):
         return None
     if facts.metadata_problem:

@@ -76,7 +76,7 @@ BARRED = {
 
 def _decide_ordinary(view: View) -> Decision:
     counting = (claim for claim in view.claims if _counts(claim, view))
-    offers = sorted(counting, key=lambda c: (c.rank, c.kind, c.key))
+    offers = sorted(counting, key=lambda c: c.order)
     current = view.current
     if current is None:
         return _decide_new(view, offers)

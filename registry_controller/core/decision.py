@@ -42,6 +42,8 @@ class Reason(enum.Enum):
     DISPUTED = "SecretNamedTwice"
     NOT_NAMED = "SecretNotNamed"
     ADDRESS_CHANGED = "AddressChangeRefused"
+    NOT_PROVEN = "CredentialsNotProven"
+    TOO_MANY = "TooManyClusters"
     CONFLICT = "Conflict"
     RESERVED = "ReservedForThisCluster"
     NOT_ALLOWED = "NotAllowedHere"

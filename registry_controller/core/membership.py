@@ -6,6 +6,8 @@ an intermediary nothing is ever deleted, and nothing goes back · nobody brings 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
@@ -41,7 +43,7 @@ def _decide_known_member(view: View, current: Current, claims: list[Claim], own:
         return Skip(Reason.COPY_FROZEN, current.marks.owner)
     heirs = view.successors - view.departed
     heir = _best_relayed([claim for claim in claims if claim.owner in heirs])
-    if heir is not None and natural not in view.alive and natural != heir.owner:
+    if heir is not None and current.marks.is_copy and natural not in view.alive and natural != heir.owner:
         return Apply(heir, Reason.REBUILT)
     if natural is None and current.marks.owner is not None and current.marks.owner in view.departed:
         # Credentials: the Cluster that named them went last, because it takes the connection with it.
@@ -81,10 +83,26 @@ def _decide_new_member(view: View, claims: list[Claim], own: Claim | None) -> De
     return Skip(Reason.SYNC_DISABLED, relayed.owner) if relayed.sync_disabled else Apply(relayed, Reason.RELAYED)
 
 
+def hearsay(view: View) -> list[Claim]:
+    """List what intermediaries hold of the member whose registry Secret this is, the newest first.
+
+    Nothing of one that a person carried here, or froze: then that is what is used.
+    """
+    current = view.current
+    if current is None or current.natural is None or not current.marks.is_copy or current.marks.frozen:
+        return []
+    relayed = _relayed(claim for claim in view.claims if claim.owner == current.natural)
+    return [claim for claim in relayed if not (claim.deleting or claim.has_left)]
+
+
 def _best_relayed(claims: list[Claim]) -> Claim | None:
-    """Choose the newest record that an intermediary holds; the lower peer among equals."""
-    relayed = [claim for claim in claims if claim.voice is Voice.INTERMEDIARY]
-    return min(relayed, key=lambda claim: (-claim.revision, claim.peer), default=None)
+    return next(iter(_relayed(claims)), None)
+
+
+def _relayed(claims: Iterable[Claim]) -> list[Claim]:
+    """List the records that intermediaries hold, the newest first; the lower peer among equals."""
+    relayed = (claim for claim in claims if claim.voice is Voice.INTERMEDIARY)
+    return sorted(relayed, key=lambda claim: (-claim.revision, claim.peer))
 
 
 def _decide_absent_member(view: View, current: Current, claims: list[Claim]) -> Decision:

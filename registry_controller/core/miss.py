@@ -54,6 +54,13 @@ def feature_miss(asked: tuple[FeatureMatch, ...], features: tuple[Feature, ...])
     return None
 
 
+def targets_miss(selected: bool | None) -> Miss | None:
+    """Say why a rule is not for this cluster; None when it is. `selected` is None while that cannot be judged."""
+    if selected is None:
+        return Miss("spec.targetClusters", "cannot be judged while not exactly one Cluster has this cluster's ID")
+    return None if selected else Miss("spec.targetClusters", "does not select this cluster")
+
+
 def _misses(entry: RuleEntry, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> Iterator[Miss | None]:
     """Give one answer for each match of an entry; None for one that holds."""
     if not entry.matches:

@@ -12,8 +12,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode
+
+
+class Doubt(enum.Enum):
+    """Stands for true where somebody may have meant something else."""
+
+    SAYS_FALSE = "false"
+    """`resource-sync-disabled` counts with any value, and has this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Marks:
 
     owner: ClusterUID | None
     provenance: Provenance | None
-    sync_disabled: bool
+    sync_disabled: bool | Doubt
     go_written: bool
 
     @property
@@ -45,7 +52,7 @@ class Marks:
 
     @property
     def frozen(self) -> bool:
-        return self.sync_disabled and not (self.provenance and self.provenance.inherited)
+        return bool(self.sync_disabled) and not (self.provenance and self.provenance.inherited)
 
 
 NATIVE = Marks(None, None, False, False)
@@ -53,10 +60,10 @@ NATIVE = Marks(None, None, False, False)
 
 def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
     """Read the marks of the object that `of` names."""
-    sync_disabled = meta.SYNC_DISABLED in annotations
+    sync_disabled = _is_set(annotations.get(meta.SYNC_DISABLED))
     owner, text = annotations.get(meta.OWNER), annotations.get(meta.PROVENANCE)
     if not owner and not text:
-        return Marks(None, None, True, False) if sync_disabled else NATIVE
+        return Marks(None, None, sync_disabled, False) if sync_disabled else NATIVE
     go_written = meta.GO_LAST_APPLIED in annotations
     provenance = None if go_written else decode(text, of=of)
     named = provenance.owner if provenance else meta.cluster_id(owner) if owner else None
@@ -66,6 +73,21 @@ def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
 def remembered(marks: Marks) -> Marks:
     """Keep of the marks of an object at a peer what decisions ask for (R6)."""
     return replace(marks, provenance=marks.provenance.remembered()) if marks.provenance is not None else marks
+
+
+def read_birth(
+    annotations: Mapping[str, str], labels: Mapping[str, str], *, gvk: GVK, key: ObjectKey
+) -> tuple[GVK, ObjectKey]:
+    """Say what a copy without provenance was made from: what the Go original wrote down, else its own kind and name."""
+    kind, _, rest = annotations.get(meta.ORIGINAL_GVK, "").partition(".")
+    group, _, version = rest.rpartition("/")
+    namespace, name = labels.get(meta.ORIGINAL_NAMESPACE), labels.get(meta.ORIGINAL_NAME)
+    born = ObjectKey(namespace or key.namespace, name or key.name)
+    return GVK(group, version, kind) if kind and version else gvk, born
+
+
+def _is_set(value: str | None) -> bool | Doubt:
+    return Doubt.SAYS_FALSE if value == Doubt.SAYS_FALSE.value else value is not None
 
 
 class Voice(enum.Enum):

@@ -93,11 +93,11 @@ def rule_status(
 ) -> Mapping[str, Any]:
     """Compute the status of one rule; `conditions` holds all of ours, without times; status None takes one away.
 
-    `barred` is what does not allow it to act here, as a reason and in words, empty where nothing does. `idle` is why
-    it reads from nobody (no peer has the feature, not selected here), `problems` what somebody must
-    act on (`peer b: cannot watch secrets.v1: forbidden; ...`), `halted` and `restored` the words for DeletionHalted
-    and HistoryRestored, empty when they do not hold. `current` is the stored status: when something was last written
-    is taken from there where it is not known, so that a restart writes nothing.
+    `barred` is what does not allow it to act here, or to tell whether it is for this cluster, as a reason and in words,
+    empty where nothing does. `idle` is why it reads nobody (no peer has the feature, not selected here), `problems`
+    what somebody must act on (`peer b: cannot watch secrets.v1: forbidden; ...`), `halted` and `restored` the words for
+    DeletionHalted and HistoryRestored, empty when they do not hold. `current` is the stored status: when something was
+    last written is taken from there where it is not known, so that a restart writes nothing.
     """
     facts = _Facts(generation, verdict, suspended, barred, idle, peers, problems, halted)
     conditions = [

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.allowance import Barrier
-from registry_controller.core.own import Marks, Voice
+from registry_controller.core.own import Doubt, Marks, Voice
 
 
 class SourceRef(NamedTuple):
@@ -26,7 +26,7 @@ class Claim(NamedTuple):
 
     `revision` is the resourceVersion at the owner: at an intermediary the one in its provenance, 0 if unknown.
     `shown` is the revision that a copy here showed of it last, if that was a later one, else 0. `rule` names the
-    winning rule; `barrier` is what keeps it from writing here.
+    winning rule, which `rule_rank` orders among others; `barrier` is what keeps it from writing here.
     """
 
     peer: ClusterUID
@@ -39,9 +39,10 @@ class Claim(NamedTuple):
     revision: int
     rule: str
     deleting: bool = False
-    sync_disabled: bool = False
+    sync_disabled: bool | Doubt = False
     barrier: Barrier | None = None
     shown: int = 0
+    rule_rank: tuple[str, str, str] = ("", "", "")
     has_left: bool = False
     """What an intermediary holds of a membership that is over, as a tombstone says (O6)."""
 
@@ -58,6 +59,11 @@ class Claim(NamedTuple):
     def rank(self) -> tuple[str, ClusterUID]:
         """Order rival owners (O8): older source first, then the lower cluster ID."""
         return (self.created or "~", self.owner)
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Order all claims: rival owners, an owner's sources, then the rules that want one source (W2)."""
+        return (*self.rank, self.kind.group, self.kind.kind, self.key, self.rule_rank, self.kind.version)
 
 
 class Current(NamedTuple):

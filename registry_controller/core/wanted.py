@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
@@ -19,13 +19,17 @@ from registry_controller.core.mutate import NOWHERE, Context, desired, kind_of
 from registry_controller.core.rendering import may_move
 from registry_controller.core.selections import selections
 
+Rank = tuple[str, ClusterUID, str]
+"""What orders rules that want the same source (W2): the older at its owner, the lower owner ID, the name."""
+
 
 class Hit(NamedTuple):
     """A rule that matches an object: its matching entries, the kind of the copy, and where to if it is moved.
 
-    `barrier` is what keeps it from writing that; None where nothing does.
+    `barrier` is what keeps it from writing that; None where nothing does. `rank` is the rule's.
     """
 
+    rank: Rank
     rule: str
     rule_owner: ClusterUID
     policy: str
@@ -81,7 +85,9 @@ class ActiveRule:
             target, secret_type = copy.target, str(copy.manifest.get("type") or "")
             moved_to = target if target.key != facts.key else None
         barrier = self.fence.barrier(target, source=rule.kind, secret_type=secret_type)
-        return Hit(rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to, barrier)
+        return Hit(
+            self.rank, rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to, barrier
+        )
 
     def _may_retype(self, kind: GVK, *, has_overrides: bool) -> bool:
         """Say whether a copy may be a Secret of another type than its source, where that decides what is allowed."""
@@ -90,8 +96,8 @@ class ActiveRule:
         return has_overrides or (self.rule.kind.group, self.rule.kind.kind) != ("", "Secret")
 
     @property
-    def rank(self) -> tuple[str, ClusterUID, str]:
-        """Order rules that want the same source (W2): the older at its owner, the lower owner ID, the name."""
+    def rank(self) -> Rank:
+        """Order rules that want the same source."""
         return (self.born or "~", self.owner, self.rule.name)
 
 
@@ -118,17 +124,43 @@ def reads_from(rule: SyncRule, features: Collection[Feature]) -> bool:
     return all(asked.matches(features) for asked in rule.features)
 
 
-def target_kinds(rules: Iterable[ActiveRule]) -> Mapping[GVK, frozenset[Selection]]:
+def target_kinds(
+    rules: Iterable[ActiveRule], *, heard: Collection[GVK] = (), served: Collection[GVK] | None = None
+) -> Mapping[GVK, frozenset[Selection]]:
     """List the kinds that rules write here, with the parts of each that must be watched here.
+
+    An object is served in every version of its kind, so one is enough to hear it: of those that rules write one that
+    is `served` here (None: nobody knows yet), the one that is `heard` already, that of the first rule in rank.
 
     A target lies in its source's namespace, so what narrows the source to namespaces narrows the target, too, unless
     an override may move it. A wide part does not replace a narrow one: where only the narrow one is allowed, the rules
     that need no more go on.
     """
+    versions: dict[tuple[str, str], dict[GVK, None]] = {}
+    parts: dict[tuple[str, str], set[Selection]] = {}
+    for active in sorted(rules, key=lambda active: active.rank):
+        for kind, places in _written(active).items():
+            versions.setdefault((kind.group, kind.kind), {})[kind] = None
+            parts.setdefault((kind.group, kind.kind), set()).update(places)
+
+    def choose(kinds: Iterable[GVK]) -> GVK:
+        return min(kinds, key=lambda kind: (served is not None and kind not in served, kind not in heard))
+
+    return {choose(kinds): frozenset(parts[what]) for what, kinds in versions.items()}
+
+
+def _written(active: ActiveRule) -> Mapping[GVK, set[Selection]]:
+    """List what one rule writes, and where: of one source several entries may match, and change it one after the other.
+
+    Of combinations beyond any use only those are seen that come first.
+    """
     kinds: dict[GVK, set[Selection]] = {}
-    for active in rules:
-        for entry in active.rule.entries:
-            moves = any(may_move(override) for override in entry.mutations.overrides)
-            places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
-            kinds.setdefault(kind_of(active.rule.kind, (entry,)), set()).update(places)
-    return {kind: frozenset(places) for kind, places in kinds.items()}
+    for entry in active.rule.entries:
+        moves = any(may_move(override) for override in entry.mutations.overrides)
+        places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
+        for kind, before in [(active.rule.kind, set[Selection]()), *kinds.items()][:_COMBINED]:
+            kinds.setdefault(kind_of(kind, (entry,)), set()).update(before, places)
+    return kinds
+
+
+_COMBINED: Final = 32

@@ -117,6 +117,5 @@ def _parties(record: CopyRecord) -> tuple[ClusterUID | None, ...]:
 def _kinds_behind(local_feed: LocalFeed, record: CopyRecord) -> tuple[tuple[str, str], ...]:
     """Name the kinds at the owner that say whether a copy stays. What credentials are for, a Cluster says."""
     here = (local_feed.kind.group, local_feed.kind.kind)
-    provenance = record.marks.provenance
-    source = (provenance.source.group, provenance.source.kind) if provenance is not None else here
+    source = (record.source[0].group, record.source[0].kind) if record.source is not None else here
     return (here, source, *_MEMBERSHIP) if here in _MEMBERSHIP else (here, source)

@@ -6,20 +6,21 @@ Laws: what is in step costs no body and no write · what was judged is what is w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ApiError, Conflict, Contested, Invalid
+from registry_controller.api.errors import ApiError, Conflict, Contested, Immutable
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.mark import provenance_of, with_provenance
 from registry_controller.core.mutate import desired
 from registry_controller.core.own import Marks
 from registry_controller.core.view import Claim, NamespaceState, View
+from registry_controller.core.wanted import Hit
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.copies import Copies
-from registry_controller.engine.fights import Fights
+from registry_controller.engine.fights import Deed, Fights
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection, Judgement
 from registry_controller.engine.localfeed import CopyRecord, LocalFeed
 from registry_controller.engine.relays import Relays
@@ -39,6 +40,8 @@ _IRREPLACEABLE: Final = frozenset(
     )
 )
 """What takes other objects along when it is deleted."""
+_STAYS: Final = "a {} is not deleted to be made again, others would go with it: undo the change, or delete it here"
+"""What is said of it when a field of it may not change (A2)."""
 
 
 class Carried(NamedTuple):
@@ -79,15 +82,18 @@ class Carrier:
         view, offers, decision = judgement
         match decision:
             case Apply():
-                return await self._apply(view, decision, offers[view.claims.index(decision.claim)])
+                offer = offers[view.claims.index(decision.claim)]
+                return await self._apply(view, decision, offer, _beside(offer, offers))
             case Delete():
                 await self._delete(view, decision)
                 return Carried(decision)
             case Hold() | Skip():
+                if view.current is None:
+                    self._fights.let_go(view.target)
                 return Carried(decision, self._losers_of(view.target))
 
-    async def _apply(self, view: View, decision: Apply, offer: Offer) -> Carried:
-        made_from = (decision.claim, offer.record.hits)  # all of them: a younger rule may lose it now (W2)
+    async def _apply(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Carried:
+        made_from = (decision.claim, offer.record.hits, beside)  # all of them: a younger rule may lose it now (W2)
         owner = decision.claim.owner
         if self._is_made_from(view.target, made_from):
             return Carried(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
@@ -99,8 +105,8 @@ class Carrier:
         manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view, decision.claim, offer, manifest)
         if view.membership:
-            changes = decision.reason is Reason.RELAYED and view.current is not None
-            refusal = self._relays.refuses(decision.claim, manifest, changes=changes)
+            is_relayed = decision.reason is Reason.RELAYED
+            refusal = self._relays.refuses(decision.claim, manifest, over=view.current, is_relayed=is_relayed)
             if refusal is not None:
                 return Carried(Skip(refusal, owner))
         feed = self._copies.feed(view.target.group, view.target.kind)
@@ -112,6 +118,7 @@ class Carrier:
             bringing = self._hand.bring_status(wanted, record, feed)
             has_written = await self._timed("update status", view.target, bringing) or has_written
         losers = _losers(offer, wanted, manifest, owner=owner)
+        losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
         if record is not None:
             record.made_from = made_from
             record.losers = losers
@@ -125,37 +132,55 @@ class Carrier:
         if (record.revision if record is not None else None) != judged:
             raise Conflict(f"{view.target} changed while its source was read; looking again")
         if record is None:
-            if view.namespace is NamespaceState.MISSING:
-                await self._hand.create_namespace(view.target.namespace)
-            await self._timed("create", view.target, self._hand.create(wanted, feed))
+            await self._create(view, wanted, feed)
             return True
         if reason is Reason.REBUILT:
-            return await self._recreate(wanted, record, feed, why="the cluster was rebuilt and has another ID now")
+            await self._recreate(wanted, record, feed, why="the cluster was rebuilt and has another ID now")
+            return True
         if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
             return False
-        is_repair = record.desired == wanted.digest
-        now = asyncio.get_running_loop().time()
-        if is_repair and (pause_s := self._fights.pause_s(view.target, now=now)):
-            raise Contested(self._fights.words(view.target), retry_after_s=pause_s)
+        is_repair = record.desired == wanted.digest or self._fights.has_brought(view.target, wanted.digest)
+        now = self._at_peace(view.target, is_repair=is_repair)
         try:
             bringing = self._hand.bring(wanted, record, feed, adopt=reason is Reason.ADOPT)
             has_written, managers = await self._timed("update", view.target, bringing)
-        except Invalid as error:
-            if not error.immutable or (view.target.group, view.target.kind) in _IRREPLACEABLE:
-                raise
-            return await self._recreate(wanted, record, feed, why="a field of it cannot be changed")
+        except Immutable as error:
+            if (view.target.group, view.target.kind) in _IRREPLACEABLE:
+                raise Immutable(f"{error}; {_STAYS.format(view.target.kind)}") from None
+            await self._recreate(wanted, record, feed, why="a field of it cannot be changed")
+            has_written, managers = True, error.managers
+        self._fights.brought(view.target, wanted.digest)
         if has_written and is_repair:
-            self._fights.repaired(view.target, managers, now=now)
+            self._fights.repaired(view.target, Deed.CHANGES, managers, now=now)
         return has_written
 
-    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, why: str) -> bool:
+    async def _create(self, view: View, wanted: Wanted, feed: LocalFeed) -> None:
+        """Make a copy; again, if somebody here deleted it, and not its namespace."""
+        is_there = view.namespace is NamespaceState.ACTIVE
+        is_repair = is_there and self._fights.has_brought(view.target, wanted.digest)
+        now = self._at_peace(view.target, is_repair=is_repair)
+        if view.namespace is NamespaceState.MISSING:
+            await self._hand.create_namespace(view.target.namespace)
+        await self._timed("create", view.target, self._hand.create(wanted, feed))
+        self._fights.brought(view.target, wanted.digest)
+        if is_repair:
+            self._fights.repaired(view.target, Deed.DELETES, now=now)
+
+    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, why: str) -> None:
         """Make a copy anew (A2, P11)."""
         target = wanted.target
+        self._fights.let_go(target)
         deletion = self._hand.delete(target, feed.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
         await self._timed("create", target, self._hand.create(wanted, feed))
         self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
-        return True
+
+    def _at_peace(self, target: Target, *, is_repair: bool) -> float:
+        """Tell the time of a write; Contested for a repair while the other side is to be left alone (A5)."""
+        now = asyncio.get_running_loop().time()
+        if is_repair and (pause_s := self._fights.pause_s(target, now=now)):
+            raise Contested(self._fights.words(target), retry_after_s=pause_s)
+        return now
 
     def _is_made_from(self, target: Target, made_from: object) -> bool:
         """Say, without any body, whether the copy here was made from this very state by this very rule."""
@@ -216,6 +241,7 @@ class Carrier:
         feed = self._copies.feed(view.target.group, view.target.kind)
         if feed is None:
             return
+        self._fights.let_go(view.target)
         deletion = self._hand.delete(view.target, feed.kind, uid=decision.uid, revision=decision.revision)
         await self._timed("delete", view.target, deletion)
 
@@ -233,6 +259,19 @@ class Carrier:
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed is not None else None
         return record.losers if record is not None else ()
+
+
+def _beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
+    """List by which other rules the same source claims the same place, in another version of its kind."""
+    peer, kind = offer.feed.peer, offer.feed.kind
+    return tuple(
+        other.hit
+        for other in offers
+        if other.feed is not offer.feed
+        and (other.feed.peer, other.key) == (peer, offer.key)
+        and (other.feed.kind.group, other.feed.kind.kind) == (kind.group, kind.kind)
+        and other.hit.barrier is None
+    )
 
 
 def _losers(offer: Offer, wanted: Wanted, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:

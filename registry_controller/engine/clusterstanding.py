@@ -5,7 +5,7 @@ Law: a status says only what the caches hold at one moment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from registry_controller.api import meta
@@ -30,6 +30,7 @@ class ClusterStanding:
         self._supervisor = engine.supervisor
         self._sources = engine.sources
         self._leaving = engine.leaving
+        self._newcomers = engine.newcomers
         self._home = home
         self._local_metadata = local_metadata
         self._writer = writer
@@ -76,14 +77,17 @@ class ClusterStanding:
             known_here=here,
             known_problem=self._list_problem(cluster.cluster_id),
             said_to_have_left=self._said_by(cluster.cluster_id),
+            said_to_be_rebuilt=self._named(self._supervisor.rebuilds.wait_for(cluster.name)),
             **(_link_facts(link) if is_read and link is not None else {}),
         )
 
     def _said_by(self, member: ClusterUID) -> Sequence[str]:
         """Name who says of a silent member that it has left (O6)."""
-        found = self._leaving.now.pending.get(member, frozenset())
+        return self._named(self._leaving.now.pending.get(member, frozenset()))
+
+    def _named(self, members: Iterable[ClusterUID]) -> Sequence[str]:
         local = self._supervisor.local
-        return sorted("this cluster" if uid == local else self._supervisor.name_of(uid) or str(uid) for uid in found)
+        return sorted("this cluster" if uid == local else self._supervisor.name_of(uid) or str(uid) for uid in members)
 
     def _list_problem(self, peer: ClusterUID) -> str:
         for kind in (meta.CLUSTER, meta.FEATURE):
@@ -91,7 +95,7 @@ class ClusterStanding:
             error = feed.streams[EVERYTHING].error if feed is not None else None
             if isinstance(error, Forbidden | InvalidObject | NotServed | ProtocolError):
                 return f"its {kind.kind}s cannot be listed: {error}"
-        return ""
+        return self._newcomers.problem(peer)
 
     def _known_here(self) -> list[PeerView]:
         """List our Clusters with the state that we find them in."""

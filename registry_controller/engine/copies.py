@@ -84,10 +84,9 @@ class Copies:
 
 def _moved_from(target: Target, record: CopyRecord) -> _Source | None:
     """Name the source of a copy that lies elsewhere or is of another kind; None for all others."""
-    provenance = record.marks.provenance
-    if provenance is None:
+    if record.source is None or record.marks.owner is None:
         return None
-    kind, key = provenance.source, provenance.key
+    kind, key = record.source
     if (kind.group, kind.kind, *key) == target:
         return None
-    return (provenance.owner, kind.group, kind.kind, key)
+    return (record.marks.owner, kind.group, kind.kind, key)

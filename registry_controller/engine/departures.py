@@ -83,9 +83,8 @@ class Departures:
             for feed in self._copies.all_feeds()
             if (feed.kind.group, feed.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
             for key, record in feed.records.items()
-            if record.marks.provenance is not None
-            and record.marks.provenance.policy == "Delete"
-            and record.marks.owner == member
+            if record.marks.owner == member
+            and self._rule_states.deletes_unwanted(record.marks.provenance)
             and not record.deleting
             and not record.marks.frozen
             and not is_container(feed.target(key))

@@ -20,6 +20,7 @@ from registry_controller.engine.copies import Copies
 from registry_controller.engine.credentialstore import CredentialStore
 from registry_controller.engine.departures import Departures
 from registry_controller.engine.feed import Feed
+from registry_controller.engine.hearsay import Hearsay
 from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.judge import Connection, Judge
 from registry_controller.engine.leaving import Leaving
@@ -27,6 +28,7 @@ from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.localfeed import LocalFeed
 from registry_controller.engine.members import Members, cluster_target
 from registry_controller.engine.namespaces import Namespaces
+from registry_controller.engine.newcomers import Newcomers
 from registry_controller.engine.ownkinds import OwnKinds
 from registry_controller.engine.readertoken import token_type
 from registry_controller.engine.registry import Registry
@@ -116,6 +118,7 @@ class Engine:
         listener: Listener,
     ) -> None:
         self.local = local
+        self._network_name = settings.network_name
         self._listener = listener
         self.discovery = Discovery(home)
         self.bodies = Bodies()
@@ -171,16 +174,21 @@ class Engine:
             home=self.home_link,
             leftovers=self.leftovers,
             connect_peer=connect_peer,
+            hearsay=self._hearsay,
+            trusts_after_s=settings.member_left_trust_seconds,
             changed=listener.clusters_changed,
             members_changed=self.attention.members_changed,
             rules_changed=self.attention.rules_changed,
             rebuilt=lambda name: add(cluster_target(name)),
-            planned=lambda: self.leaving.look(),  # noqa: PLW0108 -- it is made below
+            planned=self._planned,
         )
         self.rule_states = RuleStates(
             registry=self.registry, sources=self.sources, local=local, link=self.supervisor.links.get
         )
-        self.relays = Relays(credentials=self.credentials, registry=self.registry, members=self.members)
+        self.newcomers = Newcomers(copies=self.copies, members=self.members, add=add)
+        self.relays = Relays(
+            credentials=self.credentials, registry=self.registry, members=self.members, newcomers=self.newcomers
+        )
         self.departures = Departures(
             copies=self.copies,
             link=self.supervisor.links.get,
@@ -200,7 +208,8 @@ class Engine:
             look_at_offers=lambda: self.attention.members_changed(frozenset()),
             changed=listener.tombstones_changed,
         )
-        self.judge = Judge(views=self._views(), home=home, connection=self.connection, departures=self.departures)
+        self._views = self._make_views()
+        self.judge = Judge(views=self._views, home=home, connection=self.connection, departures=self.departures)
 
     def listen_at_home(self, scope: asyncio.TaskGroup) -> None:
         """Begin to hear what is here; peers come when our own kinds have been read."""
@@ -219,7 +228,16 @@ class Engine:
             return None
         return Connection(link.reader, link.discovery)
 
-    def _views(self) -> Views:
+    def _hearsay(self) -> Hearsay:
+        return Hearsay(
+            registry=self.registry,
+            relays=self.relays,
+            views=self._views,
+            connection=self.connection,
+            network_name=self._network_name,
+        )
+
+    def _make_views(self) -> Views:
         return Views(
             local=self.local,
             sources=self.sources,
@@ -246,6 +264,16 @@ class Engine:
     def _copy_changed(self, target: Target, owner: ClusterUID) -> None:
         self._listener.target_changed(target, owner)
         self.departures.copy_changed(target)
+        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self._is_here(target):
+            self.supervisor.poke()  # for others there may be room now
+
+    def _planned(self) -> None:
+        self.leaving.look()
+        self.newcomers.look()
+
+    def _is_here(self, target: Target) -> bool:
+        feed = self.copies.feed(target.group, target.kind)
+        return feed is not None and target.key in feed.records
 
     def _own_kind_changed(self, plural: str, name: str) -> None:
         if plural == meta.CLUSTERS.resource:

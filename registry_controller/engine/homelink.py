@@ -6,7 +6,7 @@ Law: home is never given up; what cannot be heard here is said on the rules that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NoReturn
 
 from registry_controller.api import meta
@@ -79,16 +79,19 @@ class HomeLink:
         for selection in wanted:
             self._follow("credentials", meta.SECRET, selection, self._credentials.sink(selection.namespace))
 
+    @property
+    def kinds(self) -> Collection[GVK]:
+        """List the kinds that rules write, in the versions in which they are listened to."""
+        return [feed.kind for feed in self._copies.all_feeds()]
+
     def set_kinds(self, kinds: Mapping[GVK, frozenset[Selection]]) -> None:
-        """Listen to the kinds that rules write."""
-        wanted = {(kind.group, kind.kind): (kind, places) for kind, places in kinds.items()}
+        """Listen to the kinds that rules write, each in one version."""
         for feed in self._copies.all_feeds():
-            found = wanted.get((feed.kind.group, feed.kind.kind))
-            if found is None or found != (feed.kind, frozenset(feed.streams)):
+            if kinds.get(feed.kind) != frozenset(feed.streams):
                 for selection in feed.streams:
                     self._leave("copies", feed.kind, selection)
                 self._copies.close(feed.kind.group, feed.kind.kind)
-        for kind, places in wanted.values():
+        for kind, places in kinds.items():
             if self._copies.feed(kind.group, kind.kind) is None:
                 feed = LocalFeed(kind=kind, selections=places, index=self._copies)
                 self._copies.open(feed)

@@ -88,9 +88,10 @@ class Judge:
         connection = self._connection(source.owner)
         if connection is None:
             return Inquiry(source, Answer.NOT_ASKED)
-        gvr = await connection.discovery.resolve(source.kind)
+        kind = self._views.kind_read(source)
+        gvr = await connection.discovery.resolve(kind)
         try:
-            heard = await read_object(connection.reader, gvr, source.key, kind=source.kind, timeout_s=ASK_TIMEOUT_S)
+            heard = await read_object(connection.reader, gvr, source.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
         except NotFound as error:
             return Inquiry(source, Answer.NOT_FOUND if error.names_object else Answer.NOT_ASKED)
         marks = read_marks(heard.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))

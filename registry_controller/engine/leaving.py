@@ -20,6 +20,7 @@ from registry_controller.core.own import read_marks
 from registry_controller.engine.members import cluster_target, membership_of
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.registry import HeldCluster, Registry
+from registry_controller.engine.silences import Silences
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -63,9 +64,7 @@ class Leaving:
         self._changed = changed
         self._heard: frozenset[ClusterUID] = frozenset()
         self._met: dict[ClusterUID, frozenset[str]] = {}
-        self._silent_s: dict[ClusterUID, float] = {}
-        self._hears = False
-        self._counted_at = 0.0
+        self._silences = Silences(links)
         self._stood: set[str] = set()
         self._dropped: dict[str, float] = {}
         self._looked = asyncio.Event()
@@ -156,7 +155,7 @@ class Leaving:
             ),
             met=dict(self._met),
             proven=proven,
-            silent_s=self._silences_s({stone.member for stone in here}),
+            silent_s=self._silences.count({stone.member for stone in here}),
             today=self._today(),
             trusts_after_s=self._trusts_after_s,
         )
@@ -176,18 +175,6 @@ class Leaving:
         self._stood = names
         for stone in here:
             self._met[stone.member] = self._met.get(stone.member, frozenset()) - {stone.membership}
-
-    def _silences_s(self, members: Iterable[ClusterUID]) -> Mapping[ClusterUID, float]:
-        """Tell for how long members have been silent to whom a tombstone here applies, while others were heard.
-
-        Who hears nobody is deaf, and learns nothing of silences meanwhile.
-        """
-        now_s = asyncio.get_running_loop().time()
-        passed_s = now_s - self._counted_at if self._hears else 0.0
-        silent = {uid for uid in members if (link := self._links.get(uid)) is not None and not link.alive}
-        self._silent_s = {uid: self._silent_s[uid] + passed_s if uid in self._silent_s else 0.0 for uid in silent}
-        self._hears, self._counted_at = any(link.alive for link in self._links.values()), now_s
-        return dict(self._silent_s)
 
     def _memberships(self) -> Memberships:
         found: dict[ClusterUID, set[str | None]] = {}

@@ -36,6 +36,10 @@ class Class(enum.Enum):
 _SAMPLED: Final = frozenset((Class.FAILING, Class.CONFLICTING, Class.WAITING))
 
 
+Place = tuple[str, ClusterUID]
+"""A rule and an owner."""
+
+
 class Outcome(NamedTuple):
     """What became of a target."""
 
@@ -43,6 +47,10 @@ class Outcome(NamedTuple):
     owner: ClusterUID
     fate: Class
     reason: str
+
+    @property
+    def place(self) -> Place:
+        return (self.rule, self.owner)
 
 
 class Said(NamedTuple):
@@ -52,6 +60,11 @@ class Said(NamedTuple):
     message: str
     source: SourceRef | None = None
 
+    @property
+    def is_shown(self) -> bool:
+        """Say whether a status names the object: what is skipped on purpose only where somebody may not mean that."""
+        return self.outcome.fate in _SAMPLED or (self.outcome.fate is Class.SKIPPED and bool(self.message))
+
 
 class Failure(NamedTuple):
     """One failing object, for a status."""
@@ -59,9 +72,6 @@ class Failure(NamedTuple):
     target: str
     reason: str
     message: str
-
-
-Place = tuple[str, ClusterUID]
 
 
 class Ledger:
@@ -89,9 +99,13 @@ class Ledger:
             self._outcomes.pop(target, None)
             if outcomes:
                 self._outcomes[target] = self._shared.one(outcomes)
-        for outcome, message, _ in said:
-            if outcome.fate in _SAMPLED or (outcome.fate is Class.SKIPPED and message):
-                self._sample(target, outcome, message)
+        shown = [one for one in said if one.is_shown]
+        for outcome, message, _ in shown:
+            self._sample(target, outcome, message)
+        told = {one.outcome.place for one in shown}
+        for place in (outcome.place for outcome in outcomes if outcome.place not in told):
+            if self._failures.get(place, {}).pop(target, None) is not None:
+                self._on_change(place[0])
         return changed
 
     def wrote(self, place: Place, at: datetime) -> None:
@@ -126,7 +140,7 @@ class Ledger:
         return tuple(sorted(self._failures.get(place, {}).values()))[:SAMPLES]
 
     def _count(self, target: Target, outcome: Outcome, step: int) -> None:
-        place = (outcome.rule, outcome.owner)
+        place = outcome.place
         counts = self._counts.get(place)
         if counts is None:
             counts = self._counts[place] = Counter()
@@ -139,8 +153,7 @@ class Ledger:
         self._on_change(outcome.rule)
 
     def _sample(self, target: Target, outcome: Outcome, message: str) -> None:
-        place = (outcome.rule, outcome.owner)
-        held = self._failures.setdefault(place, {})
+        held = self._failures.setdefault(outcome.place, {})
         failure = Failure(str(target), outcome.reason, message)
         if (target in held or len(held) < SAMPLES) and held.get(target) != failure:
             held[target] = failure

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError
-from registry_controller.api.meta import GVK
+from registry_controller.api.meta import GVK, GVR
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.core.own import Marks, read_marks
 from registry_controller.engine.copies import Copies
@@ -32,6 +32,9 @@ _SPACING_S: Final = 2.0  # so that a burst of changes is one look
 _RETRY_S: Final = 45.0  # less than a minute, jitter apart: it is one list a kind
 _PERIOD_S: Final = 600.0  # rights may have been granted
 
+_What = tuple[str, str]
+"""A group and a kind: in whatever version, the objects are the same."""
+
 COPIES: Final = Selection(labels=meta.OWNER)
 """Everything that has the owner's label."""
 
@@ -39,7 +42,8 @@ COPIES: Final = Selection(labels=meta.OWNER)
 class Leftovers:
     """The kinds that have such copies. `changed` is called when there are more.
 
-    `is_complete` says that every kind was looked through.
+    `is_complete` says that every kind was looked through. `served` are the kinds that can be written here, in all
+    versions; None until they are known.
 
     `may_undo` says whether what the rule of a name made may have to go under any policy: because it is here, and makes
     something else of its source now, or is told to delete from now on, or its source goes.
@@ -59,9 +63,11 @@ class Leftovers:
         self._copies = copies
         self._may_undo = may_undo
         self._changed = changed
-        self._found: set[GVK] = set()
+        self._found: set[_What] = set()
+        self._known: dict[_What, GVK] = {}
         self._wanted: Mapping[GVK, frozenset[Selection]] = {}
         self.is_complete = False
+        self.served: frozenset[GVK] | None = None
         self._poked = asyncio.Event()
 
     def kinds_changed(self) -> None:
@@ -89,14 +95,18 @@ class Leftovers:
     async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
         """Look through the kinds that were not; say whether all have answered. What may not be listed is `denied`."""
         served = await until_answered(self._discovery.writable, what="list the kinds that are served here")
-        looked &= set(served.kinds)
+        self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
+        if served.versions != self.served:
+            self.served = served.versions
+            self._changed()
+        looked &= {kind for kind, _ in served.kinds}
         is_whole = served.is_whole
-        for kind in served.kinds:
+        for kind, gvr in served.kinds:
             if kind in looked:
                 continue
             try:
-                if await self._has_some(kind):
-                    self._found.add(kind)
+                if await self._has_some(kind, gvr):
+                    self._found.add((kind.group, kind.kind))
                     self._changed()
                 looked.add(kind)
             except Forbidden:
@@ -108,30 +118,36 @@ class Leftovers:
         return is_whole
 
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
-        """Add to what rules write here what must be watched for the copies that are left."""
-        kinds = dict(wanted)
+        """Add to what rules write here what must be watched for the copies that are left.
+
+        Every kind is given in one version: that of the rules, or else the one that is known to be served.
+        """
         self._note_dropped(wanted)
         feeds = {(feed.kind.group, feed.kind.kind): feed for feed in self._copies.all_feeds()}
-        for kind in [*self._found, *(feed.kind for feed in feeds.values() if feed.kind not in self._found)]:
-            same = next((held for held in kinds if (held.group, held.kind) == (kind.group, kind.kind)), kind)
-            places = kinds.get(same, frozenset())
-            feed = feeds.get((kind.group, kind.kind))
+        kinds = {(kind.group, kind.kind): (kind, places) for kind, places in wanted.items()}
+        for what in sorted({*self._found, *feeds}):
+            feed = feeds.get(what)
+            known = self._known.get(what) or (feed.kind if feed is not None else None)
+            assert known is not None
+            kind, places = kinds.get(what, (known, frozenset()))
             is_left = feed is not None and self._has_leftovers(feed, places)
             if (
                 feed is not None
                 and not is_left
                 and self._is_heard(feed, EVERYTHING if EVERYTHING in places else COPIES)
             ):
-                self._found.discard(kind)
-            if (is_left or kind in self._found) and EVERYTHING not in places:
-                kinds[same] = places | {COPIES}
-        return kinds
+                self._found.discard(what)
+            if (is_left or what in self._found) and EVERYTHING not in places:
+                kinds[what] = (kind, places | {COPIES})
+        return dict(kinds.values())
 
     def _note_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
         """Look once more at what rules write no longer: a copy may be on its way of which nobody knows yet."""
+        now = {(kind.group, kind.kind): places for kind, places in wanted.items()}
         for kind, places in self._wanted.items():
-            if not places <= wanted.get(kind, frozenset()):
-                self._found.add(kind)
+            if not places <= now.get((kind.group, kind.kind), frozenset()):
+                self._found.add((kind.group, kind.kind))
+                self._known.setdefault((kind.group, kind.kind), kind)
         self._wanted = wanted
 
     def _has_leftovers(self, feed: LocalFeed, places: frozenset[Selection]) -> bool:
@@ -146,8 +162,7 @@ class Leftovers:
         stream = feed.streams.get(selection)
         return stream is not None and stream.is_complete and stream.revision >= self._copies.newest(feed.kind)
 
-    async def _has_some(self, kind: GVK) -> bool:
-        gvr = await self._discovery.resolve(kind)
+    async def _has_some(self, kind: GVK, gvr: GVR) -> bool:
         async for page in list_objects(self._reader, gvr, COPIES, kind=kind):
             for heard in page.items:
                 target = meta.Target(kind.group, kind.kind, heard.key.namespace, heard.key.name)

@@ -13,7 +13,7 @@ from typing import Protocol
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
-from registry_controller.core.own import Marks, is_membership, read_marks
+from registry_controller.core.own import Marks, is_membership, read_birth, read_marks
 from registry_controller.engine.bodies import Bodies, Slot
 from registry_controller.engine.echoes import Echoes, Event
 from registry_controller.engine.stream import Stream
@@ -35,13 +35,14 @@ class CopyRecord:
     says that the stored object is exactly what we sent, so that the next replacement needs nothing carried over.
     `made_from` is what it was made from, for comparing: while that is the same, no body needs to be looked at.
     `losers` are the rules that want it otherwise and are younger. `status_digest` is that of the status that we last
-    brought, where a rule asks for it.
+    brought, where a rule asks for it. `birth` is what it was made from, as the Go original wrote it down.
     """
 
     uid: str
     revision: int
     deleting: bool
     marks: Marks
+    birth: tuple[GVK, ObjectKey] | None
     natural: ClusterUID | None
     streams: int
     kind_type: str = ""
@@ -52,6 +53,12 @@ class CopyRecord:
     made_from: object = None
     losers: tuple[str, ...] = ()
     status_digest: bytes | None = None
+
+    @property
+    def source(self) -> tuple[GVK, ObjectKey] | None:
+        """Tell the kind and key of what it was made from; None for what is no copy."""
+        provenance = self.marks.provenance
+        return (provenance.source, provenance.key) if provenance is not None else self.birth
 
     @property
     def origin(self) -> Origin:
@@ -126,8 +133,10 @@ class LocalFeed:
             return
         self.natives.pop(key, None)
         bits = stream.bit | (record.streams if record else 0)
+        is_told = marks.is_copy and marks.provenance is None
+        birth = read_birth(heard.annotations, heard.labels, gvk=self.kind, key=key) if is_told else None
         fresh = CopyRecord(
-            heard.uid, heard.revision, heard.deleting, marks, self._natural(heard), bits, heard.kind_type
+            heard.uid, heard.revision, heard.deleting, marks, birth, self._natural(heard), bits, heard.kind_type
         )
         if record is not None and record.uid == heard.uid:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
@@ -185,6 +194,7 @@ class LocalFeed:
             heard.revision,
             heard.deleting,
             marks,
+            None,
             self._natural(heard),
             bits,
             heard.kind_type,

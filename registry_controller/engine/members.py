@@ -90,6 +90,10 @@ class Members:
             self.set_there(peer, name, None)
         self._there.pop(peer, None)
 
+    def peers(self) -> Iterable[ClusterUID]:
+        """List the peers that hold any."""
+        return list(self._there)
+
     def there(self, peer: ClusterUID) -> Mapping[str, MemberView]:
         """List the Clusters that a peer holds."""
         return self._there.get(peer, {})

@@ -11,10 +11,10 @@ from typing import Final
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decide import BARRED
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
-from registry_controller.core.own import Voice
+from registry_controller.core.own import Doubt, Voice
 from registry_controller.core.view import Claim, View
 from registry_controller.engine.ledger import Class, Outcome, Said
-from registry_controller.report.reasons import words_of
+from registry_controller.report.reasons import AS_FALSE, words_of
 
 RECHECKED: Final = frozenset(
     {Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.OWNER_LEAVES}
@@ -27,29 +27,55 @@ def outcomes_of(decision: Decision, view: View, *, losers: Sequence[str] = ()) -
 
     `losers` are the younger rules that want the same source otherwise.
     """
+    if decision.reason is Reason.LOCAL_NOT_HEARD:
+        return _unheard(view)
     rule, owner = rule_of(view, decision), owner_of(decision)
     if not rule or owner is None or isinstance(decision, Delete):
         return []
-    match decision:
-        case Apply():
-            fate = Class.SYNCED
-        case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING):
-            fate = Class.WAITING
-        case Hold():
-            fate = Class.HELD
-        case Skip(reason=Reason.IN_SYNC):
-            fate = Class.SYNCED
-        case Skip(reason=Reason.LOCAL_OBJECT_EXISTS | Reason.CONFLICT):
-            fate = Class.CONFLICTING
-        case Skip() if decision.reason in _NOBODYS:
-            return []
-        case Skip():
-            fate = Class.SKIPPED
-    said = [Said(Outcome(rule, owner, fate, decision.reason.value), _MESSAGES.get(decision.reason, ""))]
+    if decision.reason in _NOBODYS:
+        return []
+    fate = _fate(decision)
+    said = [Said(Outcome(rule, owner, fate, decision.reason.value), _message(view, decision))]
     if not losers and len(view.claims) == 1 and view.claims[0].owner == owner and view.claims[0].barrier is None:
         return said  # as it mostly is: nobody else wanted the place
     lost = _lost(view, decision) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
     return said + lost + _barred(view, {(one.outcome.rule, one.outcome.owner) for one in said + lost})
+
+
+def _fate(decision: Apply | Hold | Skip) -> Class:
+    match decision:
+        case Apply() | Skip(reason=Reason.IN_SYNC):
+            return Class.SYNCED
+        case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING):
+            return Class.WAITING
+        case Hold():
+            return Class.HELD
+        case Skip(reason=Reason.LOCAL_OBJECT_EXISTS | Reason.CONFLICT):
+            return Class.CONFLICTING
+        case Skip():
+            return Class.SKIPPED
+
+
+def _message(view: View, decision: Decision) -> str:
+    """Say what somebody may have to know, or do; nothing where all is as it is meant."""
+    reason = decision.reason
+    if reason is Reason.COPY_FROZEN and view.current is not None:
+        is_doubtful = view.current.marks.sync_disabled is Doubt.SAYS_FALSE
+    else:
+        offered = (claim for claim in view.claims if claim.owner == owner_of(decision))
+        is_doubtful = reason is Reason.SYNC_DISABLED and any(c.sync_disabled is Doubt.SAYS_FALSE for c in offered)
+    return AS_FALSE[reason] if is_doubtful else _MESSAGES.get(reason, "")
+
+
+def _unheard(view: View) -> list[Said]:
+    """Say of everybody's source that it waits: whose the place is shows once the kind is heard here (R2)."""
+    reason = Reason.LOCAL_NOT_HEARD
+    waiting = [
+        Said(Outcome(claim.rule, claim.owner, Class.WAITING, reason.value), words_of(reason), claim.source)
+        for claim in view.claims
+        if _is_offered(claim)
+    ]
+    return waiting + _barred(view, {(one.outcome.rule, one.outcome.owner) for one in waiting})
 
 
 def _lost(view: View, decision: Decision) -> list[Said]:
@@ -59,12 +85,16 @@ def _lost(view: View, decision: Decision) -> list[Said]:
         return []
     found = []
     for claim in view.claims:
-        is_offered = claim.voice is Voice.OWNER and not claim.deleting and not claim.sync_disabled
-        if is_offered and claim.barrier is None and not claim.is_of(winner.source):
+        if _is_offered(claim) and not claim.is_of(winner.source):
             why, words = _why_lost(claim, winner, decision.reason)
             outcome = Outcome(claim.rule, claim.owner, Class.CONFLICTING, why.value)
             found.append(Said(outcome, words, claim.source))
     return found
+
+
+def _is_offered(claim: Claim) -> bool:
+    may_be_made = claim.barrier is None and not claim.sync_disabled
+    return claim.voice is Voice.OWNER and not claim.deleting and may_be_made
 
 
 def _why_lost(claim: Claim, winner: Claim, reason: Reason) -> tuple[Reason, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
-from typing import Final, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NoReturn, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.errors import (
@@ -46,6 +46,16 @@ _OUTDATED: Final = (
 )
 
 
+class Others(Protocol):
+    """What other members hold of how the peer is reached; see `hearsay`."""
+
+    async def ways(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
+        """List what is to be tried next; `held` are ours, and `refused` says that the peer did not take them."""
+
+    def forget(self) -> None:
+        """Hear that the peer answers."""
+
+
 class PeerLink:
     """The connection to one peer, and the feeds that it fills.
 
@@ -62,6 +72,7 @@ class PeerLink:
         connect_peer: Callable[[Credentials], Reader],
         sources: Sources,
         members: Members,
+        others: Others,
         changed: Callable[[], None],
         features_changed: Callable[[], None],
     ) -> None:
@@ -82,8 +93,9 @@ class PeerLink:
             heard_from=self._heard,
         )
         self._changed = changed
-        self._credentials = credentials
+        self._credentials = self._used = credentials
         self._connect_peer = connect_peer
+        self._others = others
         self._offered = asyncio.Event()
         self._next: Reader | None = None
 
@@ -96,6 +108,11 @@ class PeerLink:
     def clusters(self) -> ClusterTap:
         """The Clusters that the peer holds."""
         return self.feeds.clusters
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Tell where the peer is known to be: the server, and the name that it is asked for by."""
+        return self._credentials.place
 
     @property
     def connected(self) -> bool:
@@ -125,8 +142,10 @@ class PeerLink:
                 reader, self._next = self._next or await self._dial(), None
             except RegistryError as error:
                 self._fail(error)
-                await self._pause(backoff_s(attempt, base=0.2, cap=REDIAL_CAP_S, chance=random.random()))  # noqa: S311
-                attempt += 1
+                self._next = await self._dial_as_others(error)
+                if self._next is None:
+                    await self._pause(backoff_s(attempt, base=0.2, cap=REDIAL_CAP_S, chance=random.random()))  # noqa: S311
+                    attempt += 1
                 continue
             attempt = 0
             try:
@@ -137,13 +156,36 @@ class PeerLink:
 
     async def _dial(self) -> Reader:
         self._offered.clear()
-        reader = self._connect_peer(self._credentials)
+        return await self._dial_with(self._credentials)
+
+    async def _dial_with(self, credentials: Credentials) -> Reader:
+        reader = self._connect_peer(credentials)
         try:
             await self._prove(reader)
         except BaseException:
             await reader.close()
             raise
+        self._used = credentials
         return reader
+
+    async def _dial_as_others(self, error: RegistryError) -> Reader | None:
+        """Dial with what other members hold, once ours do not work; None where nothing of it works either.
+
+        It is stored nowhere: when it works, the peer says itself how it is reached.
+        """
+        if self.alive:
+            return None
+        refused = isinstance(error, Unauthorized | Forbidden)
+        for credentials in await self._others.ways(self.name, self._credentials, refused=refused):
+            if self._offered.is_set():
+                return None
+            try:
+                reader = await self._dial_with(credentials)
+            except RegistryError:
+                continue
+            log.info("peer reached with the credentials that another member holds", peer=self.name)
+            return reader
+        return None
 
     async def _prove(self, reader: Reader) -> None:
         try:
@@ -165,6 +207,7 @@ class PeerLink:
         self.failure = ""
         self.health.heard(_now())
         self.health.prove(_now())
+        self._others.forget()
         log.info("peer connected", peer=self.name, server=reader.server)
         self._changed()
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -211,6 +254,9 @@ class PeerLink:
         attempt = 0
         while True:
             await self._offered.wait()
+            if self._credentials == self._used:  # found with another member, and now said by the peer itself
+                self._offered.clear()
+                continue
             try:
                 self._next = await self._dial()
             except RegistryError as error:

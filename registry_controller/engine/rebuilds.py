@@ -1,6 +1,7 @@
 """Rebuilt clusters: a member offers another ID under a name that we know, and our own one is not alive (P11).
 
-Law: nothing is believed that the other cluster has not proven itself, with the credentials that are offered with it.
+Laws: nothing is believed that the other cluster has not proven itself, with the credentials that are offered with it ·
+it follows at once only where the old one was read: any server has an ID of its own, and can prove that much.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.engine.peerlink import KUBE_SYSTEM, PROBE_TIMEOUT_S, PeerLink
 from registry_controller.engine.registry import Registry
+from registry_controller.engine.silences import Silences
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.watch import decode_heard, decode_manifest
@@ -23,6 +25,9 @@ from registry_controller.report.logs import get_logger
 log = get_logger(__name__)
 
 PERIOD_S: Final = 10.0
+WAITING_PERIOD_S: Final = 60.0
+
+Place = tuple[str, str]
 
 
 class Rebuild(NamedTuple):
@@ -34,35 +39,51 @@ class Rebuild(NamedTuple):
 
 
 class Rebuilds:
-    """Ask what is offered, until it proves itself. `changed` hears which Cluster has a proven successor: its name."""
+    """Ask what is offered, until it proves itself. `changed` hears which Cluster has a proven successor: its name.
+
+    At another address than the old one's, one follows when that was silent for `trusts_after_s` seconds while others
+    were heard, 0 is never; `said` hears that somebody waits for that.
+    """
 
     def __init__(
         self,
         *,
-        local: ClusterUID,
         network_name: str,
         registry: Registry,
         links: Mapping[ClusterUID, PeerLink],
         connect_peer: Callable[[Credentials], Reader],
+        trusts_after_s: float,
         changed: Callable[[str], None],
+        said: Callable[[], None],
     ) -> None:
-        self._local = local
         self._network_name = network_name
         self._registry = registry
         self._links = links
         self._connect_peer = connect_peer
+        self._trusts_after_s = trusts_after_s
         self._changed = changed
+        self._said = said
+        self._silences = Silences(links)
+        self._counted: set[ClusterUID] = set()
         self._tasks: dict[Rebuild, asyncio.Task[None]] = {}
         self._proven: set[Rebuild] = set()
+        self._elsewhere: set[Rebuild] = set()
 
     def successors(self, name: str) -> frozenset[ClusterUID]:
         """List the IDs that were proven for a Cluster's name."""
         return frozenset(found.cluster_id for found in self._proven if found.name == name)
 
+    def wait_for(self, name: str) -> frozenset[ClusterUID]:
+        """List the members that hold a proven successor of that name, which waits because it is at another address."""
+        return frozenset(found.offered_by for found in self._elsewhere if found.name == name)
+
     def plan(self, scope: asyncio.TaskGroup) -> None:
         """Ask what is offered now, and forget what no longer is."""
         wanted = set(self._offered())
+        self._counted |= {self._held_id(rebuild.name) for rebuild in wanted}
+        self._counted = set(self._silences.count(self._counted))
         self._proven &= wanted
+        self._elsewhere &= wanted
         for rebuild in [held for held in self._tasks if held not in wanted]:
             self._tasks.pop(rebuild).cancel()
         for rebuild in sorted(wanted - self._tasks.keys()):
@@ -79,40 +100,60 @@ class Rebuilds:
         ]
 
     def _may_be_replaced(self, name: str) -> bool:
+        """Say whether who has a name is silent; of one that cannot be asked, or is not to be, nobody knows."""
+        link = self._links.get(self._held_id(name))
+        return link is not None and not link.alive
+
+    def _held_id(self, name: str) -> ClusterUID:
         held = self._registry.clusters.get(name)
-        if held is None or held.cluster is None or held.cluster.cluster_id == self._local:
-            return False
-        link = self._links.get(held.cluster.cluster_id)
-        return link is None or not link.alive
+        return held.cluster.cluster_id if held is not None and held.cluster is not None else ClusterUID("")
 
     async def _ask(self, rebuild: Rebuild) -> None:
         while True:
+            place: Place | None = None
             try:
-                if await self._is_proven(rebuild):
-                    self._proven.add(rebuild)
-                    log.info(
-                        "a rebuilt cluster has proven its new ID", peer=rebuild.name, cluster_id=rebuild.cluster_id
-                    )
-                    self._changed(rebuild.name)
-                    return
+                place = await self._prove(rebuild)
             except RegistryError as error:
                 log.debug("a rebuilt cluster is not proven", peer=rebuild.name, error=str(error))
-            await asyncio.sleep(PERIOD_S)
+            if place is not None and self._may_follow(rebuild, place):
+                self._proven.add(rebuild)
+                log.info("a rebuilt cluster has proven its new ID", peer=rebuild.name, cluster_id=rebuild.cluster_id)
+                self._changed(rebuild.name)
+                return
+            self._note(rebuild, waits=place is not None)
+            await asyncio.sleep(PERIOD_S if place is None else WAITING_PERIOD_S)
 
-    async def _is_proven(self, rebuild: Rebuild) -> bool:
-        """Dial with what the member offers, and compare the ID."""
+    def _may_follow(self, rebuild: Rebuild, place: Place) -> bool:
+        """Say whether a proven cluster takes the name: it stands where the old one stood, or that was silent for long.
+
+        Who is dialled at the old address is nobody's choice but that of whoever has it.
+        """
+        old = self._held_id(rebuild.name)
+        link = self._links.get(old)
+        if link is None or link.place == place:
+            return link is not None
+        return 0 < self._trusts_after_s <= self._silences.count(self._counted).get(old, 0.0)
+
+    def _note(self, rebuild: Rebuild, *, waits: bool) -> None:
+        if waits != (rebuild in self._elsewhere):
+            (self._elsewhere.add if waits else self._elsewhere.discard)(rebuild)
+            self._said()
+
+    async def _prove(self, rebuild: Rebuild) -> Place | None:
+        """Dial with what the member offers, and compare the ID; tell where that was, or None where it is not proven."""
         link = self._links.get(rebuild.offered_by)
         if link is None or link.reader is None:
-            return False
+            return None
         cluster = read_cluster(decode_manifest(await link.reader.get(meta.CLUSTERS, ObjectKey("", rebuild.name))))
         if cluster.cluster_id != rebuild.cluster_id or cluster.secret is None:
-            return False
-        reader = self._connect_peer(await self._credentials(link.reader, cluster, cluster.secret))
+            return None
+        credentials = await self._credentials(link.reader, cluster, cluster.secret)
+        reader = self._connect_peer(credentials)
         try:
             answer = await reader.get(meta.NAMESPACES, KUBE_SYSTEM, timeout_s=PROBE_TIMEOUT_S)
         finally:
             await reader.close()
-        return decode_heard(answer).uid == rebuild.cluster_id
+        return credentials.place if decode_heard(answer).uid == rebuild.cluster_id else None
 
     async def _credentials(self, reader: Reader, cluster: Cluster, key: ObjectKey) -> Credentials:
         secret = decode_manifest(await reader.get(meta.SECRETS, key))

@@ -6,7 +6,7 @@ Law: a status says only what the same Decisions said to Events, metrics and logs
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from registry_controller.api import meta
@@ -14,7 +14,9 @@ from registry_controller.api.errors import Forbidden, NotServed
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.core.accept import Verdict
 from registry_controller.core.decide import BARRED
+from registry_controller.core.miss import targets_miss
 from registry_controller.core.rulestatus import PeerCounts, rule_status
+from registry_controller.core.wanted import target_kinds
 from registry_controller.engine.brake import Brake
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.ledger import SAMPLES, Class, Failure, Ledger
@@ -25,6 +27,9 @@ from registry_controller.report.status import StatusWriter
 
 _FORBIDDEN: Final = "Forbidden"
 """The reason of a write that the API server refuses until somebody allows it: a right, a quota, a webhook."""
+
+_UNJUDGED: Final = "LocalClusterUnclear"
+"""The reason of a rule of which nobody can say whether it is for this cluster."""
 
 
 class RuleStanding:
@@ -55,17 +60,19 @@ class RuleStanding:
         bar = self._registry.bar(name, local=self._supervisor.local) if verdict.accepted and not suspended else None
         is_silent = not verdict.accepted or suspended or bar is not None
         peers, problems, idle = ((), (), ()) if is_silent else self._counts(held, name)
-        if (
-            held.rule is not None
-            and verdict.accepted
-            and not self._registry.selects_us(held.rule, local=self._supervisor.local)
-        ):
-            idle = ("spec.targetClusters does not select this cluster",)
+        barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
+        if held.rule is not None and not is_silent:
+            selected = self._registry.selects_us(held.rule, local=self._supervisor.local)
+            miss = targets_miss(selected)
+            if selected is None:
+                barred = (_UNJUDGED, str(miss))
+            elif miss is not None:
+                idle = (str(miss),)
         status = rule_status(
             generation=generation,
             verdict=verdict,
             suspended=suspended,
-            barred=(BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", ""),
+            barred=barred,
             idle=idle,
             peers=peers,
             problems=problems,
@@ -85,7 +92,7 @@ class RuleStanding:
     def _counts(self, held: HeldRule, name: str) -> tuple[Sequence[PeerCounts], Sequence[str], Sequence[str]]:
         assert held.rule is not None
         names = {choice.cluster.cluster_id: found for found, choice in self._supervisor.choices.items()}
-        problems = list(self._home_problems(held.rule.kind))
+        problems = list(self._home_problems(name))
         owners = set(self._ledger.places(name))
         for link in self._supervisor.links.values():
             feed = self._sources.feed(link.cluster_id, held.rule.kind)
@@ -104,9 +111,13 @@ class RuleStanding:
         idle = () if peers else (f"no other cluster {words}is read now",)
         return peers, problems, idle
 
-    def _home_problems(self, kind: GVK) -> Sequence[str]:
-        feed = self._copies.feed(kind.group, kind.kind)
-        return () if feed is None else _problems("here", kind, feed.streams.values())
+    def _home_problems(self, name: str) -> Iterator[str]:
+        """Say which kinds that the rule writes are not heard here."""
+        active = self._supervisor.active.get(name)
+        for kind in sorted(target_kinds([active] if active is not None else ())):
+            feed = self._copies.feed(kind.group, kind.kind)
+            if feed is not None:
+                yield from _problems("here", feed.kind, feed.streams.values())
 
     def _peer_counts(self, name: str, owner: ClusterUID, peer: str) -> PeerCounts:
         place = (name, owner)

@@ -16,7 +16,7 @@ from registry_controller.core.own import is_at_home
 from registry_controller.core.view import RuleState
 from registry_controller.core.wanted import reads_from
 from registry_controller.engine.peerlink import PeerLink
-from registry_controller.engine.registry import Registry
+from registry_controller.engine.registry import HeldRule, Registry
 from registry_controller.engine.sources import Sources
 
 
@@ -39,7 +39,7 @@ class RuleStates:
         if held is None:
             return RuleState.GONE if self._is_gone(provenance) else RuleState.SILENT
         rule = held.rule
-        if rule is None or not held.verdict.accepted or rule.suspend or provenance.rule in self._registry.pruned:
+        if rule is None or not self._acts(held):
             return RuleState.SILENT
         if held.bar(self._registry.allowance, local=self._local) is not None:
             return RuleState.SILENT
@@ -64,12 +64,21 @@ class RuleStates:
         )
 
     def deletes_unwanted(self, provenance: Provenance | None) -> bool:
-        """Say whether copies go that the rule no longer wants: the rule as it is now, else as it was last known."""
+        """Say whether copies go that the rule no longer wants: the rule as it is now, else as it was last known.
+
+        One that does nothing now, because it is suspended or cannot be followed, deletes nothing either.
+        """
         if provenance is None:
             return False
         held = self._registry.rules.get(provenance.rule)
-        policy = held.rule.deletion_policy if held is not None and held.rule is not None else provenance.policy
-        return policy == "Delete"
+        if held is None:
+            return provenance.policy == "Delete"
+        return held.rule is not None and self._acts(held) and held.rule.deletion_policy == "Delete"
+
+    def _acts(self, held: HeldRule) -> bool:
+        rule = held.rule
+        is_whole = rule is not None and held.verdict.accepted and rule.name not in self._registry.pruned
+        return rule is not None and is_whole and not rule.suspend
 
     def _is_gone(self, provenance: Provenance) -> bool:
         if provenance.rule_owner == self._local:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotServed
+from registry_controller.core.wanted import target_kinds
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.stream import Stream
@@ -66,9 +67,11 @@ def _is_open(streams: Iterable[Stream]) -> bool:
 
 
 def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
-    kinds = {active.rule.kind for name, active in engine.supervisor.active.items() if name in rules}
+    """Say what is not heard here; a kind is heard in one version, whatever version these rules ask for."""
+    written = target_kinds(active for name, active in engine.supervisor.active.items() if name in rules)
+    kinds = {(kind.group, kind.kind) for kind in written}
     for feed in engine.copies.all_feeds():
-        if feed.kind in kinds:
+        if (feed.kind.group, feed.kind.kind) in kinds:
             found = _errors(feed.streams.values(), place="here")
             yield from (f"here: {feed.kind.kind}: {words}" for words in found)
 

@@ -5,7 +5,7 @@ Law: a claim exists while a stream that a rule asked for has the object and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.wanted import Hit
@@ -37,6 +37,7 @@ class Sources:
         self.on_back = on_back
         self._feeds: dict[tuple[ClusterUID, GVK], Feed] = {}
         self._by_kind: dict[tuple[str, str], list[Feed]] = {}
+        self._by_peer: dict[tuple[ClusterUID, str, str], list[Feed]] = {}
         self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}
         self.deletions = Deletions()
 
@@ -48,6 +49,10 @@ class Sources:
         """List a peer's feeds."""
         return [feed for (held, _), feed in self._feeds.items() if held == peer]
 
+    def feeds_on(self, peer: ClusterUID, kind: GVK) -> Sequence[Feed]:
+        """List a peer's feeds of a kind, in whatever version it is read."""
+        return self._by_peer.get((peer, kind.group, kind.kind), ())
+
     def all_feeds(self) -> Iterable[Feed]:
         """List every feed."""
         return list(self._feeds.values())
@@ -57,12 +62,14 @@ class Sources:
         self.close(feed.peer, feed.kind)
         self._feeds[(feed.peer, feed.kind)] = feed
         self._by_kind.setdefault((feed.kind.group, feed.kind.kind), []).append(feed)
+        self._by_peer.setdefault((feed.peer, feed.kind.group, feed.kind.kind), []).append(feed)
 
     def close(self, peer: ClusterUID, kind: GVK) -> None:
         """Drop a feed with all its claims."""
         feed = self._feeds.pop((peer, kind), None)
         if feed is not None:
             self._by_kind[(kind.group, kind.kind)].remove(feed)
+            self._by_peer[(peer, kind.group, kind.kind)].remove(feed)
             feed.close()
 
     def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:

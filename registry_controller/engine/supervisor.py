@@ -7,6 +7,7 @@ Cluster object, the others of that ID are aliases · a cluster whose ID is held 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
@@ -18,9 +19,11 @@ from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
 from registry_controller.engine.aliases import Alias, Aliases
 from registry_controller.engine.contexts import Contexts
 from registry_controller.engine.credentialstore import CredentialStore
+from registry_controller.engine.hearsay import Hearsay
 from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members
+from registry_controller.engine.newcomers import MOST_OF_ONE
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.rebuilds import Rebuilds
 from registry_controller.engine.registry import Registry
@@ -65,6 +68,8 @@ class Supervisor:
         home: HomeLink,
         leftovers: Leftovers,
         connect_peer: Callable[[Credentials], Reader],
+        hearsay: Callable[[], Hearsay],
+        trusts_after_s: float,
         changed: Callable[[], None],
         members_changed: Callable[[Set[ClusterUID]], None],
         rules_changed: Callable[[Set[str], Set[ClusterUID]], None],
@@ -84,6 +89,7 @@ class Supervisor:
         self._home = home
         self.leftovers = leftovers
         self._connect_peer = connect_peer
+        self._hearsay = hearsay
         self._changed = changed
         self._members_changed = members_changed
         self._rules_changed = rules_changed
@@ -95,12 +101,13 @@ class Supervisor:
         self._wishes: Mapping[str, object] = {}
         self._features: Mapping[ClusterUID, object] = {}
         self.rebuilds = Rebuilds(
-            local=local,
             network_name=network_name,
             registry=registry,
             links=self.links,
             connect_peer=connect_peer,
+            trusts_after_s=trusts_after_s,
             changed=rebuilt,
+            said=changed,
         )
         self._aliases = Aliases(connect_peer=connect_peer, changed=self.poke)
         self._cloned: set[ClusterUID] = set()
@@ -201,11 +208,13 @@ class Supervisor:
 
     def _plan_aliases(self, scope: asyncio.TaskGroup) -> None:
         wanted: dict[Alias, Credentials] = {}
+        of_one: Counter[ClusterUID] = Counter()
         for choice in self.choices.values():
             cluster = choice.cluster
             is_alias = (choice.alias_of or choice.conflict) and cluster.cluster_id != self.local
             found = self._choose_credentials(cluster).credentials if is_alias and not choice.disabled else None
-            if found is not None:
+            if found is not None and of_one[cluster.cluster_id] < MOST_OF_ONE:
+                of_one[cluster.cluster_id] += 1
                 wanted[Alias(cluster.cluster_id, cluster.name)] = found
         self._aliases.plan(scope, wanted)
 
@@ -253,6 +262,7 @@ class Supervisor:
                 connect_peer=self._connect_peer,
                 sources=self._sources,
                 members=self._members,
+                others=self._hearsay(),
                 changed=self.link_changed,
                 features_changed=self.poke,
             )
@@ -279,7 +289,8 @@ class Supervisor:
     def _plan_rules(self) -> None:
         active = self._registry.active_rules(self.local)
         self.active = {found.rule.name: found for found in active}
-        self._home.set_kinds(self.leftovers.with_kinds(target_kinds(active)))
+        kinds = target_kinds(active, heard=self._home.kinds, served=self.leftovers.served)
+        self._home.set_kinds(self.leftovers.with_kinds(kinds))
         given, self._given = self._given, {}
         for cluster_id, link in self.links.items():
             context = self._contexts.of(cluster_id, name=link.name)

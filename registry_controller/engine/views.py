@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from registry_controller.api import meta
@@ -11,7 +11,7 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.core.allowance import Barrier
 from registry_controller.core.own import Marks, Voice, is_at_home, is_membership, voice_of, voice_of_membership
 from registry_controller.core.view import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
-from registry_controller.core.wanted import Hit
+from registry_controller.core.wanted import ActiveRule, Hit
 from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies
 from registry_controller.engine.departures import Departures
@@ -136,8 +136,12 @@ class Views:
 
     def wants(self, target: Target, source: SourceRef, heard: Heard) -> bool:
         """Say whether a rule makes the target of what was read by name; what cannot be evaluated may be wanted."""
-        feed = self._sources.feed(source.owner, source.kind)
-        return feed is not None and feed.wants(target, heard)
+        return any(feed.wants(target, heard) for feed in self._sources.feeds_on(source.owner, source.kind))
+
+    def kind_read(self, source: SourceRef) -> GVK:
+        """Name a source's kind in a version that is read of its owner: the one of before may be served no more."""
+        kinds = [feed.kind for feed in self._sources.feeds_on(source.owner, source.kind)]
+        return source.kind if source.kind in kinds or not kinds else kinds[0]
 
     def _deleted_at(self, owner: ClusterUID, target: Target) -> int:
         return max(self._sources.deleted_at(owner, target), self._departures.left.get(owner, 0))
@@ -172,6 +176,7 @@ class Views:
             sync_disabled=record.marks.sync_disabled,
             barrier=offer.hit.barrier,
             shown=record.shown,
+            rule_rank=offer.hit.rank,
             has_left=has_left,
         )
 
@@ -205,8 +210,11 @@ class Views:
     def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
         if provenance is not None or source is None:
             return provenance.rule if provenance is not None else ""
-        feed = self._sources.feed(source.owner, source.kind)
-        return feed.rules[0].rule.name if feed is not None and feed.rules else ""
+        return next((active.rule.name for active in self._rules_on(source)), "")
+
+    def _rules_on(self, source: SourceRef) -> Iterator[ActiveRule]:
+        """List the rules that read a source's kind of its owner."""
+        return (active for feed in self._sources.feeds_on(source.owner, source.kind) for active in feed.rules)
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
         """Tell what is heard of a copy's source, and at which resourceVersion."""
@@ -215,9 +223,8 @@ class Views:
         rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
         feeds = [
             feed
-            for feed in self._sources.feeds_of(source.owner)
-            if (feed.kind.group, feed.kind.kind) == (source.kind.group, source.kind.kind)
-            and (feed.has_rule(rule) if rule else bool(feed.rules))
+            for feed in self._sources.feeds_on(source.owner, source.kind)
+            if (feed.has_rule(rule) if rule else bool(feed.rules))
         ]
         if not feeds:
             return Tracking.NO_RULE, 0
@@ -231,27 +238,28 @@ class Views:
         return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
 
     def _are_others_heard(self, source: SourceRef | None) -> bool:
-        if source is not None and not self._has_chosen_rules(source.owner, source.kind):
-            return False
-        feed = self._sources.feed(source.owner, source.kind) if source is not None else None
-        return feed is None or all(feed.is_complete_for(active.rule.name) for active in feed.rules)
+        if source is None:
+            return True
+        feeds = self._sources.feeds_on(source.owner, source.kind)
+        return self._has_chosen_rules(source.owner, source.kind) and all(
+            feed.is_complete_for(active.rule.name) for feed in feeds for active in feed.rules
+        )
 
     def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
         """Say whether the rule that made a copy makes another one of its source now."""
         if source is None or provenance is None:
             return False
-        feed = self._sources.feed(source.owner, source.kind)
-        held = feed.records.get(source.key) if feed is not None else None
-        return held is not None and any(hit.rule == provenance.rule and hit.barrier is None for hit in held.hits)
+        feeds = self._sources.feeds_on(source.owner, source.kind)
+        held = [feed.records[source.key] for feed in feeds if source.key in feed.records]
+        return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
 
     def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
         """Say what keeps the rule that made a copy from touching it; without provenance, all that read its owner."""
         if record.marks.provenance is not None or source is None:
             return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
-        feed = self._sources.feed(source.owner, source.kind)
         found = [
             active.fence.barrier(target, source=source.kind, secret_type=record.kind_type)
-            for active in (feed.rules if feed is not None else ())
+            for active in self._rules_on(source)
         ]
         return found[0] if found and all(found) else None
 
@@ -276,7 +284,6 @@ def _copied_from(
         return None
     owner = (current.natural if membership else None) or current.marks.owner
     assert owner is not None
-    provenance = current.marks.provenance
-    if provenance is not None and provenance.owner == owner:
-        return SourceRef(owner, provenance.source, provenance.key)
+    if record.source is not None and owner == current.marks.owner:
+        return SourceRef(owner, *record.source)
     return SourceRef(owner, kind, target.key)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, InvalidObject, NotFound
+from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.drift import Drift, compare, content_digest, merge
 from registry_controller.core.own import Marks, read_marks
@@ -104,7 +104,8 @@ class Hand:
     ) -> tuple[bool, tuple[str, ...]]:
         """Bring a copy that is here to what is wanted; say whether that took a write, and whose changes it undid.
 
-        `adopt` writes in any case what provenance alone would not be worth.
+        `adopt` writes in any case what provenance alone would not be worth. Raises Immutable, which says whose changes
+        these are, where the copy would have to be made anew.
         """
         gvr = await self._discovery.resolve(wanted.kind)
         managers: tuple[str, ...] = ()
@@ -117,14 +118,17 @@ class Hand:
             verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             managers = verdict.managers
             if verdict.drift is Drift.IN_SYNC:
-                self._accept(current, wanted, record)
+                self._accept(current, wanted, record, feed)
                 return False, managers
             body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
-                self._accept(current, wanted, record)
+                self._accept(current, wanted, record, feed)
                 return False, managers
         with feed.writing(wanted.target.key):
-            raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
+            try:
+                raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
+            except Immutable as error:
+                raise Immutable(str(error), managers=managers) from None
             self._remember(raw, wanted, feed)
         return True, managers
 
@@ -182,13 +186,13 @@ class Hand:
         current = await self._current(gvr, wanted, record)
         return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 
-    def _accept(self, current: Manifest, wanted: Wanted, record: CopyRecord) -> None:
+    def _accept(self, current: Manifest, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> None:
         record.desired = wanted.digest
         record.baseline = self.digest(current)
         record.verified = meta.revision(meta.metadata_of(current).get("resourceVersion"))
         record.is_plain = _is_plain(current, record.baseline, wanted)
         if record.verified == record.revision:
-            self._bodies.drop(Slot(HERE, wanted.kind, wanted.target.key))
+            self._bodies.drop(Slot(HERE, feed.kind, wanted.target.key))
 
     def _remember(self, raw: bytes | None, wanted: Wanted, feed: LocalFeed) -> None:
         if raw is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,6 +17,7 @@ _WORD: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _PLAIN: Final = re.compile(r"[\x21-\x7e]{1,64}")
 _NEEDED: Final = frozenset({"list", "watch"})
 _WRITABLE: Final = _NEEDED | {"create", "delete", "update"}
+_DELETABLE: Final = frozenset({"delete"})
 
 
 class _Resource(msgspec.Struct, kw_only=True):
@@ -39,12 +40,19 @@ class _ResourceList(msgspec.Struct):
     resources: list[_Resource] | None = None
 
 
-class _Preferred(msgspec.Struct):
-    group_version: str = msgspec.field(name="groupVersion", default="")
+class _GroupVersion(msgspec.Struct):
+    spelled: str = msgspec.field(name="groupVersion", default="")
 
 
 class _Group(msgspec.Struct):
-    preferred: _Preferred = msgspec.field(name="preferredVersion", default_factory=_Preferred)
+    versions: list[_GroupVersion] = msgspec.field(default_factory=list)
+    preferred: _GroupVersion = msgspec.field(name="preferredVersion", default_factory=_GroupVersion)
+
+    @property
+    def spelled(self) -> list[str]:
+        """Spell the group in all of its versions, the preferred one first."""
+        spelled = [self.preferred.spelled, *(version.spelled for version in self.versions)]
+        return [one for one in dict.fromkeys(spelled) if one]
 
 
 class _GroupList(msgspec.Struct):
@@ -61,10 +69,22 @@ _VERSION: Final = msgspec.json.Decoder(_Version)
 
 
 class Served(NamedTuple):
-    """Kinds that a server serves; `is_whole` is False where a part of it could not say."""
+    """Kinds that a server serves, each with its resource; `is_whole` is False where a part of it could not say.
 
-    kinds: list[GVK]
+    Every kind is there once, in its group's preferred version, or else in the first one that has it. `versions` are
+    all the versions in which they are served.
+    """
+
+    kinds: list[tuple[GVK, GVR]]
+    versions: frozenset[GVK]
     is_whole: bool
+
+
+class _Part(NamedTuple):
+    """The kinds of one API version, with what is known of each; `fresh` are those that no version before it has."""
+
+    every: list[tuple[GVK, GVR, _Resource]]
+    fresh: list[tuple[GVK, GVR, _Resource]]
 
 
 class Discovery:
@@ -94,44 +114,63 @@ class Discovery:
             del self._found[known]
 
     async def writable(self) -> Served:
-        """List the kinds that can be written, in their groups' preferred versions; what is down is left out."""
-        kinds, is_whole = [], True
-        async for group, version, found in self._preferred_versions():
-            is_whole = is_whole and found is not None
-            kinds += sorted(
-                GVK(group, version, resource.kind)
-                for resource in found or ()
-                if "/" not in resource.name and set(resource.verbs) >= _WRITABLE
-            )
-        return Served(kinds, is_whole)
+        """List the kinds that can be written; what is down is left out."""
+        kinds: list[tuple[GVK, GVR]] = []
+        versions: set[GVK] = set()
+        is_whole = True
+        async for part in self._read_all(_WRITABLE):
+            if part is None:
+                is_whole = False
+                continue
+            kinds += sorted((kind, gvr) for kind, gvr, _ in part.fresh)
+            versions.update(kind for kind, _, _ in part.every)
+        return Served(kinds, frozenset(versions), is_whole)
+
+    async def deletable(self) -> AsyncIterator[list[tuple[GVK, GVR]] | None]:
+        """Give the kinds that can be deleted, each once, as they are read; None for what is down."""
+        async for part in self._read_all(_DELETABLE):
+            yield None if part is None else [(kind, gvr) for kind, gvr, _ in part.fresh]
 
     async def find(self, word: str) -> tuple[GVK, GVR]:
         """Find a kind as people call it, as kubectl does: kind, plural, singular or short name, then `.group`.
 
         NotServed when there is none. The first group in the server's order wins, the core group before all.
         """
-        name, _, wanted_group = word.lower().partition(".")
-        async for group, version, found in self._preferred_versions():
-            if wanted_group in ("", group, f"{version}.{group}"):
-                for kind, gvr in _index(found or [], group=group, version=version).items():
-                    if any(name in resource.words and resource.name == gvr.resource for resource in found or ()):
-                        return kind, gvr
+        name, _, within = word.lower().partition(".")
+        async for part in self._read_all(_NEEDED, within=within):
+            for kind, gvr, resource in part.fresh if part is not None else ():
+                if name in resource.words:
+                    return kind, gvr
         raise NotServed(f"{self._reader.server}: serves no kind {word} for list and watch")
 
-    async def _preferred_versions(self) -> AsyncIterator[tuple[str, str, list[_Resource] | None]]:
-        """Read every group in its preferred version; None for what is down."""
+    async def _read_all(self, verbs: frozenset[str], *, within: str = "") -> AsyncIterator[_Part | None]:
+        """Read every API version, each group's preferred one first; None for what is down.
+
+        `within` is a group or `VERSION.GROUP`, and nothing else is read then. Given are the kinds that have `verbs`.
+        """
+        seen: set[tuple[str, str]] = set()
+        for spelled in await self._read_versions():
+            group, _, version = spelled.rpartition("/")
+            if within not in ("", group, f"{version}.{group}"):
+                continue
+            try:
+                resources = await self._read_version(GVK(group, version, ""))
+            except RegistryError:
+                yield None
+                continue
+            every = list(_usable(resources, group=group, version=version, verbs=verbs))
+            fresh = [found for found in every if (group, found[1].resource) not in seen]
+            seen.update((group, gvr.resource) for _, gvr, _ in every)
+            yield _Part(every, fresh)
+
+    async def _read_versions(self) -> list[str]:
+        """Read which API versions there are, as `apiVersion` spells them."""
         answer = await self._reader.get_path("/apis", limit_bytes=ABOUT_BYTES)
         try:
             groups = _GROUPS.decode(answer).groups or []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ProtocolError(f"{self._reader.server}: /apis is not what an API server says") from None
-        for spelled in ("v1", *(group.preferred.group_version for group in groups)):
-            group, _, version = spelled.rpartition("/")
-            try:
-                found = await self._read_version(GVK(group, version, ""))
-            except RegistryError:
-                found = None
-            yield group, version, found
+        return ["v1", *(spelled for group in groups for spelled in group.spelled)]
 
     async def server_version(self) -> str:
         """Ask for the server's version, as `v1.36.1`."""
@@ -160,14 +199,23 @@ class Discovery:
 
 
 def _index(resources: list[_Resource], *, group: str, version: str) -> dict[GVK, GVR]:
-    with_status = {found.name.removesuffix("/status") for found in resources if found.name.endswith("/status")}
+    """Find the resource of each kind that can be listed and watched; of two for one kind the first."""
     index: dict[GVK, GVR] = {}
+    for kind, gvr, _ in _usable(resources, group=group, version=version, verbs=_NEEDED):
+        index.setdefault(kind, gvr)
+    return index
+
+
+def _usable(
+    resources: list[_Resource], *, group: str, version: str, verbs: frozenset[str]
+) -> Iterator[tuple[GVK, GVR, _Resource]]:
+    """List the resources of an API version's own kinds that have all of these verbs."""
+    with_status = {found.name.removesuffix("/status") for found in resources if found.name.endswith("/status")}
     for found in resources:
         own = found.group in ("", group) and found.version in ("", version)
-        if own and _WORD.match(found.name) and set(found.verbs) >= _NEEDED:
+        if own and _WORD.match(found.name) and set(found.verbs) >= verbs:
             gvr = GVR(group, version, found.name, found.namespaced, found.name in with_status)
-            index.setdefault(GVK(group, version, found.kind), gvr)
-    return index
+            yield GVK(group, version, found.kind), gvr, found
 
 
 def _plain(version: str) -> str:

@@ -63,6 +63,16 @@ class Credentials:
     client_key_pem: str = field(repr=False)
     tls_server_name: str
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Tell where is dialled, and who is asked for there: one address may lead to many servers, by that name."""
+        return (self.server, self.tls_server_name)
+
+    @property
+    def way(self) -> tuple[str, str, str]:
+        """Tell all that decides whom we talk to: the place, and who vouches for it. The rest says who we are."""
+        return (*self.place, self.ca_pem)
+
 
 def read_secret(*, secret_type: str, data: Mapping[str, str]) -> Credentials:
     """Read a registry Secret (`data` is base64, as in the API); raise InvalidKubeconfig naming the field.

@@ -130,12 +130,9 @@ def error_of_status(  # noqa: C901 -- one table
         case 410:
             return errors.Gone(message, status=status, reason=reason or "Expired")
         case 400 | 406 | 413 | 415 | 422:
-            return errors.Invalid(
-                message + _causes(details),
-                status=status,
-                reason=reason or "Invalid",
-                immutable=status == 422 and _says_immutable(answer),
-            )
+            if status == 422 and _says_immutable(answer):
+                return errors.Immutable(message + _causes(details))
+            return errors.Invalid(message + _causes(details), status=status, reason=reason or "Invalid")
         case 429:
             return errors.TooManyRequests(message, status=status, reason=reason, retry_after_s=wait_s or 1.0)
         case _ if status >= 500:

@@ -16,7 +16,7 @@ from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
 from registry_controller.core.decision import Apply, Hold, Reason
-from registry_controller.core.miss import Miss, feature_miss
+from registry_controller.core.miss import Miss, feature_miss, targets_miss
 from registry_controller.core.own import Voice
 from registry_controller.core.view import SourceRef, View
 from registry_controller.engine.engine import Engine
@@ -94,16 +94,22 @@ def affected(engine: Engine, rules: Iterable[str]) -> set[Target]:
 
 
 def rows_of(found: Foreseen) -> Iterator[Row]:
-    """Read what would become of one object: first for whom it is, then for whoever loses it."""
+    """Read what would become of one object: first for whom it is, then for whoever loses it, or waits with it."""
     view, decision = found.judgement.view, found.carried.decision
-    owner, rule = owner_of(decision) or ClusterUID(""), rule_of(view, decision)
+    said = outcomes_of(decision, view, losers=found.carried.losers)
+    owner = said[0].outcome.owner if said else owner_of(decision) or ClusterUID("")
+    rule = said[0].outcome.rule if said else rule_of(view, decision)
     reason, words = reason_of(found)
+    words = said[0].message or words if said and found.error is None else words
     made_of = decision.claim.source if isinstance(decision, Apply) else _source_of(view, owner)
     yield Row(action_of(found), view.target, rule, owner, reason, words, made_of)
-    for (loser, loser_owner, fate, why), message, lost in outcomes_of(decision, view, losers=found.carried.losers)[1:]:
-        source = lost or _source_of(view, loser_owner)
-        action = Action.SKIP if fate is Class.SKIPPED else Action.CONFLICT
-        yield Row(action, view.target, loser, loser_owner, why, message, source)
+    for (other, other_owner, fate, why), message, lost in said[1:]:
+        source = lost or _source_of(view, other_owner)
+        yield Row(_ACTIONS[fate], view.target, other, other_owner, why, message, source)
+
+
+_ACTIONS: Final = {Class.SKIPPED: Action.SKIP, Class.WAITING: Action.WAIT, Class.CONFLICTING: Action.CONFLICT}
+"""What becomes of others than whom an object is for."""
 
 
 def in_words(engine: Engine, row: Row) -> Row:
@@ -223,7 +229,4 @@ def why_idle(engine: Engine, held: HeldRule) -> Miss | None:
     bar = held.bar(engine.registry.allowance, local=engine.local)
     if bar is not None:
         return Miss(bar.path, bar.words)
-    selected = engine.registry.selects_us(held.rule, local=engine.local)
-    if selected is None:
-        return Miss("spec.targetClusters", "cannot be judged while not exactly one Cluster has this cluster's ID")
-    return None if selected else Miss("spec.targetClusters", "does not select this cluster")
+    return targets_miss(engine.registry.selects_us(held.rule, local=engine.local))

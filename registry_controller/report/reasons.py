@@ -38,7 +38,9 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.NOT_NEWER: "its own cluster deleted it after that record was made",
     Reason.DISPUTED: "Clusters of several members name this Secret: each needs one of its own",
     Reason.NOT_NAMED: "no Cluster names this registry Secret",
-    Reason.ADDRESS_CHANGED: "another member may bring new credentials of a cluster, but no other server or CA",
+    Reason.ADDRESS_CHANGED: "another member may bring news of a cluster, but no other address and no other Secret",
+    Reason.NOT_PROVEN: "credentials that another member has are tried, and come when their own cluster says the same",
+    Reason.TOO_MANY: "so many Clusters of one ID, or in all, are taken of others: delete those that nobody needs",
     Reason.CONFLICT: "somebody older has this place",
     Reason.RESERVED: "a rule from another cluster never writes the registry's own objects, nor tokens of this cluster",
     Reason.NOT_ALLOWED: "the rule came from another cluster, and SYNCED_RULES_ENABLED, SYNCED_RULES_KINDS or "
@@ -58,6 +60,14 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
     Reason.BEING_DELETED: "it is being deleted here",
 }
+
+AS_FALSE: Final[Mapping[Reason, str]] = {
+    Reason.SYNC_DISABLED: 'resource-sync-disabled is on the source, and counts with any value, "false" too: remove it '
+    "to have a copy made",
+    Reason.COPY_FROZEN: 'resource-sync-disabled is on the copy, and counts with any value, "false" too: remove it to '
+    "have the copy follow its source",
+}
+"""What is said instead where the annotation's value is `false`."""
 
 
 def words_of(reason: Reason) -> str:

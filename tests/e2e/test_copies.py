@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,6 +159,24 @@ def test_a_service_keeps_what_its_own_cluster_allocates(members: list[Member]) -
     assert first.get("svc", "web")["metadata"]["labels"]["ours"] == "yes"
     assert first.get("svc", "web")["spec"]["clusterIP"] == copy["spec"]["clusterIP"]
     second.kubectl("patch", "svc", "web", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
+
+
+def test_a_crash_would_leave_nothing_of_a_daemons_memory(members: list[Member]) -> None:
+    """A6: no core file, and no memory for whom cores are piped to."""
+
+    def with_children(pid: int) -> Iterator[int]:
+        yield pid
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+            yield from with_children(int(child))
+
+    for member in members:
+        (pod,) = member.daemon.pids
+        *_, daemon = with_children(pod)
+        assert b"registry-controller" in Path(f"/proc/{daemon}/cmdline").read_bytes()
+        for pid in with_children(daemon):
+            limits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
+            assert re.search(r"Max core file size +0 +0 ", limits)
+            assert int(Path(f"/proc/{pid}/coredump_filter").read_text(encoding="ascii"), 16) == 0
 
 
 def test_everything_of_a_kind_leaves_out_what_belongs_to_a_cluster(members: list[Member]) -> None:

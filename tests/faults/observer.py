@@ -30,6 +30,7 @@ from tests.faults.laws import Verdict, judge
 from tests.faults.making import Copy, is_core, is_never_copied, make, owner_of
 from tests.faults.recorder import Recorder, Watched
 
+_TICK_S = 0.001  # the log cuts microseconds off
 _READS = frozenset({"get", "list", "watch"})
 _KUBERNETES = ("system:kube-", "system:apiserver", "system:serviceaccount:kube-", "system:anonymous")
 _MAY_WRITE = frozenset(
@@ -152,16 +153,17 @@ class Observer:
         return verdict
 
 
-def righted(at: float, lies: Sequence[Lie]) -> float:
-    """Say when it was, by a clock that told one of these lies, the last most likely (s since 1970)."""
+def righted(at: float, lies: Sequence[Lie], *, number: int) -> float:
+    """Say when it was, by a clock that told the lie of that number, or one of its neighbours (s since 1970)."""
 
-    def late_s(number: int) -> float:
+    def wrong_s(number: int) -> float:
         """By how much that lie was over, or not told yet, when it would have been."""
         until = lies[number + 1].since if number + 1 < len(lies) else float("inf")
         when = at - lies[number].offset_s
-        return max(lies[number].since - when, when - until, 0.0)
+        return max(lies[number].since - when, when - until, _TICK_S)
 
-    told = min(reversed(range(len(lies))), key=late_s)
+    near = (number, number - 1, number + 1)
+    told = min((one for one in near if 0 <= one < len(lies)), key=wrong_s)
     return at - lies[told].offset_s
 
 
@@ -175,10 +177,10 @@ def _audit(log: Path, lies: Sequence[Lie] = ()) -> list[Manifest]:
             found.append(json.loads(line))
         except ValueError:
             continue  # half a line, of an API server that was killed or that writes it now
-        told = [lie for lie in lies if lie.position <= position]
-        for when in ("requestReceivedTimestamp", "stageTimestamp") if told else ():
-            # What was asked for before a lie, or is written down late, is of the lie before.
-            found[-1][when] = stamp(righted(moment(found[-1][when]), told[-2:]))
+        # Written down late it is of the lie before; and a lie is told before its position is read.
+        number = sum(lie.position <= position for lie in lies) - 1
+        for when in ("requestReceivedTimestamp", "stageTimestamp") if lies else ():
+            found[-1][when] = stamp(righted(moment(found[-1][when]), lies, number=number))
     return found
 
 

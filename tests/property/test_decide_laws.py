@@ -17,6 +17,7 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.core.allowance import Barrier
 from registry_controller.core.decide import decide
 from registry_controller.core.decision import Apply, Delete, Hold, Reason, Skip
+from registry_controller.core.membership import hearsay
 from registry_controller.core.own import Marks, Voice
 from registry_controller.core.view import (
     Answer,
@@ -225,6 +226,33 @@ def test_what_an_intermediary_holds_is_never_a_source_membership_apart(view: Vie
 
 
 @given(views())
+def test_what_is_tried_of_a_members_credentials_is_others_word_on_that_member(view: View) -> None:
+    """O4, O7: and none where a person carried them here, or froze them; the newest come first."""
+    tried = hearsay(view)
+    for claim in tried:
+        assert view.current is not None
+        assert view.current.marks.is_copy
+        assert not view.current.marks.frozen
+        assert (claim.voice, claim.owner) == (Voice.INTERMEDIARY, view.current.natural)
+        assert not claim.deleting
+        assert not claim.has_left
+    assert [claim.revision for claim in tried] == sorted((claim.revision for claim in tried), reverse=True)
+
+
+@given(st.lists(claims(membership=True), min_size=1, max_size=4), ids, st.frozensets(peers))
+def test_a_cluster_that_was_carried_here_is_replaced_by_no_other(
+    offered: list[Claim], natural: ClusterUID, alive: frozenset[ClusterUID]
+) -> None:
+    """O7, P11: whatever was proven; only its own cluster makes a copy of it."""
+    carried = Current(Marks(None, None, sync_disabled=False, go_written=False), "uid", 1, natural=natural)
+    found = tuple(claim._replace(barrier=None, deleting=False) for claim in offered)
+    heirs, known = frozenset(claim.owner for claim in found), frozenset({LOCAL, natural})
+    decision = decide(View(TARGET, found, carried, LOCAL, known, alive, membership=True, successors=heirs))
+    if isinstance(decision, Apply):
+        assert (decision.reason, decision.claim.voice) == (Reason.ADOPT, Voice.OWNER)
+
+
+@given(views())
 def test_our_own_objects_are_never_imported_back(view: View) -> None:
     """O2."""
     decision = decide(view)
@@ -337,6 +365,26 @@ def _copy(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 
 
 
 OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+@given(st.booleans(), st.booleans())
+def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, turned: bool) -> None:
+    """W2: which version each of the rules reads never matters."""
+    older, younger = ("2026-01-01", "a", "older"), ("2026-02-01", "a", "younger")
+    base = Claim(IDS[0], IDS[0], Voice.OWNER, KIND, KEY, "uid", "2026-01-01T00:00:00Z", 1, "")
+    for versions in (("v1", "v2"), ("v2", "v1")):
+        offered = tuple(
+            base._replace(kind=KIND._replace(version=version), rule=rank[2], rule_rank=rank)
+            for version, rank in zip(versions, (older, younger), strict=True)
+        )
+        there = Current(Marks(IDS[0], None, False, False), "uid", 1) if is_there else None
+        view = View(
+            TARGET, tuple(reversed(offered)) if turned else offered, there, LOCAL, frozenset(IDS), frozenset(IDS),
+            copied_from=SOURCE_A if is_there else None,
+        )  # fmt: skip
+        decision = decide(view)
+        assert isinstance(decision, Apply)
+        assert decision.claim.rule == "older"
 
 
 @pytest.mark.parametrize(

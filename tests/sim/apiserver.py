@@ -9,6 +9,7 @@ import asyncio
 import base64
 import random
 from collections import deque
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -16,11 +17,12 @@ from urllib.parse import urlsplit
 import orjson
 
 from registry_controller.api.meta import ObjectKey
+from tests.sim import discovery
 from tests.sim.fields import Manifest, merged
-from tests.sim.kinds import BY_KIND, KINDS, VERSIONS
+from tests.sim.kinds import BY_DEFINITION, BY_KIND, KINDS
 from tests.sim.loop import BEGIN_S
 from tests.sim.request import Answer, Request, parse, select
-from tests.sim.store import Backup, Refusal, Store
+from tests.sim.store import Backup, Change, Refusal, Store
 from tests.sim.watch import Watch
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,23 +53,29 @@ class Snapshot(NamedTuple):
 class ApiServer:
     """One cluster's API server. `tokens` are those that it accepts; the admin's needs none.
 
-    What may be wrong with it: `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not
-    there, those in `denied` may not be written, and `trouble` are the answers that come next, whatever is asked.
+    It serves custom kinds in the versions that their definitions say, where there are any. What may be wrong with it:
+    `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not there, those in `unreadable`
+    may not be read, those in `denied` may not be written, and `trouble` are the answers that come next, whatever is
+    asked.
+    `generation` says how often the cluster was built before: each time it has another CA.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
 
     def __init__(self, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None) -> None:
         self.name = name
         self.url = f"https://{name}.sim:6443"
+        self.generation = 0
         self.journal: list[Write] = []
         self.store = Store(now=self.now, chance=chance)
         self.tokens: set[str] = set()
         self.skew_s = 0.0
-        self.unserved: set[str] = set()
+        self.unreadable: set[str] = set()
         self.denied: set[str] = set()
         self.trouble: deque[Answer] = deque()
         self.acting = ""
+        self._versions = {kind: (kind.version,) if kind.installed else () for kind in KINDS}
         self._documents: dict[str, bytes] = {}
+        self.store.listeners.append(self._hear)
         self._pages: dict[str, tuple[int, list[Manifest]]] = {}
         if begins is not None:
             self.store.restore(begins.backup)
@@ -83,6 +91,11 @@ class ApiServer:
     def uid(self) -> str:
         """The ID of the cluster."""
         return str(self.store.get(_NAMESPACE, ObjectKey("", "kube-system"))["metadata"]["uid"])
+
+    @property
+    def unserved(self) -> set[str]:
+        """List the kinds whose definitions serve no version."""
+        return {kind.kind for kind, versions in self._versions.items() if kind.installed and not versions}
 
     def now(self) -> str:
         """Tell the time as Kubernetes spells it."""
@@ -108,7 +121,7 @@ class ApiServer:
         if self.trouble:
             return self.trouble.popleft()
         try:
-            return Watch(self.store, self._served(path), lag=lag, behind_s=behind_s)
+            return Watch(self.store, self._readable(self._served(path)), lag=lag, behind_s=behind_s)
         except Refusal as refused:
             return _refuse(refused)
 
@@ -119,57 +132,50 @@ class ApiServer:
 
     def change_served(self, kind: str, *, served: bool) -> None:
         """Serve a kind, or no longer; what is stored of it stays. Its definition says so."""
-        (self.unserved.discard if served else self.unserved.add)(kind)
-        self._documents.clear()
-        found = BY_KIND[kind]
+        self.change_versions(kind, BY_KIND[kind].versions[:1] if served else ())
+
+    def change_versions(self, kind: str, served: Iterable[str]) -> None:
+        """Serve a kind in these versions, and no others."""
+        found, wanted = BY_KIND[kind], set(served)
         info = {"name": f"{found.plural}.{found.group}"}
-        spec = {"group": found.group, "versions": [{"name": found.version, "served": served}]}
+        versions = [{"name": version, "served": version in wanted} for version in found.versions]
+        spec = {"group": found.group, "versions": versions}
         definition = {"kind": _DEFINITION.kind, "metadata": info, "spec": spec}
         if self.store.all(_DEFINITION).get(ObjectKey("", info["name"])) is None:
             self.store.create(_DEFINITION, "", definition, manager="kubectl")
         else:
             self.store.replace(_DEFINITION, ObjectKey("", info["name"]), definition, manager="kubectl")
 
+    def _hear(self, change: Change) -> None:
+        if change.kind is _DEFINITION and (kind := BY_DEFINITION.get(change.key.name)) is not None:
+            said = change.new["spec"]["versions"] if change.new is not None else ()
+            self._versions[kind] = tuple(version["name"] for version in said if version["served"])
+            self._documents.clear()
+
     def _document(self, path: str) -> bytes | None:
         """Answer questions about the server itself."""
         if not self._documents:
-            self._documents = {place: orjson.dumps(found) for place, found in self._all_documents().items()}
+            documents = discovery.documents(self.url, self._versions)
+            self._documents = {place: orjson.dumps(found) for place, found in documents.items()}
         return self._documents.get(path)
-
-    def _all_documents(self) -> dict[str, Manifest]:
-        groups = [
-            {"name": group, "versions": [found], "preferredVersion": found}
-            for group, version in VERSIONS
-            if group and (found := {"groupVersion": f"{group}/{version}", "version": version})
-        ]
-        address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self.url.removeprefix("https://")}]
-        known: dict[str, Manifest] = {
-            "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.1"},
-            "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address},
-            "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
-        }
-        for group, version in VERSIONS:
-            where = f"/apis/{group}/{version}" if group else f"/api/{version}"
-            served = [
-                entry
-                for kind in KINDS
-                if (kind.group, kind.version) == (group, version) and kind.kind not in self.unserved
-                for entry in kind.resource()
-            ]
-            spelled = f"{group}/{version}" if group else version
-            known[where] = {"kind": "APIResourceList", "groupVersion": spelled, "resources": served}
-        return known
 
     def _served(self, path: str) -> Request:
         request = parse(path)
-        if request.kind.kind in self.unserved:
+        if request.version not in self._versions[request.kind]:
             raise Refusal(404, "", "404 page not found")
+        return request
+
+    def _readable(self, request: Request) -> Request:
+        kind = request.kind
+        if kind.kind in self.unreadable:
+            words = f'{kind.plural} is forbidden: User "someone" cannot read resource "{kind.plural}"'
+            raise Refusal(403, "Forbidden", words, {"kind": kind.plural, "group": kind.group})
         return request
 
     def _serve(self, method: str, path: str, body: bytes | None, *, who: str) -> Manifest:
         request = self._served(path)
         if method == "GET":
-            return self._read(request)
+            return self._read(self._readable(request))
         before, status = self.store.revision, 500
         manifest = orjson.loads(body or b"{}")
         self.acting = who
@@ -193,8 +199,10 @@ class ApiServer:
     def _write(self, method: str, request: Request, body: dict[str, Any]) -> Manifest:
         kind, key, dry = request.kind, request.key, bool(request.query.get("dryRun"))
         manager = request.query.get("fieldManager", "unknown")
+        if method in ("POST", "PUT") and body.get("apiVersion", request.api_version) != request.api_version:
+            raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")
         if method == "POST" and not key.name:
-            return self.store.create(kind, key.namespace, body, manager=manager, dry_run=dry)
+            return request.shown(self.store.create(kind, key.namespace, body, manager=manager, dry_run=dry))
         if method == "DELETE":
             judged = body.get("preconditions") or {}
             self.store.delete(kind, key, uid=judged.get("uid", ""), resource_version=judged.get("resourceVersion", ""))
@@ -207,11 +215,13 @@ class ApiServer:
             raise Refusal(422, "Invalid", "metadata.resourceVersion: Invalid value: must be specified for an update")
         if _name(body) != key.name:
             raise Refusal(400, "BadRequest", "the name of the object does not match the name on the URL")
-        return self.store.replace(kind, key, body, manager=manager, subresource=request.subresource, dry_run=dry)
+        subresource = request.subresource
+        stored = self.store.replace(kind, key, body, manager=manager, subresource=subresource, dry_run=dry)
+        return request.shown(stored)
 
     def _read(self, request: Request) -> Manifest:
         if request.key.name:
-            return self.store.get(request.kind, request.key)
+            return request.shown(self.store.get(request.kind, request.key))
         return self._list(request)
 
     def _list(self, request: Request) -> Manifest:
@@ -227,8 +237,8 @@ class ApiServer:
         if len(items) > limit:
             info["continue"] = base64.b64encode(f"{revision}:{len(self._pages)}".encode()).decode()
             self._pages[info["continue"]] = (revision, items[limit:])
-        shown = [item if kind.custom else _untyped(item) for item in items[:limit]]
-        return {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": info, "items": shown}
+        shown = [request.shown(item) if kind.custom else _untyped(item) for item in items[:limit]]
+        return {"kind": f"{kind.kind}List", "apiVersion": request.api_version, "metadata": info, "items": shown}
 
 
 def _now() -> float:

@@ -19,8 +19,8 @@ _DELAY_S = 0.2
 
 
 @functools.cache
-def ca_pem() -> str:
-    """Make the CA of all simulated clusters: real PEM, because it is read as such."""
+def ca_pem(generation: int = 0) -> str:
+    """Make the CA of all simulated clusters that were built so often: real PEM, because it is read as such."""
     return trustme.CA(key_type=trustme.KeyType.ECDSA).cert_pem.bytes().decode()
 
 
@@ -63,7 +63,7 @@ class Controllers:
             return
         token = f"token-{self._server.store.new_uid()}"
         self._server.tokens.add(token)
-        data = {"token": token, "ca.crt": ca_pem(), "namespace": key.namespace}
+        data = {"token": token, "ca.crt": ca_pem(self._server.generation), "namespace": key.namespace}
         encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
         self._server.store.replace(kind, key, {**held, "data": encoded}, manager="kube-controller-manager")
 

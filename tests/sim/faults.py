@@ -148,6 +148,26 @@ def reads_from_the_past_of(stage: Stage, member: Member, peer: str, lag: int, be
     stage.until(behind_s + 10.0, lambda: setattr(wire, "lag", 0))
 
 
+@deed(lambda chance, who, names: (chance.choice(list(names)), chance.choice((1, 5, 30, 200))), fault=True, weight=5)
+def hears_again_from(stage: Stage, member: Member, peer: str, count: int) -> None:
+    """Let watches that resume begin with the last changes that they have heard of; at home, list our own kinds anew."""
+    wire = stage.group.wire(member.name, peer)
+    wire.again = count
+    wire.cut()
+    if peer == member.name:
+        member.list_own_kinds_again()
+    stage.until(10.0, lambda: setattr(wire, "again", 0))
+
+
+@deed(lambda chance, who, names: (chance.choice(list(names)), chance.choice((0.3, 3.0, 12.0)),
+                                  chance.choice((8.0, 60.0))), fault=True, weight=5)  # fmt: skip
+def hears_out_of_order_from(stage: Stage, member: Member, peer: str, late_s: float, duration_s: float) -> None:
+    """Let each stream of events be late for itself; on one stream, and of one object, they stay in order."""
+    wire = stage.group.wire(member.name, peer)
+    wire.late_s = late_s
+    stage.until(duration_s, lambda: setattr(wire, "late_s", 0.0))
+
+
 # API servers.
 
 

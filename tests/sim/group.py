@@ -107,10 +107,12 @@ class SimGroup:
                 self.wire(who.name, server.name).delay_s = delay_s
 
     async def rebuild(self, name: str) -> None:
-        """Replace a cluster by a new one of that name, at the same address."""
+        """Replace a cluster by a new one of that name, at the same address, with another CA."""
         member = self[name]
         await member.stop()
+        generation = member.server.generation + 1
         member.install(self.chance)
+        member.server.generation = generation
         for who in self.members:
             wire = self.wire(who.name, name)
             wire.server = member.server

@@ -11,7 +11,8 @@ from typing import Any
 class Kind:
     """A kind. Custom ones keep what they are given; `counts` says that changes of the content count as generations.
 
-    There is one object a kind: they are told apart by identity, which is quick.
+    It is stored in `version`. In `others`, and where it is not `installed` at all, it is served once its definition
+    says so. There is one object a kind: they are told apart by identity, which is quick.
     """
 
     group: str
@@ -23,6 +24,12 @@ class Kind:
     custom: bool = False
     counts: bool = False
     fields: frozenset[str] = field(default=frozenset())
+    others: tuple[str, ...] = ()
+    installed: bool = True
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return (self.version, *self.others)
 
     @property
     def api_version(self) -> str:
@@ -60,11 +67,12 @@ KINDS = (
     Kind(_OURS, "v1alpha1", "clusters", "Cluster", namespaced=False, has_status=True, custom=True),
     Kind(_OURS, "v1alpha1", "resourcesyncrules", "ResourceSyncRule", namespaced=False, has_status=True, custom=True),
     Kind(_OURS, "v1alpha1", "clusterfeatures", "ClusterFeature", namespaced=False, has_status=True, custom=True),
-    Kind("sim.example", "v1", "widgets", "Widget", has_status=True, custom=True),
+    Kind("sim.example", "v1", "widgets", "Widget", has_status=True, custom=True, others=("v1beta1",)),
     Kind("sim.example", "v1", "gadgets", "Gadget", has_status=True, custom=True),
     Kind("sim.example", "v1", "regions", "Region", namespaced=False, has_status=True, custom=True),
+    Kind("sim.example", "v1beta1", "relics", "Relic", has_status=True, custom=True, installed=False),
 )  # fmt: skip
 
 BY_KIND = {kind.kind: kind for kind in KINDS}
-BY_PLURAL = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
-VERSIONS = sorted({(kind.group, kind.version) for kind in KINDS})
+BY_PLURAL = {(kind.group, version, kind.plural): kind for kind in KINDS for version in kind.versions}
+BY_DEFINITION = {f"{kind.plural}.{kind.group}": kind for kind in KINDS if kind.custom}

@@ -44,10 +44,11 @@ class Ways(Protocol):
 
 
 class SimEar:
-    """What hears our own kinds in the place of kopf: what is there first, then every change, in order.
+    """What hears our own kinds in the place of kopf: what is there first, then every change.
 
-    While the way home is broken it hears nothing, and afterwards what it missed. As the real one it asks for complete
-    lists soon after it has started, because nobody told it what was deleted before.
+    Only events of one object (one uid) come in order, as kopf's do. While the way home is broken it hears nothing, and
+    afterwards what it missed. As the real one it asks for complete lists soon after it has started, because nobody told
+    it what was deleted before.
     """
 
     def __init__(
@@ -56,19 +57,22 @@ class SimEar:
         self._on_restart = on_restart
         self._wire = wire
         self._on_event = on_event
-        self._last_s = 0.0
+        self._last_s: dict[str, float] = {}
         self._missed: list[tuple[str, str, Manifest]] = []
         self._on = False
 
     def start(self) -> None:
         """Begin to listen."""
         self._on = True
-        store = self._wire.server.store
-        for name in _OWN_KINDS:
-            for found in store.all(BY_KIND[name]).values():
-                self._later(BY_KIND[name], "ADDED", found)
-        store.listeners.append(self._hear)
+        self.list_again()
+        self._wire.server.store.listeners.append(self._hear)
         asyncio.get_running_loop().call_later(_SETTLED_S, self._resync)
+
+    def list_again(self) -> None:
+        """Hear everything that is there, as after each of kopf's lists."""
+        for name in _OWN_KINDS:
+            for found in self._wire.server.store.all(BY_KIND[name]).values():
+                self._later(BY_KIND[name], "ADDED", found)
 
     def _resync(self) -> None:
         if self._on:
@@ -87,9 +91,10 @@ class SimEar:
             self._later(change.kind, "DELETED" if not change.new else "MODIFIED" if change.old else "ADDED", held)
 
     def _later(self, kind: Kind, event_type: str, manifest: Manifest) -> None:
-        loop = asyncio.get_running_loop()
-        self._last_s = max(self._last_s + 1e-6, loop.time() + self._wire.delay())
-        loop.call_at(self._last_s, self._tell, kind.plural, event_type, manifest)
+        loop, uid = asyncio.get_running_loop(), manifest["metadata"]["uid"]
+        due_s = loop.time() + self._wire.delay() + self._wire.lateness()
+        self._last_s[uid] = max(self._last_s.get(uid, 0.0) + 1e-6, due_s)
+        loop.call_at(self._last_s[uid], self._tell, kind.plural, event_type, manifest)
 
     def _tell(self, plural: str, event_type: str, manifest: Manifest) -> None:
         if not self._on:
@@ -126,6 +131,7 @@ class Member:
         self.starts = 0
         self.options: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
+        self._ear: SimEar | None = None
         self._life = Life()
         self.install(chance, uid=uid, begins=begins)
 
@@ -185,6 +191,11 @@ class Member:
         self._life.is_over = True
         self.cancel()
 
+    def list_own_kinds_again(self) -> None:
+        """Let the daemon hear all objects of our own kinds once more, unless it has not begun to."""
+        if self._ear is not None and self.daemon is not None:
+            self._ear.list_again()
+
     async def _run(self) -> None:
         wire = self._group.wire(self.name, self.name)
         self.starts += 1
@@ -199,7 +210,7 @@ class Member:
             metrics=self._group.metrics(),
             connect_peer=lambda credentials: self._connect(credentials, life),
         )
-        ear = SimEar(wire, self.daemon.hand_over, self.daemon.hand_over_restart)
+        self._ear = ear = SimEar(wire, self.daemon.hand_over, self.daemon.hand_over_restart)
         stand_in: Any = ear
         try:
             await self.daemon.run(stand_in, self.ready)
@@ -210,7 +221,9 @@ class Member:
 
     def _connect(self, credentials: Credentials, life: Life) -> Reader:
         wire = self._group.wire_to(self.name, credentials.server)
-        transport: Any = SimTransport(wire, token=credentials.token, methods=READING, life=life)
+        transport: Any = SimTransport(
+            wire, token=credentials.token, methods=READING, life=life, trusts=credentials.ca_pem
+        )
         return Reader(transport)
 
     # The cluster, as its admin sees it.

@@ -26,9 +26,21 @@ class Request:
     """A request for objects, taken apart. `key` names one object, or, with an empty name, a collection."""
 
     kind: Kind
+    version: str
     key: ObjectKey
     subresource: str
     query: Mapping[str, str]
+
+    @property
+    def api_version(self) -> str:
+        """Spell the version that is asked for."""
+        return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
+
+    def shown(self, manifest: Manifest) -> Manifest:
+        """Show an object in the version that is asked for; versions differ in nothing else."""
+        if self.version == self.kind.version:
+            return manifest
+        return {**manifest, "apiVersion": self.api_version}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -47,7 +59,7 @@ def parse(path: str) -> Request:
     name, subresource = (*rest[1:], "", "")[:2]
     if subresource not in ("", "status") or (subresource and not kind.has_status):
         raise Refusal(404, "NotFound", "the server could not find the requested resource", {})
-    return Request(kind, ObjectKey(namespace, name), subresource, dict(parse_qsl(parts.query)))
+    return Request(kind, version, ObjectKey(namespace, name), subresource, dict(parse_qsl(parts.query)))
 
 
 def matcher(request: Request) -> Matcher:

@@ -273,13 +273,24 @@ def _bare(manifest: Manifest) -> dict[str, Any]:
     return {**manifest, "metadata": {k: v for k, v in manifest["metadata"].items() if k not in left_out}}
 
 
+_FIXED = {"Secret": ["type"], "CustomResourceDefinition": ["spec.scope"]}
+"""What no update may change, by kind."""
+
+
+def _at(manifest: Manifest, path: str) -> Any:
+    found: Any = manifest
+    for name in path.split("."):
+        found = (found or {}).get(name)
+    return found
+
+
 def _check_immutable(kind: Kind, key: ObjectKey, old: Manifest, new: Manifest) -> None:
-    fixed = ["type"] if kind.kind == "Secret" else []
+    fixed = _FIXED.get(kind.kind, [])
     if old.get("immutable") and kind.kind in ("Secret", "ConfigMap"):
-        fixed += ["data", "immutable"]
-    for name in fixed:
-        if old.get(name) != new.get(name):
-            causes = [{"reason": "FieldValueInvalid", "message": "field is immutable", "field": name}]
+        fixed = [*fixed, "data", "immutable"]
+    for path in fixed:
+        if _at(old, path) != _at(new, path):
+            causes = [{"reason": "FieldValueInvalid", "message": "field is immutable", "field": path}]
             raise Refusal(422, "Invalid", "field is immutable", {**details_of(kind, key), "causes": causes})
 
 

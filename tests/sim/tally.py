@@ -18,6 +18,7 @@ CLAUSES: Final = (
 UNREACHABLE: Final[Mapping[str, str]] = {
     Reason.REBUILT.value: "no cluster is replaced by another one: test_rebuilt.py does that",
     Reason.DELETION_HALTED.value: "50 copies may always go, and no rule has so many here: test_brake.py has",
+    Reason.TOO_MANY.value: "nobody brings so many Clusters: test_lies.py does that",
     **dict.fromkeys(
         (Reason.NOT_ALLOWED.value, Reason.CLOSED.value, Reason.RESERVED.value),
         "no administrator here limits rules: test_synced_rules.py has those",

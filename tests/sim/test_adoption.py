@@ -88,3 +88,30 @@ def test_a_copy_of_the_original_keeps_its_owner_while_that_one_offers_it() -> No
         assert here.get("Widget", "x", namespace="default")["spec"] == {"from": "c"}
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("selects", [True, False], ids=["labels", "all"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_copy_of_the_original_that_no_rule_makes_any_more_goes_with_its_source(shape: str, *, selects: bool) -> None:
+    """O10, O5: its labels and annotations say what it was made from, and of that its owner is asked."""
+    _, kind, name = SHAPES[shape]
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group["a"], group["b"]
+        owner.create(_source({"a": 1}))
+        here.create(_left_by_go(group, shape))
+        match = {"labels": [{"matchLabels": {"another": "one"}}]} if selects else {"content": [_NEVER]}
+        here.create(rule("another", WIDGET, {"match": [match]}))
+        await group.join()
+        await group.settle()
+        assert here.find(kind, name, namespace="default")
+        owner.delete("Widget", "x", namespace="default")
+        await here.restart()
+        await group.settle()
+        is_gone = here.find(kind, name, namespace="default") is None
+        assert is_gone or kind == "Gadget"  # of which nothing is heard here while no rule writes it
+
+    simulate(scenario, n=2)
+
+
+_NEVER = {"key": "spec.a", "value": "another"}

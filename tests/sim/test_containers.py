@@ -1,4 +1,4 @@
-"""A copied Namespace: it goes with whatever it was wanted by, but not while something native lives in it. O1, W3."""
+"""Copies that others go with: of a Namespace, not while something native lives in it; never for a field. O1, W3, A2."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from registry_controller.api.meta import SYNC_DISABLED
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 NAMESPACE = {"version": "v1", "kind": "Namespace"}
+DEFINITION = {"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition"}
 LABELS = {"sync": "yes"}
 
 
@@ -35,6 +36,39 @@ def test_a_copied_namespace_goes_once_nothing_native_lives_in_it(goes: str) -> N
         here.delete("ConfigMap", "native", namespace="space")
         await group.settle()
         assert here.find("Namespace", "space") is None
+
+    simulate(scenario, n=2)
+
+
+def test_what_others_would_go_with_is_not_made_anew_for_a_field_that_may_not_change_and_that_is_said() -> None:
+    """A2, S1: no object of that kind is lost for it; it heals when the change is taken back."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        entry = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+        scope = {"type": "replace", "path": "/spec/scope", "value": "Cluster"}
+        wanting = rule("kinds", DEFINITION, entry)
+        wanting["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+        changed = rule("kinds", DEFINITION, {**entry, "mutations": {"overrides": [scope]}})
+        here.create(wanting)
+        info = {"name": "gizmos.other.example", "labels": LABELS}
+        owner.create({"kind": "CustomResourceDefinition", "metadata": info, "spec": {"scope": "Namespaced"}})
+        await group.settle()
+        before = here.get("CustomResourceDefinition", info["name"])
+        here.apply({**changed, "metadata": wanting["metadata"]})
+        await asyncio.sleep(90.0)
+        assert here.get("CustomResourceDefinition", info["name"]) == before
+        told = here.condition("ResourceSyncRule", "kinds", "Synced")
+        assert (told["status"], told["reason"]) == ("False", "Failing")
+        (failure,) = here.get("ResourceSyncRule", "kinds")["status"]["clusters"][0]["failures"]
+        assert failure["reason"] == "Immutable"
+        assert "spec.scope" in failure["message"]
+        assert "is not deleted to be made again" in failure["message"]
+        here.apply(wanting)
+        await group.settle()
+        assert here.condition("ResourceSyncRule", "kinds", "Synced")["status"] == "True"
+        assert here.get("CustomResourceDefinition", info["name"]) == before
 
     simulate(scenario, n=2)
 

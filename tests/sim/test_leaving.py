@@ -47,6 +47,23 @@ def test_who_leaves_is_gone_everywhere_and_knows_nobody(seed: int) -> None:
     simulate(scenario, n=3, seed=seed)
 
 
+def test_a_rule_that_is_suspended_deletes_nothing_of_who_leaves() -> None:
+    """O6: nor does the Cluster of the leaver wait for that."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        goes = group["a"].get("ResourceSyncRule", "goes")
+        group["a"].apply({**goes, "metadata": {"name": "goes"}, "spec": {**goes["spec"], "suspend": True}})
+        await group.settle()
+        await leave(group, "b")
+        await group.settle()
+        for name in "ac":
+            assert knows(group[name], "b") == (False, False), name
+            assert held(group[name]) == {"goes", "stays"}, name
+
+    simulate(scenario, n=3)
+
+
 def test_the_copies_of_a_cluster_that_leaves_follow_their_rules() -> None:
     """O6: those that it has of others, too."""
 

@@ -10,6 +10,7 @@ import contextlib
 import enum
 import random
 from collections.abc import AsyncIterator, Callable
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 
@@ -48,7 +49,9 @@ class Wire:
 
     What may happen to what is under way: the next `lost` answers to writes never come, the next `torn` chunks of
     watches break off in the middle, and watches that begin anew are answered by a cache that is `lag` changes behind
-    for `behind_s` seconds.
+    for `behind_s` seconds. Watches that resume begin `again` changes before where they were to: what happened then is
+    heard once more. Each stream of events is late by up to `late_s` seconds, for itself, so that of two kinds, or two
+    selections, what happened first may be heard last.
     """
 
     def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
@@ -56,8 +59,8 @@ class Wire:
         self.who = who
         self.fault = Fault.NONE
         self.delay_s = (0.001, 0.02)
-        self.lost = self.torn = self.lag = 0
-        self.behind_s = 0.0
+        self.lost = self.torn = self.lag = self.again = 0
+        self.behind_s = self.late_s = 0.0
         self._chance = chance
         self._changed = asyncio.Event()
         self._watches: dict[Watch, None] = {}
@@ -92,6 +95,20 @@ class Wire:
         """Choose how long the next thing takes, one way, in seconds."""
         return self._chance.uniform(*self.delay_s)
 
+    def lateness(self) -> float:
+        """Choose how long the next events of one stream wait beside, in seconds."""
+        return self._chance.uniform(0.0, self.late_s) if self.late_s else 0.0
+
+    def resumed(self, path: str) -> str:
+        """Let a watch that resumes begin with changes that it has heard of, where the server knows them still."""
+        if not self.again:
+            return path
+        since = dict(parse_qsl(urlsplit(path).query)).get("resourceVersion") or "0"
+        known = [change.revision for change in self.server.store.history if change.revision <= int(since)]
+        if not known:
+            return path
+        return path.replace(f"resourceVersion={since}", f"resourceVersion={known[-self.again :][0] - 1}")
+
     async def travel(self) -> None:
         """Take the time that the way takes; OSError where it ends."""
         await asyncio.sleep(self.delay())
@@ -111,12 +128,13 @@ class Wire:
 
 
 class SimTransport:
-    """A connection. `token` is None for the admin's."""
+    """A connection. `token` is None for the admin's; `trusts` is the CA, empty for that of whoever is there."""
 
-    def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str], life: Life) -> None:
+    def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str], life: Life, trusts: str = "") -> None:
         self.answers = 0
         self.server = wire.server.url
-        self.ca_pem = ca_pem()
+        self.ca_pem = ca_pem(wire.server.generation)
+        self._trusts = trusts or self.ca_pem
         self._wire = wire
         self._token = token
         self._methods = methods
@@ -161,6 +179,7 @@ class SimTransport:
         try:
             async with self._deadline(open_s):
                 wire = self._wire
+                path = wire.resumed(path)
                 found = await self._ask("GET", path, lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
             if isinstance(found, Answer):
                 raise error_of_answer(found.status, found.body, what=what)
@@ -195,6 +214,8 @@ class SimTransport:
             if self._life.is_over and method != "GET" and self._wire.fault is Fault.NONE and self._wire.chance(0.5):
                 ask(self._wire.server)
             raise
+        if self._trusts != ca_pem(self._wire.server.generation):
+            raise Unreachable(f"{self.server}: certificate verify failed")
         found: Answer | Watch
         if self._wire.fault is Fault.BROKEN:
             found = _BROKEN
@@ -221,6 +242,7 @@ class SimTransport:
                 if watch.lines and self._wire.fault is not Fault.HUNG:
                     async with asyncio.timeout_at(quiet_until):
                         await self._wire.travel()
+                        await asyncio.sleep(self._wire.lateness())
                     data = b"".join(watch.lines)
                     watch.lines.clear()
                     for chunk in self._wire.split(data):

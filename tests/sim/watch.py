@@ -24,6 +24,7 @@ class Watch:
         self.lines: deque[bytes] = deque()
         self.wake: Callable[[], None] = lambda: None
         self._store = store
+        self._request = request
         self._kind = request.kind
         self._matches = matcher(request)
         self._bookmarks = request.query.get("allowWatchBookmarks") == "true"
@@ -35,7 +36,7 @@ class Watch:
         if initial or since in ("", "0"):
             missed = store.history[-lag:] if lag else []
             for found in select(store, request, without=missed):
-                self._say("ADDED", found)
+                self._say("ADDED", request.shown(found))
             if initial:
                 self.bookmark(ends=True, revision=missed[0].revision - 1 if missed else None)
             if missed:
@@ -59,10 +60,10 @@ class Watch:
             return
         was = change.old is not None and self._matches(change.old)
         if change.new is not None and self._matches(change.new):
-            self._say("MODIFIED" if was else "ADDED", change.new)
+            self._say("MODIFIED" if was else "ADDED", self._request.shown(change.new))
         elif was and change.old is not None:
             info = {**change.old["metadata"], "resourceVersion": str(change.revision)}
-            self._say("DELETED", {**change.old, "metadata": info})
+            self._say("DELETED", self._request.shown({**change.old, "metadata": info}))
 
     def _catch_up(self) -> None:
         late, self._late = self._late or [], None
@@ -76,7 +77,7 @@ class Watch:
         info: dict[str, Any] = {"resourceVersion": str(self._store.revision if revision is None else revision)}
         if ends:
             info["annotations"] = {"k8s.io/initial-events-end": "true"}
-        self._say("BOOKMARK", {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": info})
+        self._say("BOOKMARK", {"kind": self._kind.kind, "apiVersion": self._request.api_version, "metadata": info})
 
     def close(self) -> None:
         """Forget this watch."""

@@ -102,7 +102,7 @@ def test_many_brackets_side_by_side_are_no_depth() -> None:
     assert len(decode_manifest(b'{"x":[' + b"[]," * 1000 + b"[]]}")["x"]) == 1001
 
 
-@pytest.mark.parametrize("version", ["abc", "", None, "1" * 30])
+@pytest.mark.parametrize("version", ["abc", "", None, "1" * 30, str(2**63)])
 def test_a_version_that_is_no_number_is_zero(version: Any) -> None:
     raw = json.dumps({"metadata": {"name": "a"} | ({"resourceVersion": version} if version is not None else {})})
     assert decode_heard(raw.encode()).revision == 0
@@ -159,3 +159,8 @@ def test_the_metadata_of_large_objects_is_read() -> None:
     info = {"name": "a", "annotations": {"x": "," * 250_000}, "managedFields": [{f"f:{n}": {} for n in range(10_000)}]}
     raw = json.dumps({"metadata": info, "data": {"x": "," * 1_000_000}}).encode()
     assert decode_heard(raw).annotations == info["annotations"]
+
+
+def test_the_last_version_that_etcd_can_have_is_one() -> None:
+    raw = json.dumps({"metadata": {"name": "a", "resourceVersion": str(2**63 - 1)}})
+    assert decode_heard(raw.encode()).revision == 2**63 - 1

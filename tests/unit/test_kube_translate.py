@@ -105,7 +105,7 @@ def test_a_refusal_names_fields_and_not_values() -> None:
 def test_what_may_not_change_is_told_apart(message: str, immutable: bool) -> None:
     found = translate(422, status(422, reason="Invalid", causes=[{"message": message, "field": "spec"}]))
     assert isinstance(found, errors.Invalid)
-    assert found.immutable is immutable
+    assert isinstance(found, errors.Immutable) is immutable
 
 
 def test_a_terminating_namespace_is_a_reason() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.core.allowance import Barrier
 from registry_controller.core.decide import decide
 from registry_controller.core.decision import Reason
 from registry_controller.core.own import Marks, Voice
@@ -58,3 +59,16 @@ def test_an_object_that_lost_its_place_to_another_one_of_its_own_cluster_hears_t
             assert (won.outcome.owner, won.outcome.fate) == (FIRST, Class.SYNCED)
             assert (lost.outcome.fate, lost.source) == (Class.CONFLICTING, second.source)
             assert lost.message.startswith(f"ConfigMap default/one, of cluster {FIRST}, has this place")
+
+
+def test_whoever_wants_a_place_of_a_kind_that_is_not_heard_here_hears_that_it_waits() -> None:
+    """R2, S1: an object may be there or not; who may not write it, or makes no new copy, does not wait for that."""
+    first, second, third, fourth = (_claim(FIRST, created="2026-01-01", rule=name) for name in "abcd")
+    claims = (first, second._replace(barrier=Barrier.CLOSED), third._replace(sync_disabled=True), fourth)
+    view = _view(None)._replace(claims=claims, local_heard=False)
+    said = outcomes_of(decide(view), view)
+    assert [(one.outcome.rule, one.outcome.fate) for one in said] == [
+        ("a", Class.WAITING), ("d", Class.WAITING), ("b", Class.SKIPPED)
+    ]  # fmt: skip
+    assert {one.outcome.reason for one in said[:2]} == {Reason.LOCAL_NOT_HEARD.value}
+    assert all(one.message for one in said)

@@ -14,7 +14,7 @@ from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
 from registry_controller.engine.rebuilds import Rebuilds
 from registry_controller.kube.kubeconfig import Credentials
 
-HERE, OLD, NEW, OFFERING = (ClusterUID(name) for name in ("here", "old", "new", "offering"))
+OLD, NEW, OFFERING = (ClusterUID(name) for name in ("old", "new", "offering"))
 CLUSTER = {
     "metadata": {"name": "b"},
     "spec": {"clusterID": NEW, "authInfo": {"secretRef": {"name": "b", "namespace": "n"}}},
@@ -59,10 +59,17 @@ async def test_p11_nonsense_about_a_rebuilt_cluster_ends_nothing(cluster: bytes,
     view = SimpleNamespace(cluster_id=NEW, secret=ObjectKey("n", "b"))
     offering = SimpleNamespace(alive=True, reader=reader, clusters=SimpleNamespace(held={"b": view}))
     held = SimpleNamespace(cluster=read_cluster({"metadata": {"name": "b"}, "spec": {"clusterID": OLD}}))
-    links: Any = {OFFERING: offering}
+    silent = SimpleNamespace(alive=False, place=("https://b.test", ""))
+    links: Any = {OFFERING: offering, OLD: silent}
     registry: Any = SimpleNamespace(clusters={"b": held})
     rebuilds = Rebuilds(
-        local=HERE, network_name="", registry=registry, links=links, connect_peer=never, changed=lambda name: None
+        network_name="",
+        registry=registry,
+        links=links,
+        connect_peer=never,
+        trusts_after_s=0,
+        changed=lambda name: None,
+        said=lambda: None,
     )
     async with asyncio.timeout(5), asyncio.TaskGroup() as scope:
         rebuilds.plan(scope)

@@ -1,0 +1,161 @@
+"""A rule that copies nothing, or not all, does not say that all is well. R2, S1, S3."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from registry_controller.api.meta import SYNC_DISABLED
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.rehearsing import plan
+
+LABELS = {"sync": "yes"}
+WANTED: dict[str, Any] = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+AS_GADGETS = {**WANTED, "mutations": {"groupVersionKind": {"group": "sim.example", "kind": "Gadget"}}}
+
+
+def _told(group: SimGroup, name: str, kind: str) -> tuple[str, str, str]:
+    found = group["a"].condition("ResourceSyncRule", name, kind)
+    return found["status"], found["reason"], found["message"]
+
+
+def _entry(group: SimGroup, name: str) -> dict[str, Any]:
+    status = group["a"].get("ResourceSyncRule", name).get("status", {})
+    return next((entry for entry in status.get("clusters", []) if entry["clusterID"] == group["b"].id), {})
+
+
+def _widget(name: str) -> dict[str, Any]:
+    return {"kind": "Widget", "metadata": {"name": name, "namespace": "default", "labels": LABELS}, "spec": {"a": 1}}
+
+
+AS_UNHEARD = pytest.mark.parametrize("trouble", ["not served", "may not be listed"])
+
+
+def _set(group: SimGroup, trouble: str, *, on: bool) -> None:
+    server = group["a"].server
+    if trouble == "not served":
+        server.change_served("Gadget", served=not on)
+    else:
+        (server.unreadable.add if on else server.unreadable.discard)("Gadget")
+
+
+@AS_UNHEARD
+def test_a_rule_whose_copies_are_of_a_kind_that_is_not_heard_here_says_so_until_it_is(trouble: str) -> None:
+    """R2, S3: the kind of the copies counts, whatever the kind of the sources; nothing of it is silent."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        _set(group, trouble, on=True)
+        for name in ("one", "two"):
+            owner.create(_widget(name))
+        here.create(rule("as-gadgets", {"group": "sim.example", "version": "v1", "kind": "Widget"}, AS_GADGETS))
+        here.create(rule("as-they-are", {"group": "sim.example", "version": "v1", "kind": "Widget"}, WANTED))
+        await asyncio.sleep(90.0)
+        status, reason, words = _told(group, "as-gadgets", "Synced")
+        assert (status, reason) == ("False", "Waiting")
+        assert words.startswith("2 waiting; here: cannot ")
+        status, reason, words = _told(group, "as-gadgets", "Stalled")
+        assert (status, reason) == ("True", "ActionNeeded")
+        if trouble == "not served":
+            assert "Gadget" in words
+            assert "not served here" in words
+        else:
+            assert "gadgets" in words
+            assert 'controller-aggregated: "true" here' in words
+        entry = _entry(group, "as-gadgets")
+        assert (entry["matched"], entry["synced"]) == (2, 0)
+        assert {failure["reason"] for failure in entry["failures"]} == {"LocalNotHeard"}
+        assert _told(group, "as-they-are", "Synced")[:2] == ("True", "Synced")
+        found = await plan(group, "a", here.get("ResourceSyncRule", "as-gadgets"), wait_s=20.0)
+        assert any("Gadget" in words for words in found.troubles), found.troubles
+        assert {(row.action.value, row.owner, row.reason) for row in found.rows} == {
+            ("wait", owner.id, "LocalNotHeard")
+        }
+        _set(group, trouble, on=False)
+        await group.settle()
+        assert len(here.list("Gadget")) == 2
+        assert _told(group, "as-gadgets", "Synced")[:2] == ("True", "Synced")
+        assert _told(group, "as-gadgets", "Stalled")[:2] == ("False", "NotStalled")
+
+    simulate(scenario, n=2)
+
+
+def test_a_source_that_says_it_is_not_kept_back_and_is_is_warned_of() -> None:
+    """W5: any value counts, and "false" is not what it looks like; what is meant is not said at all."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        for name, value in (("doubted", "false"), ("meant", "true")):
+            owner.create(config_map(name, {"a": "1"}, labels=LABELS, annotations={SYNC_DISABLED: value}))
+        owner.create(config_map("left-alone", {"a": "1"}, labels=LABELS))
+        here.create(rule("maps", CONFIG_MAP, WANTED))
+        await group.settle()
+        for value, count in (("false", 2), ("true", 1)):
+            annotated = {"name": "left-alone", "namespace": "default", "annotations": {SYNC_DISABLED: value}}
+            here.apply({"kind": "ConfigMap", "metadata": annotated})
+            await group.settle()
+            entry = _entry(group, "maps")
+            assert (entry["matched"], entry["skipped"]) == (3, 3)
+            said = {failure["object"]: failure["message"] for failure in entry["failures"]}
+            assert len(said) == count
+            assert all('counts with any value, "false" too: remove it' in words for words in said.values())
+        assert list(said) == ["ConfigMap default/doubted"]
+        assert _told(group, "maps", "Synced") == (
+            "True", "Synced", f"3 skipped; ConfigMap default/doubted: {said['ConfigMap default/doubted']}"
+        )  # fmt: skip
+        found = await plan(group, "a", here.get("ResourceSyncRule", "maps"))
+        told = {row.target.name: row.words for row in found.rows}
+        assert ('"false" too' in told["doubted"], '"false" too' in told["meant"]) == (True, False)
+        owner.apply({"kind": "ConfigMap", "metadata": {
+            "name": "doubted", "namespace": "default", "annotations": {SYNC_DISABLED: None}
+        }})  # fmt: skip
+        await group.settle()
+        entry = _entry(group, "maps")
+        assert (entry["synced"], entry["skipped"], entry.get("failures")) == (1, 2, None)
+        assert here.find("ConfigMap", "doubted", namespace="default") is not None
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("own", ["none", "two"])
+def test_whether_a_rule_is_for_a_cluster_that_does_not_know_its_own_cluster_is_not_known(own: str) -> None:
+    """W1, S1: status and plan say the same of it, and nothing goes meanwhile."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        owner.create(config_map("one", {"a": "1"}, labels=LABELS))
+        made = rule("for-a", CONFIG_MAP, WANTED, targetClusters={"names": ["a"]}, deletionPolicy="Delete")
+        made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+        here.create(made)
+        await group.settle()
+        assert _told(group, "for-a", "Synced")[:2] == ("True", "Synced")
+        cluster = here.get("Cluster", "a")
+        if own == "two":
+            here.create({"kind": "Cluster", "metadata": {"name": "again"}, "spec": cluster["spec"]})
+        else:
+            here.apply({"kind": "Cluster", "metadata": {"name": "a"}, "spec": {"clusterID": "another"}})
+        await asyncio.sleep(20.0)
+        status, reason, words = _told(group, "for-a", "Synced")
+        assert (status, reason) == ("Unknown", "LocalClusterUnclear")
+        assert words == "spec.targetClusters: cannot be judged while not exactly one Cluster has this cluster's ID"
+        found = await plan(group, "a", here.get("ResourceSyncRule", "for-a"))
+        assert f"rule for-a does nothing here: {words}" in found.notes
+        assert here.find("ConfigMap", "one", namespace="default") is not None
+        if own == "two":
+            here.delete("Cluster", "again")
+        else:
+            here.apply({"kind": "Cluster", "metadata": {"name": "a"}, "spec": cluster["spec"]})
+        await group.settle()
+        assert _told(group, "for-a", "Synced")[:2] == ("True", "Synced")
+        here.apply({**made, "spec": {**made["spec"], "targetClusters": {"names": ["b"]}, "deletionPolicy": "Orphan"}})
+        await group.settle()
+        assert _told(group, "for-a", "Synced") == (
+            "True", "Idle", "spec.targetClusters: does not select this cluster"
+        )  # fmt: skip
+
+    simulate(scenario, n=2)

@@ -1,0 +1,112 @@
+"""R2, W3: what a server serves is listed once a kind, in the best version, with one request an API version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from registry_controller.api.errors import NotServed, ServerError
+from registry_controller.api.meta import GVK, GVR
+from registry_controller.kube.discover import Discovery
+
+_ALL = ("create", "delete", "get", "list", "update", "watch")
+
+
+class Server:
+    """A Reader of discovery alone. `served` are resources by API version, None for a version that is down."""
+
+    server = "https://fake.test"
+
+    def __init__(
+        self, groups: Sequence[Mapping[str, Any]], served: Mapping[str, Sequence[Mapping[str, Any]] | None]
+    ) -> None:
+        self.asked: list[str] = []
+        self._documents = {"/apis": {"groups": groups}} | {
+            f"/apis/{spelled}" if "/" in spelled else f"/api/{spelled}": found and {"resources": found}
+            for spelled, found in served.items()
+        }
+
+    async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = 0) -> bytes:
+        self.asked.append(path)
+        if (found := self._documents[path]) is None:
+            raise ServerError(f"{path}: is down")
+        return json.dumps(found).encode()
+
+
+def _group(name: str, *versions: str, preferred: str = "") -> dict[str, Any]:
+    spelled = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": spelled, "preferredVersion": {"groupVersion": f"{name}/{preferred}"}}
+
+
+def _resource(kind: str, *verbs: str, **more: Any) -> dict[str, Any]:
+    return {"name": f"{kind.lower()}s", "kind": kind, "namespaced": True, "verbs": verbs or _ALL, **more}
+
+
+def _discovery(*groups: dict[str, Any], **served: Sequence[Mapping[str, Any]] | None) -> tuple[Discovery, Server]:
+    """Make a server of the groups; in `served`, a name stands for a version of the group `g`."""
+    documents = {f"g/{version}": found for version, found in served.items()}
+    server: Any = Server(groups, {"v1": [_resource("Secret")], **documents})
+    return Discovery(server), server
+
+
+SECRET = GVK("", "v1", "Secret")
+
+
+async def test_every_kind_is_listed_once_in_the_preferred_version_or_else_the_first_that_has_it() -> None:
+    discovery, server = _discovery(
+        _group("g", "v3", "v2", "v1", preferred="v2"),
+        v1=[_resource("Both"), _resource("Old"), _resource("Shy")],
+        v2=[_resource("Both"), _resource("Shy", "get", "list")],
+        v3=[_resource("Both"), _resource("New"), {**_resource("New"), "name": "news/status"}],
+    )
+    served = await discovery.writable()
+    assert served.is_whole
+    assert [kind for kind, _ in served.kinds] == [
+        SECRET, GVK("g", "v2", "Both"), GVK("g", "v3", "New"), GVK("g", "v1", "Old"), GVK("g", "v1", "Shy"),
+    ]  # fmt: skip
+    assert dict(served.kinds)[GVK("g", "v3", "New")] == GVR("g", "v3", "news", True, has_status=True)
+    assert served.versions == {kind for kind, _ in served.kinds} | {GVK("g", "v1", "Both"), GVK("g", "v3", "Both")}
+    assert server.asked == ["/apis", "/api/v1", "/apis/g/v2", "/apis/g/v3", "/apis/g/v1"]
+
+
+async def test_what_is_down_is_left_out_and_said_and_looked_for_in_the_other_versions() -> None:
+    discovery, _ = _discovery(_group("g", "v2", "v1", preferred="v2"), v2=None, v1=[_resource("Both")])
+    served = await discovery.writable()
+    assert not served.is_whole
+    assert [kind for kind, _ in served.kinds] == [SECRET, GVK("g", "v1", "Both")]
+    parts = [part and [kind for kind, _ in part] async for part in discovery.deletable()]
+    assert parts == [[SECRET], None, [GVK("g", "v1", "Both")]]
+
+
+async def test_a_group_without_a_preferred_version_is_read_in_the_order_of_the_server() -> None:
+    group = {"name": "g", "versions": [{"groupVersion": "g/v2"}, {"groupVersion": "g/v1"}]}
+    discovery, _ = _discovery(group, v1=[_resource("Both")], v2=[_resource("Both")])
+    assert [kind for kind, _ in (await discovery.writable()).kinds] == [SECRET, GVK("g", "v2", "Both")]
+
+
+@pytest.mark.parametrize(
+    ("word", "found", "asked"),
+    [
+        ("secret", SECRET, ["/api/v1"]),
+        ("both", GVK("g", "v2", "Both"), ["/api/v1", "/apis/g/v2"]),
+        ("olds", GVK("g", "v1", "Old"), ["/api/v1", "/apis/g/v2", "/apis/g/v1"]),
+        ("both.g", GVK("g", "v2", "Both"), ["/apis/g/v2"]),
+        ("both.v1.g", GVK("g", "v1", "Both"), ["/apis/g/v1"]),
+        ("old.g", GVK("g", "v1", "Old"), ["/apis/g/v2", "/apis/g/v1"]),
+        ("secret.g", None, ["/apis/g/v2", "/apis/g/v1"]),
+        ("both.other", None, []),
+    ],
+)
+async def test_a_kind_is_looked_for_no_further_than_it_takes(word: str, found: GVK | None, asked: list[str]) -> None:
+    discovery, server = _discovery(
+        _group("g", "v2", "v1", preferred="v2"), v2=[_resource("Both")], v1=[_resource("Both"), _resource("Old")]
+    )
+    if found is None:
+        with pytest.raises(NotServed):
+            await discovery.find(word)
+    else:
+        assert (await discovery.find(word))[0] == found
+    assert server.asked == ["/apis", *asked]
