@@ -148,6 +148,8 @@ def _is_too_much(raw: bytes) -> bool:
     """Say whether JSON is larger, or has more parts, than is decoded; what is in texts is no part."""
     if len(raw) > MANIFEST_BYTES:
         return True
+    if len(raw) < 2 * CONTAINERS:  # each has two ends
+        return False
     if raw.count(b",") <= COMMAS and raw.count(b"{") + raw.count(b"[") <= CONTAINERS:
         return False
     commas = containers = 0
