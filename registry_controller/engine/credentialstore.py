@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from registry_controller.api import meta
-from registry_controller.api.errors import InvalidKubeconfig, RegistryError
+from registry_controller.api.errors import InvalidKubeconfig, ProtocolError, RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.engine.sink import Sink
 from registry_controller.kube.kubeconfig import Credentials, read_secret
@@ -43,7 +43,7 @@ class CredentialStore:
             found: Credentials | str = read_secret(
                 secret_type=heard.kind_type, data=decode_manifest(heard.raw).get("data") or {}
             )
-        except InvalidKubeconfig as error:
+        except (InvalidKubeconfig, ProtocolError) as error:
             found = f"Secret {heard.key}: {error}"
         if self._held.get(heard.key) != found:
             self._held[heard.key] = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +33,7 @@ class Server:
         self, kind: GVK, metadata: Mapping[str, Any] | None, *, verbs: tuple[str, ...] = ("delete", "list")
     ) -> None:
         self.kind = kind
+        self.turns = asyncio.Semaphore(1)
         self.failure: Exception | None = None
         self.definition: dict[str, Any] = {}
         self._metadata = metadata
