@@ -79,4 +79,5 @@ async def test_p5_what_is_large_once_it_is_decoded_is_not_decoded(grounds: Groun
         await reader.close()
         server.close()
     assert ROWS[does] in said
-    assert peak < 12 * MANIFEST_BYTES, f"{peak / MIB:.0f} MiB"
+    # What the server makes and what waits in its sockets counts, too; decoded it would be some 400 MiB.
+    assert peak < 32 * MANIFEST_BYTES, f"{peak / MIB:.0f} MiB"
