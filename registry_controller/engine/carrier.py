@@ -6,6 +6,7 @@ Laws: what is in step costs no body and no write · what was judged is what is w
 from __future__ import annotations
 
 import asyncio
+import collections
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
@@ -30,6 +31,10 @@ from registry_controller.kube.watch import Heard, read_object
 from registry_controller.report.metrics import Metrics
 
 _T = TypeVar("_T")
+
+LARGE_BYTES: Final = 256 * 1024
+_LARGE_AT_ONCE: Final = 2
+"""Of one member: decoded, an object may take ten times its length, and it is held until it is written."""
 
 _IRREPLACEABLE: Final = frozenset(
     (
@@ -76,6 +81,7 @@ class Carrier:
         self._relays = relays
         self._recreated = recreated
         self._fights = Fights()
+        self._large = collections.defaultdict[ClusterUID, asyncio.Semaphore](lambda: asyncio.Semaphore(_LARGE_AT_ONCE))
 
     async def carry_out(self, judgement: Judgement) -> Carried:
         """Do what was decided; RegistryError when it cannot be done now."""
@@ -102,6 +108,16 @@ class Carrier:
             offer.feed.reread(heard)  # which puts the target into the queue again, unless this is older than it knows
             is_older = heard.revision < offer.record.revision
             return Carried(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
+        if len(heard.raw) <= LARGE_BYTES:
+            return await self._write(view, decision, offer, beside, heard)
+        async with self._large[offer.feed.peer]:
+            if offer.feed.records.get(offer.key) is not offer.record:  # it is in the queue again
+                return Carried(Hold(Reason.OWNER_NOT_HEARD, owner))
+            return await self._write(view, decision, offer, beside, heard)
+
+    async def _write(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: Heard) -> Carried:
+        made_from = (decision.claim, offer.record.hits, beside)
+        owner = decision.claim.owner
         manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view, decision.claim, offer, manifest)
         if view.membership:
