@@ -79,10 +79,13 @@ class Mutations:
 
 @dataclass(frozen=True, slots=True)
 class RuleEntry:
-    """One entry of `spec.rules`: matches by any of `matches`, or everything when there is none."""
+    """One entry of `spec.rules`: matches by any of `matches`, or everything when there is none.
 
-    matches: tuple[Match, ...]
-    mutations: Mutations
+    Its hash is that of its place alone: it is taken for every object that matches, and an entry may be large.
+    """
+
+    matches: tuple[Match, ...] = dataclasses.field(hash=False)
+    mutations: Mutations = dataclasses.field(hash=False)
     path: str
 
 

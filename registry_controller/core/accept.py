@@ -1,11 +1,11 @@
 """Whether a rule can be carried out as it stands: refused whole, with the field's path, or accepted.
 
-Law: nothing that a rule asks for is silently left undone.
+Laws: nothing that a rule asks for is silently left undone · what a rule may cost is bounded by its size, and that here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -14,7 +14,13 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import MapMutation, SyncRule, read_rule
 from registry_controller.core import syntax
 from registry_controller.core.content import compile_path
-from registry_controller.core.rendering import check_override
+from registry_controller.core.rendering import check_override, is_template
+from registry_controller.gotemplate import DEFAULT
+
+_MOST_VALUES: Final = 20_000
+"""Of JSON, in a rule's spec: 5,000 objects by name and namespace. To read and to compare them takes milliseconds."""
+_MOST_OVERRIDES: Final = 256
+_MOST_TEMPLATE: Final = DEFAULT.source
 
 ACCEPTED: Final = "Accepted"
 INVALID_SPEC: Final = "InvalidSpec"
@@ -52,15 +58,41 @@ def read_and_accept(manifest: meta.Manifest) -> tuple[SyncRule | None, Verdict]:
 
 def examine(manifest: meta.Manifest) -> tuple[SyncRule | None, list[Finding]]:
     """Read a rule and find what is wrong with it, and what may not be meant."""
+    if _is_vast(manifest.get("spec")):
+        return None, [Finding("spec", f"holds more than {_MOST_VALUES} values; make several rules of it")]
     try:
         rule = read_rule(manifest)
     except InvalidObject as error:
         return None, [Finding(error.path, error.message)]
-    findings = [*_mistakes(rule), *_doubts(rule)]
+    excesses = [*_excesses(rule)]
+    findings = [*(excesses or _mistakes(rule)), *_doubts(rule)]
     if rule.sync_disabled and meta.annotations_of(manifest).get(meta.SYNC_DISABLED) == "false":
         words = 'any value counts, "false" too; remove it to sync this rule'
         findings.append(Finding(f"metadata.annotations[{meta.SYNC_DISABLED}]", words, is_error=False))
     return rule, findings
+
+
+def _is_vast(spec: object) -> bool:
+    """Say whether there are too many values, without looking at all of them."""
+    left = _MOST_VALUES
+    waiting = [spec]
+    while waiting and left >= 0:
+        found = waiting.pop()
+        below = found.values() if isinstance(found, Mapping) else found if isinstance(found, list) else ()
+        left -= len(below)
+        waiting.extend(below)
+    return left < 0
+
+
+def _excesses(rule: SyncRule) -> Iterator[Finding]:
+    """Find what is too much for all overrides together: an object may match every entry."""
+    overrides = [override for entry in rule.entries for override in entry.mutations.overrides]
+    if len(overrides) > _MOST_OVERRIDES:
+        words = f"have more than {_MOST_OVERRIDES} overrides together; make several rules of it"
+        yield Finding("spec.rules", words)
+    elif sum(len(override.value) for override in overrides if is_template(override)) > _MOST_TEMPLATE:
+        words = f"have templates of more than {_MOST_TEMPLATE} characters together"
+        yield Finding("spec.rules", words)
 
 
 def _mistakes(rule: SyncRule) -> Iterator[Finding]:

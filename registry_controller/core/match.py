@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, Manifest, ObjectKey
 from registry_controller.api.syncrule import ContentMatch, Match, RuleEntry, SyncRule
-from registry_controller.core.content import content_matches, value_matches
+from registry_controller.core.content import Contents
 
 CREDENTIAL_TYPES: Final = frozenset(("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"))
 """Types of Secrets that Kubernetes fills with a token of the cluster in which they are, or lets their reader in by."""
@@ -40,18 +40,12 @@ def matching_entries(rule: SyncRule, facts: Facts, body: Callable[[], Manifest])
     """Find the entries of a rule that match an object of the rule's kind, in order.
 
     `body` is called at most once, and only when a match asks for content that `facts` cannot answer. Raises
-    InvalidObject for content that cannot be evaluated.
+    InvalidObject for content that cannot be evaluated, or takes too many steps in all.
     """
     if facts.labels.get(meta.CORE_RESOURCE) == "true":
         return ()
-    bodies: list[Manifest] = []
-
-    def body_once() -> Manifest:
-        if not bodies:
-            bodies.append(body())
-        return bodies[0]
-
-    return tuple(entry for entry in rule.entries if _entry_matches(entry, rule.kind, facts, body_once))
+    contents = Contents(body)
+    return tuple(entry for entry in rule.entries if _entry_matches(entry, rule.kind, facts, contents))
 
 
 def needs_body(rule: SyncRule) -> bool:
@@ -64,13 +58,13 @@ def needs_body(rule: SyncRule) -> bool:
     )
 
 
-def _entry_matches(entry: RuleEntry, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
+def _entry_matches(entry: RuleEntry, kind: GVK, facts: Facts, contents: Contents) -> bool:
     if not entry.matches:
         return not is_clusters_own(kind, facts)
-    return any(_matches(match, kind, facts, body) for match in entry.matches)
+    return any(_matches(match, kind, facts, contents) for match in entry.matches)
 
 
-def _matches(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
+def _matches(match: Match, kind: GVK, facts: Facts, contents: Contents) -> bool:
     if match.is_empty:
         return not is_clusters_own(kind, facts)
     namespace, name = facts.key
@@ -81,7 +75,7 @@ def _matches(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]
         and (not match.labels or any(selector.matches(facts.labels) for selector in match.labels))
         and (not match.annotations or any(selector.matches(facts.annotations) for selector in match.annotations))
         and asks_for_type(match, kind, facts)
-        and all(content_holds(content, kind, facts, body) for content in match.content)
+        and all(content_holds(content, kind, facts, contents) for content in match.content)
     )
 
 
@@ -94,11 +88,11 @@ def asks_for_type(match: Match, kind: GVK, facts: Facts) -> bool:
     return not is_credential or any(is_secret_type(content, kind) for content in match.content)
 
 
-def content_holds(content: ContentMatch, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> bool:
+def content_holds(content: ContentMatch, kind: GVK, facts: Facts, contents: Contents) -> bool:
     """Say whether an object has what a match asks of its content; InvalidObject when that cannot be evaluated."""
     if is_secret_type(content, kind):
-        return bool(facts.kind_type) and value_matches(content.value, facts.kind_type)
-    return content_matches(content, body())
+        return bool(facts.kind_type) and contents.hold(content, known=facts.kind_type)
+    return contents.hold(content)
 
 
 def is_secret_type(content: ContentMatch, kind: GVK) -> bool:

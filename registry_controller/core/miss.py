@@ -14,6 +14,7 @@ from registry_controller.api.feature import Feature, FeatureMatch
 from registry_controller.api.meta import GVK, Manifest
 from registry_controller.api.selectors import Operator, Requirement, Selector
 from registry_controller.api.syncrule import Match, RuleEntry, SyncRule
+from registry_controller.core.content import Contents
 from registry_controller.core.match import Facts, asks_for_type, content_holds, is_clusters_own, is_secret_type
 
 
@@ -36,8 +37,9 @@ def miss_of(rule: SyncRule, facts: Facts, body: Callable[[], Manifest]) -> Miss 
     if facts.labels.get(meta.CORE_RESOURCE) == "true":
         return Miss("spec.rules", f"the object has the label {meta.CORE_RESOURCE}: the daemon made it itself")
     nearest: Miss | None = None
+    contents = Contents(body)
     for entry in rule.entries:
-        for miss in _misses(entry, rule.kind, facts, body):
+        for miss in _misses(entry, rule.kind, facts, contents):
             if miss is None:
                 return None
             nearest = miss if nearest is None or miss.held > nearest.held else nearest
@@ -61,7 +63,7 @@ def targets_miss(selected: bool | None) -> Miss | None:
     return None if selected else Miss("spec.targetClusters", "does not select this cluster")
 
 
-def _misses(entry: RuleEntry, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> Iterator[Miss | None]:
+def _misses(entry: RuleEntry, kind: GVK, facts: Facts, contents: Contents) -> Iterator[Miss | None]:
     """Give one answer for each match of an entry; None for one that holds."""
     if not entry.matches:
         yield _own_miss(entry.path, kind, facts)
@@ -69,7 +71,7 @@ def _misses(entry: RuleEntry, kind: GVK, facts: Facts, body: Callable[[], Manife
         if match.is_empty:
             yield _own_miss(match.path, kind, facts)
         else:
-            answers = list(_clauses(match, kind, facts, body))
+            answers = list(_clauses(match, kind, facts, contents))
             yield answers[-1]._replace(held=len(answers) - 1) if answers and answers[-1] is not None else None
 
 
@@ -79,15 +81,15 @@ def _own_miss(path: str, kind: GVK, facts: Facts) -> Miss | None:
     return Miss(path, "asks for nothing, and so leaves out what every cluster has of its own; name or select it")
 
 
-def _clauses(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> Iterator[Miss | None]:
+def _clauses(match: Match, kind: GVK, facts: Facts, contents: Contents) -> Iterator[Miss | None]:
     """Give an answer for each clause that asks for something, up to the first that fails."""
-    for found in _answers(match, kind, facts, body):
+    for found in _answers(match, kind, facts, contents):
         yield found
         if found is not None:
             return
 
 
-def _answers(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]) -> Iterator[Miss | None]:
+def _answers(match: Match, kind: GVK, facts: Facts, contents: Contents) -> Iterator[Miss | None]:
     namespace, name = facts.key
     path = match.path
     if match.name:
@@ -107,7 +109,7 @@ def _answers(match: Match, kind: GVK, facts: Facts, body: Callable[[], Manifest]
         words = f'the type is "{facts.kind_type}", which lets somebody into a cluster: a match has to ask for that type'
         yield Miss(f"{path}.content", words)
     for content in match.content:
-        if content_holds(content, kind, facts, body):
+        if content_holds(content, kind, facts, contents):
             yield None
         elif is_secret_type(content, kind):
             words = f'the type is "{facts.kind_type}", the rule asks for "{content.value}"'

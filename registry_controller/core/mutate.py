@@ -18,6 +18,7 @@ from registry_controller.core import syntax
 from registry_controller.core.local_fields import is_controllers_annotation, without_local_fields
 from registry_controller.core.overrides import apply_overrides
 from registry_controller.core.rendering import render_overrides
+from registry_controller.gotemplate import Budget
 
 SERVER_SET: Final = frozenset(
     (
@@ -102,7 +103,9 @@ def desired(
     overrides = [override for entry in entries for override in entry.mutations.overrides]
     if overrides:
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
-        copy = _overridden(copy, apply_overrides(copy, render_overrides(overrides, data=data)), source, gvk=copy_gvk)
+        budget = Budget()
+        values = render_overrides(overrides, data=data, budget=budget)
+        copy = _overridden(copy, apply_overrides(copy, values, budget=budget), source, gvk=copy_gvk)
     info = meta.metadata_of(copy)
     target = Target(copy_gvk.group, copy_gvk.kind, info.get("namespace", ""), info.get("name", ""))
     status = (source.get("status") or {}) if any(entry.mutations.sync_status for entry in entries) else None

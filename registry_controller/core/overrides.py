@@ -16,6 +16,7 @@ import jsonpatch
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override
 from registry_controller.core.pointer import Append, Index, Key, Matching, Modifier, Pointer, Token, parse_pointer
+from registry_controller.gotemplate.limits import Budget, TemplateError
 
 _INSERTING: Final = frozenset((Modifier.BEFORE, Modifier.AFTER))
 _STEPS: Final = {Modifier.PREV: -1, Modifier.NEXT: 1, Modifier.BEFORE: 0, Modifier.AFTER: 1}
@@ -63,29 +64,36 @@ def read_override(override: Override) -> Operation:
     return Operation(action, parse_pointer(override.pointer, path=path), path)
 
 
-def apply_overrides(document: Any, changes: Iterable[tuple[Operation, Any]]) -> Any:
-    """Do the operations in order, each with its value (ignored by a removal); raise InvalidObject for what fails."""
+def apply_overrides(document: Any, changes: Iterable[tuple[Operation, Any]], *, budget: Budget | None = None) -> Any:
+    """Do the operations in order, each with its value (ignored by a removal); raise InvalidObject for what fails.
+
+    What is looked through and copied on the way to a place takes from the budget.
+    """
+    budget = budget or Budget()
     for operation, value in changes:
-        if change := resolve(operation, document, value=value):
-            document = _apply(document, change, path=operation.path)
+        try:
+            if change := resolve(operation, document, value=value, budget=budget):
+                document = _apply(document, change, path=operation.path, budget=budget)
+        except TemplateError as error:
+            raise InvalidObject(operation.path, f"{error}, together with the overrides before it") from None
     return document
 
 
-def resolve(operation: Operation, document: Any, *, value: Any) -> PatchOperation | None:
+def resolve(operation: Operation, document: Any, *, value: Any, budget: Budget) -> PatchOperation | None:
     """Say what an override does to this document; None when it has nothing to remove; else raise InvalidObject."""
     tokens = operation.pointer.tokens
     if operation.action is Action.REMOVE:
-        return _resolve_removal(tokens, document, path=operation.path)
-    return _resolve_replacement(tokens, document, value, path=operation.path)
+        return _resolve_removal(tokens, document, path=operation.path, budget=budget)
+    return _resolve_replacement(tokens, document, value, path=operation.path, budget=budget)
 
 
-def _resolve_removal(tokens: tuple[Token, ...], document: Any, *, path: str) -> PatchOperation | None:
+def _resolve_removal(tokens: tuple[Token, ...], document: Any, *, path: str, budget: Budget) -> PatchOperation | None:
     if not tokens:
         raise InvalidObject(path, "the whole object cannot be removed")
     parts: list[str | int] = []
     found = document
     for token in tokens:
-        part, _ = _locate(token, found, may_insert=False, path=path)
+        part, _ = _locate(token, found, may_insert=False, path=path, budget=budget)
         if part is None:
             return None
         parts.append(part)
@@ -93,7 +101,9 @@ def _resolve_removal(tokens: tuple[Token, ...], document: Any, *, path: str) -> 
     return PatchOperation("remove", tuple(parts))
 
 
-def _resolve_replacement(tokens: tuple[Token, ...], document: Any, value: Any, *, path: str) -> PatchOperation:
+def _resolve_replacement(
+    tokens: tuple[Token, ...], document: Any, value: Any, *, path: str, budget: Budget
+) -> PatchOperation:
     parts: list[str | int] = []
     found = document
     for number, token in enumerate(tokens):
@@ -101,7 +111,7 @@ def _resolve_replacement(tokens: tuple[Token, ...], document: Any, value: Any, *
         if isinstance(token, Append):
             _want_list(token, found, path=path)
             return PatchOperation("add", (*parts, "-"), value)
-        part, inserts = _locate(token, found, may_insert=not rest, path=path)
+        part, inserts = _locate(token, found, may_insert=not rest, path=path, budget=budget)
         if part is None:
             name = token.name if isinstance(token, Key) else "-"
             return PatchOperation("add", (*parts, name), _make(token, rest, value, path=path))
@@ -112,7 +122,7 @@ def _resolve_replacement(tokens: tuple[Token, ...], document: Any, value: Any, *
     return PatchOperation("replace", (), value)
 
 
-def _locate(token: Token, found: Any, *, may_insert: bool, path: str) -> tuple[str | int | None, bool]:
+def _locate(token: Token, found: Any, *, may_insert: bool, path: str, budget: Budget) -> tuple[str | int | None, bool]:
     """Say which key or index a token means, and whether a value is inserted there; None: optional, and missing."""
     match token:
         case Append():
@@ -128,6 +138,7 @@ def _locate(token: Token, found: Any, *, may_insert: bool, path: str) -> tuple[s
             return _index(token, token.number, len(items), may_insert=may_insert, path=path)
         case Matching():
             items = _want_list(token, found, path=path)
+            budget.step(len(items))
             hits = [number for number, item in enumerate(items) if _holds(token, item)]
             if not hits and token.optional:
                 return None, False
@@ -184,20 +195,22 @@ def _kind(found: Any) -> str:
     return "an object" if isinstance(found, Mapping) else "an array" if isinstance(found, list) else "a single value"
 
 
-def _apply(document: Any, change: PatchOperation, *, path: str) -> Any:
+def _apply(document: Any, change: PatchOperation, *, path: str, budget: Budget) -> Any:
+    copy = _copy_spine(document, change.parts, budget)
     try:
-        return jsonpatch.apply_patch(_copy_spine(document, change.parts), [change.to_json()], in_place=True)
+        return jsonpatch.apply_patch(copy, [change.to_json()], in_place=True)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
         raise InvalidObject(path, "cannot be applied") from None  # its own message holds the document
 
 
-def _copy_spine(document: Any, parts: tuple[str | int, ...]) -> Any:
+def _copy_spine(document: Any, parts: tuple[str | int, ...], budget: Budget) -> Any:
     """Copy the containers that lead to a place, which are all that a change there touches."""
     if not parts:
         return document
+    budget.pass_by(1 + len(document))
     copy: Any = dict(document) if isinstance(document, Mapping) else list(document)
     if len(parts) > 1:
-        copy[parts[0]] = _copy_spine(copy[parts[0]], parts[1:])
+        copy[parts[0]] = _copy_spine(copy[parts[0]], parts[1:], budget)
     return copy
 
 

@@ -1,55 +1,109 @@
 """The values of overrides: templates that see the object and both Clusters, rendered before anything is changed.
 
-Law: the same rule on the same object in the same context gives the same values. No I/O, no clock, no chance.
+Laws: the same rule on the same object in the same context gives the same values · all values of a rule together take
+no more from the budget than one template may. No I/O, no clock, no chance.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override
 from registry_controller.core.overrides import Action, Operation, read_override
 from registry_controller.core.pointer import Key
 from registry_controller.core.yamlvalue import parse_value
-from registry_controller.gotemplate import Template, as_decoded, compile_template
+from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, as_decoded, compile_template
 
 _KEPT_AT_HOME = frozenset(("labels", "annotations", "finalizers", "ownerReferences"))
 
 
+class _Templates:
+    """The templates that were read last, together no longer than `most` characters."""
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._held: dict[tuple[str, str], Template] = {}
+        self._size = 0
+
+    def read(self, source: str, *, path: str) -> Template:
+        """Read a template, if it is not held."""
+        key = (source, path)
+        template = self._held.pop(key, None)
+        if template is None:
+            template = compile_template(source, path=path)
+            self._size += _OVERHEAD + len(source)
+        self._held[key] = template
+        while self._size > self._most:
+            oldest, path = next(iter(self._held))
+            del self._held[(oldest, path)]
+            self._size -= _OVERHEAD + len(oldest)
+        return template
+
+
+_OVERHEAD: Final = 64
+_TEMPLATES: Final = _Templates(most=8 * DEFAULT.source)  # a character takes up to 75 bytes: 38 MiB
+
+
+def is_template(override: Override) -> bool:
+    """Say whether an override's value is rendered."""
+    return "{{" in override.value
+
+
 def check_override(override: Override) -> None:
     """Raise InvalidObject, with the field's path, for an override that no object could satisfy."""
-    _read(override)
+    _template(override, _operation_of(override))
 
 
-def render_overrides(overrides: Iterable[Override], *, data: Mapping[str, Any]) -> list[tuple[Operation, Any]]:
-    """Render all values; raise InvalidObject for the first that cannot be."""
-    readings = [(override, *_read(override)) for override in overrides]
+def render_overrides(
+    overrides: Iterable[Override], *, data: Mapping[str, Any], budget: Budget
+) -> list[tuple[Operation, Any]]:
+    """Render all values within one budget; raise InvalidObject for the first that cannot be."""
+    readings = [
+        (override, operation := _operation_of(override), _template(override, operation)) for override in overrides
+    ]
     if any(template is not None for _, _, template in readings):
         data = as_decoded(data)
-    return [(operation, _value(override, operation, template, data)) for override, operation, template in readings]
+    return [
+        (operation, _value(override, operation, template, data, budget)) for override, operation, template in readings
+    ]
 
 
 def may_move(override: Override) -> bool:
     """Say whether an override may change an object's name or namespace."""
-    operation, _ = _read(override)
-    tokens = operation.pointer.tokens
+    tokens = _operation_of(override).pointer.tokens
     if not tokens or not isinstance(tokens[0], Key) or tokens[0].name != "metadata":
         return not tokens
     return len(tokens) == 1 or (isinstance(tokens[1], Key) and tokens[1].name not in _KEPT_AT_HOME)
 
 
+def _operation_of(override: Override) -> Operation:
+    return _operation(override.type, override.pointer, override.path)
+
+
 @functools.lru_cache(maxsize=4096)
-def _read(override: Override) -> tuple[Operation, Template | None]:
-    operation = read_override(override)
-    if operation.action is Action.REMOVE or "{{" not in override.value:
-        return operation, None
-    return operation, compile_template(override.value, path=f"{override.path}.value")
+def _operation(type_: str, pointer: str, path: str) -> Operation:
+    return read_override(Override(type_, pointer, "", False, path))
 
 
-def _value(override: Override, operation: Operation, template: Template | None, data: Mapping[str, Any]) -> Any:
+def _template(override: Override, operation: Operation) -> Template | None:
+    if operation.action is Action.REMOVE or not is_template(override):
+        return None
+    return _TEMPLATES.read(override.value, path=f"{override.path}.value")
+
+
+def _value(
+    override: Override, operation: Operation, template: Template | None, data: Mapping[str, Any], budget: Budget
+) -> Any:
     if operation.action is Action.REMOVE:
         return None
-    text = override.value if template is None else template.render(data)
-    return parse_value(text, path=f"{override.path}.value") if override.parse_value else text
+    text = override.value if template is None else template.render(data, budget=budget)
+    if not override.parse_value:
+        return text
+    path = f"{override.path}.value"
+    try:
+        return parse_value(text, path=path, budget=budget)
+    except TemplateError as error:
+        raise InvalidObject(path, f"the rendered YAML {error}") from None

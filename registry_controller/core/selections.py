@@ -5,6 +5,7 @@ Law: selections are supersets. The rule is evaluated again on what is heard.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -30,13 +31,16 @@ def selections(rule: SyncRule, *, namespaced: bool = True) -> tuple[Selection, .
 
 def union(chosen: Iterable[Selection]) -> tuple[Selection, ...]:
     """Join the selections of several rules over one kind, without those that another one contains."""
-    distinct = sorted(set(chosen))
-    kept = tuple(one for one in distinct if not any(_contains(other, one) for other in distinct if other != one))
-    return kept if len(kept) <= _MOST else (EVERYTHING,)
+    distinct = set(chosen)
+    kept = [one for one in distinct if not any(wider in distinct for wider in _wider(one))]
+    return tuple(sorted(kept)) if len(kept) <= _MOST else (EVERYTHING,)
 
 
-def _contains(outer: Selection, inner: Selection) -> bool:
-    return all(not wide or wide == narrow for wide, narrow in zip(outer, inner, strict=True))
+def _wider(one: Selection) -> Iterator[Selection]:
+    """List all that contain a selection, which are few however many there are to compare: it, with parts left out."""
+    for parts in itertools.product(*({part, ""} for part in one)):
+        if parts != one:
+            yield Selection(*parts)
 
 
 def _of_matches(rule: SyncRule, matches: tuple[Match, ...], namespaced: bool) -> Iterator[Selection]:

@@ -19,15 +19,17 @@ import yaml
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.core.yamlscalar import Scalar, Unreadable, is_merge_key, read_scalar
+from registry_controller.gotemplate.limits import Budget
 
 _LONGEST: Final = 256 * 1024  # a quarter of what a Secret or ConfigMap can hold
 _DEEPEST: Final = 64
 _MOST_VALUES: Final = 50_000
+_STEPS_A_VALUE: Final = 2  # so that no more than _MOST_VALUES are in all values of a rule together
 _MOST_CHARACTERS: Final = 4 * _LONGEST  # what all aliases together may stand for
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT64: Final = range(-(2**63), 2**63)
-_BARE_TAG: Final = re.compile(r"(?:&\S+\s+)?!(?:\s|\Z)")
+_BARE_TAG: Final = re.compile(r"(?:&[\w-]+\s+)?!(?:\s|\Z)")
 _LATER_MARK: Final = re.compile(r"(?:\A|[\n\r\x85\u2028\u2029])\ufeff")
 _COLON: Final = re.compile(r":[,\[\]{}]")
 _OPEN: Final = object()
@@ -42,12 +44,15 @@ class _Refused(Exception):
         self.line = line
 
 
-def parse_value(text: str, *, path: str) -> Any:
-    """Read one YAML document into JSON values; no document is null. Raise InvalidObject at the field `path`."""
+def parse_value(text: str, *, path: str, budget: Budget | None = None) -> Any:
+    """Read one YAML document into JSON values; no document is null. Raise InvalidObject at the field `path`.
+
+    Each value takes steps from the budget, as if it were written out where an alias stands; TemplateError for too many.
+    """
     if len(text) > _LONGEST:
         raise InvalidObject(path, f"is longer than {_LONGEST} characters")
     try:
-        return _Reading(text).document()
+        return _Reading(text, budget or Budget()).document()
     except _Refused as refused:
         raise InvalidObject(path, f"line {refused.line} of the rendered YAML: {refused}") from None
     except yaml.YAMLError as error:
@@ -63,7 +68,8 @@ def parse_value(text: str, *, path: str) -> Any:
 class _Reading:
     """The events of one text, and the anchors so far."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, budget: Budget) -> None:
+        self._budget = budget
         self._text = text.removeprefix("\ufeff")  # libyaml does not count it
         if mark := _LATER_MARK.search(self._text):  # part of a text for yaml.v2, nothing at all for libyaml
             line = 1 + len(re.findall(r"\r\n|[\n\r\x85\u2028\u2029]", self._text[: mark.end()]))
@@ -167,6 +173,7 @@ class _Reading:
         self._values += 1
         if self._values > _MOST_VALUES:
             raise _refused(event, f"there are more than {_MOST_VALUES} values")
+        self._budget.step(_STEPS_A_VALUE)
         if depth >= _DEEPEST:
             raise _refused(event, f"there are more than {_DEEPEST} levels")
 

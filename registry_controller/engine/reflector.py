@@ -38,7 +38,7 @@ _INITIAL_S: Final = 120.0  # 100,000 objects take ten seconds
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
 _ROOM: Final = 64  # new objects between two questions whether there is room
-_BREATH: Final = 200  # events between two turns of the loop: about 10 ms
+_BREATH_S: Final = 0.01  # between two turns of the loop, however long rules look at an object
 
 
 class Reflector:
@@ -82,7 +82,7 @@ class Reflector:
         self._tainted = False
         self._swapped = False
         self._ends_at_s = 0.0
-        self._since_breath = 0
+        self._breathed_at_s = 0.0
 
     @property
     def size(self) -> int:
@@ -284,10 +284,10 @@ class Reflector:
 
     async def _breathe(self) -> None:
         """Let others run now and then: a stream whose bytes are here already never waits by itself."""
-        self._since_breath += 1
-        if self._since_breath >= _BREATH:
-            self._since_breath = 0
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._breathed_at_s >= _BREATH_S:
             await asyncio.sleep(0)
+            self._breathed_at_s = loop.time()
 
     async def _absorb(self, error: RegistryError, *, lasted_s: float) -> None:
         """Say what went wrong, and wait as long as its kind asks for."""

@@ -23,7 +23,7 @@ from registry_controller.gotemplate.nodes import Tree
 from registry_controller.gotemplate.parse import parse
 from registry_controller.gotemplate.values import Object, as_decoded
 
-__all__ = ["DEFAULT", "FUNCTIONS", "Limits", "Template", "as_decoded", "compile_template"]
+__all__ = ["DEFAULT", "FUNCTIONS", "Budget", "Limits", "Template", "TemplateError", "as_decoded", "compile_template"]
 
 
 class Template:
@@ -36,14 +36,15 @@ class Template:
         self._path = path
         self._limits = limits
 
-    def render(self, data: Mapping[str, Any]) -> str:
+    def render(self, data: Mapping[str, Any], *, budget: Budget | None = None) -> str:
         """Write it; `data` holds objects as `as_decoded` gives them, None for one that is not known.
 
-        Raises InvalidObject with the path, the position and what cannot be done; it holds nothing of the data.
+        Templates that are rendered together share a budget. Raises InvalidObject with the path, the position and what
+        cannot be done; it holds nothing of the data.
         """
         shown = {name: Object(found) for name, found in data.items() if found is not None}
         try:
-            return evaluate(self._tree, shown, library=FUNCTIONS, budget=Budget(self._limits))
+            return evaluate(self._tree, shown, library=FUNCTIONS, budget=budget or Budget(self._limits))
         except TemplateError as error:
             raise InvalidObject(self._path, str(error)) from None
 

@@ -75,6 +75,7 @@ def texts(budget: Budget, value: Any) -> list[str]:
         return []
     made = []
     for item in value if isinstance(value, list) else [value]:
+        budget.step()
         if not is_missing(item):
             made.append(shown(budget, item))
             budget.make(len(made[-1]))

@@ -39,7 +39,6 @@ class _Walker:
         self._budget = budget
         self._values = Expressions(tree, data, library, budget)
         self._depth = 0
-        self._size = 0
 
     def walk(self, nodes: tuple[Node, ...], dot: Any, scope: Scope) -> None:
         """Write nodes; variables that they declare stay until whoever called takes them away."""
@@ -62,9 +61,7 @@ class _Walker:
                     raise _Jumping(node.kind)
 
     def _write(self, text: str) -> None:
-        self._size += len(text)
-        if self._size > self._budget.limits.output:
-            raise TemplateError(f"template writes more than {self._budget.limits.output} characters")
+        self._budget.write(len(text))
         self.written.append(text)
 
     def _print(self, value: Any, pipeline: Pipeline) -> None:
@@ -90,7 +87,6 @@ class _Walker:
         is_empty = True
         for key, item in self._entries(value, node.pipeline):
             is_empty = False
-            self._budget.step()
             self._bind(node.pipeline, key, item, scope, mark)
             try:
                 self.walk(node.body, item, scope)
@@ -116,8 +112,10 @@ class _Walker:
     def _entries(self, value: Any, pipeline: Pipeline) -> Iterator[tuple[Any, Any]]:
         if isinstance(value, list):
             for index, item in enumerate(value):
+                self._budget.step()
                 yield Int(index), item
         elif isinstance(value, Mapping):
+            self._budget.step(len(value))  # all are sorted, however soon it breaks off
             for key in sorted(value):
                 yield key, value[key]
         elif isinstance(value, int) and not isinstance(value, bool):
@@ -125,6 +123,7 @@ class _Walker:
                 raise self._values.error("a range over a number has no second variable", pipeline.at)
             kind = type(value)
             for index in range(value):
+                self._budget.step()
                 yield NOTHING, kind(index)
         elif not is_missing(value):
             raise self._values.error(f"range cannot iterate over {type_of(value)}", pipeline.at)

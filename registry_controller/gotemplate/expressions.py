@@ -20,7 +20,18 @@ from registry_controller.gotemplate.nodes import (
     Tree,
     Variable,
 )
-from registry_controller.gotemplate.values import NOTHING, Ideal, Int, Nothing, Object, Whole, is_true, key_of, type_of
+from registry_controller.gotemplate.values import (
+    NOTHING,
+    Ideal,
+    Int,
+    Nothing,
+    Object,
+    TextMap,
+    Whole,
+    is_true,
+    key_of,
+    type_of,
+)
 
 Library = Mapping[str, Callable[..., Any]]
 """Functions by name; each takes the budget first, and then its arguments."""
@@ -61,10 +72,15 @@ class Expressions:
 
     def assign(self, scope: Scope, name: str, value: Any, at: int) -> None:
         """Set the newest variable of a name."""
-        for index in range(len(scope) - 1, -1, -1):
+        scope[self._find(scope, name, at)] = (name, value)
+
+    def _find(self, scope: Scope, name: str, at: int) -> int:
+        """Find the newest variable of a name, and pay for the way to it."""
+        last = len(scope) - 1
+        for index in range(last, -1, -1):
             if scope[index][0] == name:
-                scope[index] = (name, value)
-                return
+                self._budget.pass_by(last - index)
+                return index
         raise self.error(f"an undefined variable {name}", at)
 
     def error(self, words: str, at: int) -> TemplateError:
@@ -103,10 +119,7 @@ class Expressions:
             case Dot():
                 return dot
             case Variable():
-                for name, value in reversed(scope):
-                    if name == operand.name:
-                        return value
-                raise self.error(f"an undefined variable {operand.name}", operand.at)
+                return scope[self._find(scope, operand.name, operand.at)][1]
             case Function():
                 return self._function(operand, (), _NO_FINAL, dot, scope)
             case Chain():
@@ -148,13 +161,14 @@ class Expressions:
     def _chain(self, node: Chain, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
         if isinstance(node.base, Constant) and node.base.value is None:
             raise self.error("nil has no fields", node.at)
+        self._budget.pass_by(len(node.fields))
         value = self._value(node.base, dot, scope)
         path = ""
         for index, name in enumerate(node.fields):
             path += f".{name}"
             is_last = index == len(node.fields) - 1
-            called = isinstance(value, Object) and value.method(name)[0]
             if is_last and (rest or final is not _NO_FINAL) and not isinstance(value, Nothing):
+                called = isinstance(value, Object) and value.method(name)[0]
                 words = f"{name} takes no arguments" if called else f"{name} has arguments but is no method"
                 raise self.error(words, node.at)
             value = self._field(value, name, path, node.at)
@@ -166,12 +180,17 @@ class Expressions:
         if isinstance(value, Object):
             is_method, result = value.method(name)
             if is_method:
+                self._budget.pass_by(len(result) if isinstance(result, TextMap) else 0)
                 return result
+            if name[:1].isupper():
+                self._budget.pass_by(value.width)
             found = value.field(name)
             return Nothing(path) if isinstance(found, Nothing) else found
         if value is self._data and name not in value:
             raise self.error(f"there is no .{name}; there are {', '.join(f'.{known}' for known in self._data)}", at)
         if isinstance(value, Mapping):
+            if name not in value:
+                self._budget.pass_by(len(value))
             key = key_of(value, name)
             return value[key] if key is not None else Nothing(path)
         if value is None:

@@ -12,7 +12,10 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one evaluation. Text counts in characters, and so do lists and dicts in elements."""
+    """Bounds of one template's source, and of all evaluations that share a budget.
+
+    Text counts in characters, and so do lists and dicts in elements.
+    """
 
     source: int = 64 * 1024
     output: int = 1024 * 1024
@@ -22,21 +25,39 @@ class Limits:
 
 DEFAULT: Final = Limits()
 _ELEMENT: Final = 16
+_PASSED_IN_ONE_STEP: Final = 8
+_SPELLED_IN_ONE_STEP: Final = 16
 
 
 class Budget:
-    """What is left of the limits."""
+    """What is left of the limits: for one template, or for all that are evaluated together."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits = DEFAULT) -> None:
         self.limits = limits
         self.steps_left = limits.steps
         self._made = 4 * limits.output
+        self._written = 0
 
     def step(self, count: int = 1) -> None:
         """Take steps; TemplateError when there are no more."""
         self.steps_left -= count
         if self.steps_left < 0:
             raise TemplateError(f"takes more than {self.limits.steps} steps")
+
+    def pass_by(self, count: int) -> None:
+        """Take steps for keys, fields or variables that are looked at one by one."""
+        self.step(count // _PASSED_IN_ONE_STEP)
+
+    def spelled(self, text: str) -> str:
+        """Take steps for a text whose characters are looked at one by one, and give it back."""
+        self.step(len(text) // _SPELLED_IN_ONE_STEP)
+        return text
+
+    def write(self, size: int) -> None:
+        """Ask to write so many characters."""
+        self._written += size
+        if self._written > self.limits.output:
+            raise TemplateError(f"template writes more than {self.limits.output} characters")
 
     def hold(self, count: int) -> None:
         """Ask to make a list or dict of so many elements, each of which takes as much memory as many characters."""

@@ -22,12 +22,16 @@ def _simple(function: Callable[[str], Any]) -> Callable[..., Any]:
     return call
 
 
+def _b32enc(budget: Budget, value: Any) -> str:
+    return base64.b32encode(budget.spelled(text(value)).encode()).decode()
+
+
 def _b64dec(_: Budget, value: Any) -> str:
     return _decoded(base64.b64decode, text(value), binascii.Error)
 
 
-def _b32dec(_: Budget, value: Any) -> str:
-    return _decoded(base64.b32decode, text(value), binascii.Error)
+def _b32dec(budget: Budget, value: Any) -> str:
+    return _decoded(base64.b32decode, budget.spelled(text(value)), binascii.Error)
 
 
 def _decoded(decode: Callable[..., bytes], value: str, error: type[Exception]) -> str:
@@ -58,7 +62,7 @@ def _extension(path: str) -> str:
 
 CODES: Final[Mapping[str, Callable[..., Any]]] = {
     "b64enc": _simple(lambda value: base64.b64encode(value.encode()).decode()), "b64dec": _b64dec,
-    "b32enc": _simple(lambda value: base64.b32encode(value.encode()).decode()), "b32dec": _b32dec,
+    "b32enc": _b32enc, "b32dec": _b32dec,
     "sha1sum": _digest("sha1"), "sha256sum": _digest("sha256"),
     "adler32sum": _simple(lambda value: str(zlib.adler32(value.encode()))),
     "base": _simple(lambda value: posixpath.basename(value.rstrip("/")) or ("/" if value else ".")),

@@ -76,6 +76,7 @@ def _has(budget: Budget, needle: Any, value: Any) -> bool:
 
 
 def _without(budget: Budget, value: Any, *left_out: Any) -> list[Any]:
+    budget.step(len(items(value)))
     return [item for item in items(value) if not any(same(budget, item, gone) for gone in left_out)]
 
 
@@ -99,7 +100,8 @@ def _sort_alpha(budget: Budget, value: Any) -> list[Any]:
     return strings(found)
 
 
-def _compact(_: Budget, value: Any) -> list[Any]:
+def _compact(budget: Budget, value: Any) -> list[Any]:
+    budget.step(len(items(value)))
     return [item for item in items(value) if not is_empty(item)]
 
 

@@ -18,19 +18,29 @@ _BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 """`\\C`, one byte, is in RE2 and not in Go."""
 
 
-def _pattern(pattern: Any) -> Any:
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 1 << 20
+    return options
+
+
+_OPTIONS: Final = _options()
+"""One for all: RE2's own cache tells patterns apart by it, too."""
+
+
+def _pattern(budget: Budget, pattern: Any) -> Any:
     source = text(pattern)
     if len(source) > _PATTERN:
         raise TemplateError(f"a regular expression of more than {_PATTERN} characters")
     if _BYTE.search(source):
         raise TemplateError("no regular expression that Go knows")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 1 << 20
     try:
-        return re2.compile(source.encode(), options)
+        compiled = re2.compile(source.encode(), _OPTIONS)
     except re2.error:
         raise TemplateError("no regular expression that Go knows") from None
+    budget.pass_by(compiled.programsize // 2)
+    return compiled
 
 
 def _regex_match(budget: Budget, pattern: Any, value: Any) -> bool:
@@ -48,7 +58,7 @@ def _matches(budget: Budget, pattern: Any, value: bytes) -> Iterator[Any]:
     RE2 looks at bytes, and finds that between two of one character there is no word's boundary (`\\B`).
     """
     end = -1
-    for match in _pattern(pattern).finditer(value):
+    for match in _pattern(budget, pattern).finditer(value):
         budget.step()
         start, before = match.start(), end
         end = match.end()
@@ -75,7 +85,7 @@ def _regex_find_all(budget: Budget, pattern: Any, value: Any, most: Any) -> list
 
 def _regex_replace(budget: Budget, pattern: Any, value: Any, replacement: Any, *, literal: bool) -> str:
     source, found, new = text(pattern), text(value).encode(), text(replacement)
-    parts = [new] if literal else _read_replacement(_pattern(source), new)
+    parts = [new] if literal else _read_replacement(_pattern(budget, source), new)
     written: list[str] = []
     at = 0
     budget.make(len(found))
@@ -107,7 +117,7 @@ def _read_replacement(compiled: Any, replacement: str) -> list[str | int]:
 
 def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
     limit, found, source = whole(most), text(value).encode(), text(pattern)
-    _pattern(source)
+    _pattern(budget, source)
     if limit == 0:
         return Slice(element="string", is_nil=True)
     if source and not found:

@@ -73,7 +73,7 @@ def _cat(budget: Budget, *given: Any) -> str:
 
 
 def _quoted(budget: Budget, *given: Any) -> str:
-    return _spaced(budget, [quote(shown(budget, value)) for value in given if not is_missing(value)])
+    return _spaced(budget, [quote(budget.spelled(shown(budget, value))) for value in given if not is_missing(value)])
 
 
 def _squoted(budget: Budget, *given: Any) -> str:

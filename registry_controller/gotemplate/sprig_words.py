@@ -35,16 +35,16 @@ def is_space(char: str) -> bool:
 
 
 def _each(function: Callable[[str], str]) -> Callable[..., str]:
-    def call(_: Budget, value: Any) -> str:
+    def call(budget: Budget, value: Any) -> str:
         found = text(value)
-        return function(found) if found.isascii() else "".join(map(function, found))
+        return function(found) if found.isascii() else "".join(map(function, budget.spelled(found)))
 
     return call
 
 
-def _title(_: Budget, value: Any) -> str:
+def _title(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in text(value):
+    for char in budget.spelled(text(value)):
         written.append(_title_of(char) if starts else char)
         if char.isascii():
             starts = not (char.isalnum() or char == "_")
@@ -53,17 +53,17 @@ def _title(_: Budget, value: Any) -> str:
     return "".join(written)
 
 
-def _untitle(_: Budget, value: Any) -> str:
+def _untitle(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in text(value):
+    for char in budget.spelled(text(value)):
         written.append(lower(char) if starts else char)
         starts = is_space(char)
     return "".join(written)
 
 
-def _swapcase(_: Budget, value: Any) -> str:
+def _swapcase(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in text(value):
+    for char in budget.spelled(text(value)):
         if char.isupper() or char.istitle():
             written.append(lower(char))
             starts = False
@@ -76,9 +76,9 @@ def _swapcase(_: Budget, value: Any) -> str:
     return "".join(written)
 
 
-def _initials(_: Budget, value: Any) -> str:
+def _initials(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in text(value):
+    for char in budget.spelled(text(value)):
         if starts and not is_space(char):
             written.append(char)
         starts = is_space(char)
@@ -160,7 +160,7 @@ def _name(function: Callable[[str], str]) -> Callable[..., str]:
 WORDS: Final[Mapping[str, Callable[..., Any]]] = {
     "trim": lambda _, value: text(value).strip(_SPACE), "upper": _each(upper), "lower": _each(lower), "title": _title,
     "untitle": _untitle, "swapcase": _swapcase, "initials": _initials,
-    "nospace": lambda _, value: "".join(char for char in text(value) if not is_space(char)),
+    "nospace": lambda budget, value: "".join(char for char in budget.spelled(text(value)) if not is_space(char)),
     "snakecase": _name(lambda name: separated(name, "_")), "kebabcase": _name(lambda name: separated(name, "-")),
     "camelcase": _name(camel), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
     "abbrevboth": _abbrevboth, "plural": _plural, "hello": lambda _: "Hello!",

@@ -75,6 +75,11 @@ class Object:
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self.manifest = manifest
 
+    @property
+    def width(self) -> int:
+        """Count the keys among which one is looked for that is spelled as Go does."""
+        return len(self.manifest) + len(self.manifest.get("metadata") or ())
+
     def method(self, name: str) -> tuple[bool, Any]:
         """Call a method: whether there is one, and its result."""
         if name in self._TYPE:
@@ -121,7 +126,7 @@ def key_of(found: Mapping[str, Any], name: str) -> str | None:
     if not name[:1].isupper():
         return None
     folded = name.casefold()
-    return next((key for key in sorted(found) if key.casefold() == folded), None)
+    return min((key for key in found if key.casefold() == folded), default=None)
 
 
 def is_missing(value: object) -> bool:

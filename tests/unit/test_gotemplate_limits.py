@@ -13,6 +13,7 @@ from registry_controller.gotemplate import DEFAULT, FUNCTIONS, Limits, compile_t
 from registry_controller.gotemplate.evaluate import evaluate
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.parse import parse
+from registry_controller.gotemplate.values import Object
 
 BIG = "{{ $x := repeat 1000000 `a` }}"
 
@@ -74,17 +75,32 @@ READING = [
     "abbrev 10 $x", "clean $x",
 ]  # fmt: skip
 
+SPELLING = [
+    "upper $x", "lower $x", "title $x", "untitle $x", "swapcase $x", "initials $x", "nospace $x", "quote $x",
+    "b32enc $x",
+]  # fmt: skip
+MANY = {
+    "metadata": {"labels": {f"k{number}": "" for number in range(8000)}},
+    "dict": {f"k{number}": "v" for number in range(8000)},
+    "list": [f"v{number}" for number in range(8000)],
+}
+BESIDE = [
+    "if $.Object.GetLabels", "if $.Object.dict.Missing", "range $k, $v := $.Object.dict }}{{ break", "if compact $l",
+    "if without $l 1", "if join `` $l", "if toStrings $l", "if $.Object.dict" + ".a" * 8000,
+]  # fmt: skip
+
 
 def _peak_kib() -> int:
     """Tell the most memory that this process has ever had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _steps(source: str) -> int:
+def _steps(source: str, **data: Any) -> int:
     """Render with the default limits, and give the steps that it took, as far as it came."""
+    shown = {name: Object(found) for name, found in data.items()}
     budget = Budget(DEFAULT)
     with contextlib.suppress(TemplateError):
-        evaluate(parse(source, functions=FUNCTIONS.keys(), limits=DEFAULT), {}, library=FUNCTIONS, budget=budget)
+        evaluate(parse(source, functions=FUNCTIONS.keys(), limits=DEFAULT), shown, library=FUNCTIONS, budget=budget)
     return DEFAULT.steps - budget.steps_left
 
 
@@ -103,6 +119,31 @@ def test_what_a_function_reads_costs_steps(call: str) -> None:
     base = _steps(BIG)
     assert _steps(BIG + "{{ $y := " + call + " }}") - base > 1_000_000 // 100
     assert _steps(BIG + "{{ range until 50000 }}{{ $y := " + call + " }}{{ end }}") >= DEFAULT.steps
+
+
+@pytest.mark.parametrize("call", SPELLING)
+def test_what_a_function_looks_at_character_by_character_costs_more(call: str) -> None:
+    text = "{{ $x := repeat 500000 `\u00e9` }}"
+    assert _steps(text + "{{ $y := " + call + " }}") - _steps(text) > 500_000 // 16
+
+
+@pytest.mark.parametrize("action", BESIDE, ids=lambda action: action[:40])
+def test_what_stands_beside_what_is_looked_for_costs_steps(action: str) -> None:
+    """A loop over it ends, as one over calls does."""
+    base = "{{ $l := $.Object.list }}"
+    assert _steps(base + "{{ " + action + " }}{{ end }}", Object=MANY) - _steps(base, Object=MANY) > 900
+
+
+def test_a_large_regular_expression_costs_more_than_a_small_one() -> None:
+    large, small = (_steps("{{ if regexMatch `" + one + "` `b` }}{{ end }}") for one in ("(a{30}){30}", "a{30}"))
+    assert large - small > 50
+
+
+def test_a_variable_costs_steps_for_those_that_were_declared_since() -> None:
+    declared = "{{ $old := 1 }}" + "{{ $a := 1 }}" * 4000
+    for action in ("{{ $y := $NAME }}", "{{ $NAME = 2 }}"):
+        old, new = (_steps(declared + action.replace("NAME", name)) for name in ("old", "a"))
+        assert old - new == 4000 // 8
 
 
 def test_a_catastrophic_regular_expression_takes_no_more_steps_than_a_plain_one() -> None:

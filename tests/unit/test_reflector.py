@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -480,9 +481,16 @@ async def test_a_bug_of_ours_ends_it_loudly() -> None:
     assert caught.value.subgroup(ZeroDivisionError)
 
 
-async def test_a_long_list_lets_others_run() -> None:
-    everything = b"".join(line("ADDED", obj(f"o{index}", index + 1)) for index in range(2000))
-    follower = Follower(Server(streams=[[everything, bookmark(9999, ends=True), FOREVER]]))
+@pytest.mark.parametrize("watch_list", [True, False], ids=["streamed", "listed"])
+async def test_a_list_at_which_rules_look_for_long_lets_others_run(
+    watch_list: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few its objects are."""
+    objects = [obj(f"o{index}", index + 1) for index in range(60)]
+    everything = b"".join(line("ADDED", item) for item in objects)
+    server = Server(lists=[listing(*objects, revision=99)], streams=[[everything, bookmark(99, ends=True), FOREVER]])
+    monkeypatch.setattr(Diary, "upsert", lambda *_: time.sleep(0.005))
+    follower = Follower(server, watch_list=watch_list)
     turns = 0
 
     def holds() -> bool:
@@ -497,7 +505,7 @@ async def test_a_long_list_lets_others_run() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(count(), name="count")
         await follower.until(holds)
-    assert turns >= 10
+    assert turns >= 20
 
 
 async def test_o3_a_server_whose_history_does_not_reach_so_far_is_listed_anew() -> None:

@@ -124,6 +124,15 @@ def _makes_secrets_of_maps(server: Stranger) -> None:
           overrides=overrides)  # fmt: skip
 
 
+def _asks_for_too_much(server: Stranger) -> None:
+    kind = {"version": "v1", "kind": "ConfigMap"}
+    entry = {"match": [{"namespaces": [f"n{number}" for number in range(20_000)]}]}
+    name = _RULE.format(server.name)
+    server.put({
+        "kind": "ResourceSyncRule", "metadata": {"name": name}, "spec": {"groupVersionKind": kind, "rules": [entry]},
+    })  # fmt: skip
+
+
 def _takes_a_core_rules_name(server: Stranger) -> None:
     _rule(server, sorted(CORE_RULES)[0], {"version": "v1", "kind": "Secret"})
 
@@ -207,6 +216,14 @@ MEMBERS: Final = (
         "the rule comes, and writes nothing",
         _makes_secrets_of_maps,
         (_RESERVED,),
+        copied=(GOOD,),
+        brings=_RULE,
+    ),
+    Case(
+        "has a rule that asks for 20,000 namespaces",
+        "the rule comes, and is not accepted",
+        _asks_for_too_much,
+        ("spec: holds more than 20000 values",),
         copied=(GOOD,),
         brings=_RULE,
     ),
