@@ -91,7 +91,10 @@ class Guards:
                     self._break("S3", where, f"does not say what grants a right that is lacking: {words}")
 
     def _see_deletion(self, entry: Entry, member: Member, before: Manifest, where: str) -> None:
-        """W4: while they are halted, no more go than may in any case, before somebody names that moment."""
+        """W4: while they are halted, no more go than may in any case, before somebody names that moment.
+
+        So many may, because a halt ends by itself when others take over what was to go, and so few are left.
+        """
         marks = marks_of(before)
         name = str(marks.provenance.get("rule", ""))
         place = (entry.cluster, name, marks.owner)
