@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -18,6 +19,7 @@ from registry_controller.core.rendezvous import chosen
 from tests.e2e.group import (
     API,
     CONFIG_MAP,
+    OWNER,
     Member,
     config_map,
     eventually,
@@ -32,6 +34,7 @@ from tests.e2e.history import recorded
 
 _COUNT = 20
 _STATES = 12
+_DISABLED = "cluster-registry.k8s.cisco.com/cluster-disabled"
 _PAUSED_S = 18.0  # the kubelet would start it again after half a minute
 
 
@@ -137,7 +140,21 @@ def _flaps(states: Sequence[object]) -> bool:
     return any(first == third for first, third in zip(states, states[2:], strict=False))
 
 
-def test_when_the_one_that_speaks_dies_or_hangs_another_takes_over(pair: tuple[Member, Member]) -> None:
+def test_when_the_one_that_speaks_dies_another_takes_over_within_seconds(pair: tuple[Member, Member]) -> None:
+    """The clock starts with its death; its Pod stays, and the kubelet starts its container again."""
+    owner, many = pair
+    eventually(lambda: len(_ready(many)) == 3, within_s=60)
+    speaker = _speaker(many, f"clusters/{owner.name}")
+    many.kill(many.daemon.pids_by_pod[speaker])
+    try:
+        _disable(many, owner, within_s=10)
+    finally:
+        _enable(many, owner)
+    eventually(lambda: len(_ready(many)) == 3, within_s=60)
+
+
+def test_when_the_one_that_speaks_hangs_another_takes_over(pair: tuple[Member, Member]) -> None:
+    """As soon as its Pod is not ready any more, which the kubelet's probes have to find out."""
     owner, many = pair
     eventually(lambda: len(_ready(many)) == 3, within_s=60)
     speaker = _speaker(many, f"clusters/{owner.name}")
@@ -145,10 +162,33 @@ def test_when_the_one_that_speaks_dies_or_hangs_another_takes_over(pair: tuple[M
     os.kill(pid, signal.SIGSTOP)
     try:
         eventually(lambda: speaker not in _ready(many), within_s=40, what="its Pod is not ready")
-        many.kubectl("annotate", "cluster", owner.name, "cluster-registry.k8s.cisco.com/cluster-disabled=true")
-        eventually(lambda: many.get("cluster", owner.name)["status"]["state"] == "Disabled", within_s=10)
+        _disable(many, owner, within_s=10)
     finally:
         os.kill(pid, signal.SIGCONT)
-    many.kubectl("annotate", "cluster", owner.name, "cluster-registry.k8s.cisco.com/cluster-disabled-")
-    eventually(lambda: many.get("cluster", owner.name)["status"]["state"] == "Ready", within_s=30)
+        _enable(many, owner)
     eventually(lambda: len(_ready(many)) == 3, within_s=60)
+
+
+def test_no_daemon_ever_asks_for_a_lease(pair: tuple[Member, Member]) -> None:
+    """There is no leader: three daemons, their deaths and their pauses, and no Lease that one of them holds or reads.
+
+    They look for copies in all kinds, by the label of their owner, and Leases are one of these.
+    """
+    _, many = pair
+    asked = [line for line in many.cluster.audit() if "cluster-registry" in line["user"].get("username", "")]
+    assert asked
+    about = [line for line in asked if line.get("objectRef", {}).get("apiGroup") == "coordination.k8s.io"]
+    looking = [line for line in about if f"labelSelector={quote(OWNER, safe='')}" in line["requestURI"]]
+    assert [(line["verb"], line["requestURI"]) for line in about if line not in looking] == []
+    assert {line["verb"] for line in looking} <= {"list"}
+
+
+def _disable(at: Member, peer: Member, *, within_s: float) -> None:
+    """Stop reading a peer, and wait until its status says so."""
+    at.kubectl("annotate", "cluster", peer.name, f"{_DISABLED}=true")
+    eventually(lambda: at.get("cluster", peer.name)["status"]["state"] == "Disabled", within_s=within_s)
+
+
+def _enable(at: Member, peer: Member) -> None:
+    at.kubectl("annotate", "cluster", peer.name, f"{_DISABLED}-")
+    eventually(lambda: at.get("cluster", peer.name)["status"]["state"] == "Ready", within_s=30)

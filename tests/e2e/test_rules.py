@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import statistics
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -235,3 +237,44 @@ def test_a_rule_is_for_the_clusters_that_it_selects(members: list[Member]) -> No
     eventually(lambda: first.find("cm", "targeted"))
     first.kubectl("label", "cluster", first.name, "tier-")
     eventually(lambda: first.find("cm", "targeted") is None)
+
+
+_WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "template": (
+        {"match": [{}], "mutations": {"overrides": [
+            {"type": "replace", "path": "/data/a", "value": "{{ .Object.GetName "}]}},
+        "spec.rules[0].mutations.overrides[0].value",
+    ),
+    "override path": (
+        {"match": [{}], "mutations": {"overrides": [{"type": "replace", "path": "data/a", "value": "1"}]}},
+        "spec.rules[0].mutations.overrides[0].path",
+    ),
+    "selector": (
+        {"match": [{"labels": [{"matchExpressions": [{"key": "a", "operator": "In"}]}]}]},
+        "spec.rules[0].match[0].labels[0]",
+    ),
+    "content path": (
+        {"match": [{"content": [{"key": "data.#(", "value": "1"}]}]},
+        "spec.rules[0].match[0].content[0].key",
+    ),
+}  # fmt: skip
+"""What no schema sees, and the path that is said of it."""
+_TRIES = 5
+_AT_MOST_S = 1.0
+
+
+@pytest.mark.parametrize("wrong", _WRONG)
+def test_what_is_wrong_with_a_rule_is_said_within_a_second(members: list[Member], wrong: str) -> None:
+    """W1: from the API server's answer to the condition, as somebody who asks on and on sees it; the median counts."""
+    first = members[0]
+    entry, where = _WRONG[wrong]
+    took_s = []
+    for number in range(_TRIES):
+        name = f"wrong-{wrong.replace(' ', '-')}-{number}"
+        first.cluster.api.request("POST", f"/apis/{API}/resourcesyncrules", body=rule(name, CONFIG_MAP, entry))
+        answered_s = time.monotonic()
+        said = eventually(lambda name=name: first.condition("rsr", name, "Accepted"), every_s=0.01)
+        took_s.append(time.monotonic() - answered_s)
+        assert (said["status"], said["reason"]) == ("False", "InvalidSpec")
+        assert where in said["message"]
+    assert statistics.median(took_s) < _AT_MOST_S, took_s

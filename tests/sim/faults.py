@@ -222,6 +222,16 @@ def forbids(stage: Stage, member: Member, kind: str, duration_s: float) -> None:
     stage.until(duration_s, lambda: denied.discard(kind))
 
 
+@deed(lambda chance, who, names: (chance.choice(list(names)), chance.choice(("configmaps", "secrets", "widgets")),
+                                  chance.choice(_DURATIONS_S)), fault=True, weight=3)  # fmt: skip
+def lacks_rights_at(stage: Stage, member: Member, peer: str, plural: str, duration_s: float) -> None:
+    """Take all rights on a kind at a member, or at home, from a daemon, for a while."""
+    wire = stage.group.wire(member.name, peer)
+    wire.unallowed.add(plural)
+    wire.cut()
+    stage.until(duration_s, lambda: wire.unallowed.discard(plural))
+
+
 @deed(lambda chance, who, names: (chance.choice((-86400.0, -3.0, 30.0, 3600.0)),), fault=True, weight=4)
 def has_its_clock_jump(stage: Stage, member: Member, seconds: float) -> None:
     """Move a cluster's clock."""

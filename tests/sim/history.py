@@ -106,6 +106,10 @@ class Now:
         """Tell a cluster's ID."""
         return self._ids[cluster]
 
+    def option(self, cluster: str, name: str) -> str:
+        """Tell an option of a cluster's daemon; empty where it has none."""
+        return self._members[cluster].options.get(name, "")
+
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
         """Tell what an object was before it was deleted."""
         states = reversed(self._history.states(cluster, kind, key))

@@ -89,8 +89,21 @@ class Rule:
         ]
 
 
+def asks_for_all(rule: Rule) -> bool:
+    """Say whether a rule names, selects and filters nothing."""
+    return any(not match for entry in rule.spec["rules"] for match in entry.get("match") or [{}])
+
+
+def stays_at_home(source: Manifest) -> bool:
+    """Say whether a ConfigMap is left out where everything is asked for (W7)."""
+    namespace, name = key_of(source)
+    return source["kind"] == "ConfigMap" and (name == "kube-root-ca.crt" or namespace.startswith("kube-"))
+
+
 def _matches(match: Mapping[str, Any], source: Manifest) -> bool:
     key, labels = key_of(source), source["metadata"].get("labels") or {}
+    if not match:
+        return not stays_at_home(source)
     named = match.get("objectKey") or {}
     if named.get("name", key.name) != key.name or named.get("namespace", key.namespace) != key.namespace:
         return False
@@ -147,7 +160,8 @@ def content_of(manifest: Manifest) -> dict[str, Any]:
 
 
 _STAYS_BEHIND = (
-    meta.OWNER, meta.PROVENANCE, meta.ORIGINAL_NAME, meta.ORIGINAL_NAMESPACE, meta.ORIGINAL_GVK, meta.GO_LAST_APPLIED
+    meta.OWNER, meta.PROVENANCE, meta.ORIGINAL_NAME, meta.ORIGINAL_NAMESPACE, meta.ORIGINAL_GVK, meta.GO_LAST_APPLIED,
+    meta.ALLOW_DELETIONS,
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from registry_controller.core.decision import Reason
 from tests.sim.ending import Wrong
 from tests.sim.fields import Manifest
 from tests.sim.group import SimGroup
+from tests.sim.guards import Guards
 from tests.sim.history import Entry, History
 from tests.sim.making import Marks, Place, Rule, content_of, key_of, make_copy, marks_of
 from tests.sim.member import NAMESPACE, READER, Member
@@ -51,6 +52,7 @@ class Observer:
         self._newest: dict[tuple[str, Place, str, str], int] = {}
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
+        self._guards = Guards(tally, self._break)
         for member in group.members:
             self._listen(member)
 
@@ -68,9 +70,8 @@ class Observer:
             self._tally.clauses["R5"] += len(member.server.journal)
             for write in member.server.journal:
                 if write.who != member.name:
-                    self._break(
-                        "R5", f"{write.verb} {write.kind} {write.key} at {member.name} by {write.who}", "a write"
-                    )
+                    asked = f"{write.verb} {write.kind} {write.key} at {member.name} by {write.who}"
+                    self._break("R5", asked, "a write")
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:
@@ -114,6 +115,7 @@ class Observer:
             self._check_secrecy(change.new, where)
         if change.kind.kind == "Event":
             return
+        self._guards.see(entry, member, where)
         if change.before is not None:
             self._check_native(entry, change.before, where)
         if change.new is None or _is_going(change.new) > _is_going(change.before):

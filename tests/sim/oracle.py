@@ -33,6 +33,8 @@ class World(Protocol):
 
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None: ...
 
+    def option(self, cluster: str, name: str) -> str: ...
+
 
 class Claim(NamedTuple):
     """A source that is to be at a place, with the rule by which it is."""
@@ -118,7 +120,17 @@ class Oracle:
         for rule in self.rules(local):
             acts = not rule.spec.get("suspend") and self.is_for(rule, local) and self.reads(rule, owner)
             if rule.kind == source["kind"] and acts and rule.matching(source):
-                yield rule, make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
+                copy = make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
+                if copy is None or not self.is_barred(rule, copy.place, local):
+                    yield rule, copy
+
+    def is_barred(self, rule: Rule, place: Place, cluster: str) -> bool:
+        """Say whether the administrator of a cluster keeps a rule from writing somewhere (W8)."""
+        allowed = self.world.option(cluster, "SYNCED_RULES_NAMESPACES").split(",")
+        is_synced = marks_of(rule.manifest).owner not in ("", self.world.id_of(cluster))
+        if is_synced and allowed != [""] and place.key.namespace not in allowed:
+            return True
+        return bool(place.key.namespace) and place.key.namespace == self.world.option(cluster, "CLOSED_NAMESPACES")
 
     def claims(self, cluster: str) -> dict[Place, list[Claim]]:
         """List what all others claim of places here, the winner first."""

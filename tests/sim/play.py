@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from registry_controller.api import meta
+from registry_controller.core import brake
 from registry_controller.core.decision import Hold
 from registry_controller.core.view import View
 from registry_controller.engine import judge, published
@@ -26,12 +28,16 @@ from tests.sim.memberdeeds import carry_secret, take_forgery_back
 from tests.sim.observer import Observer
 from tests.sim.schedule import Schedule
 from tests.sim.stage import DEEDS, Stage, Step
+from tests.sim.standing import check_standing
 from tests.sim.store import Refusal
 from tests.sim.tally import Tally
 from tests.sim.transport import Fault
 from tests.sim.vocabulary import CANARY, ELSEWHERE
 
 QUIET_S = 65.0
+BRAKED = {"DELETION_LIMIT_PERCENT": "1"}
+CLOSED = {"SYNCED_RULES_NAMESPACES": "default,extra", "CLOSED_NAMESPACES": "team"}
+_ALLOWED = 8  # three owners' deletions, one after the other, and what they had held back
 _LOGGED = 10  # one schedule in so many is played with its log read
 
 
@@ -77,7 +83,13 @@ def play(schedule: Schedule) -> Outcome:
     state = random.getstate()
     random.seed(schedule.seed)  # the engine's jitter
     try:
-        with _collecting_later(), virtual_clocks(), _counting(outcome.tally), _reading_logs(schedule, outcome):
+        with (
+            _collecting_later(),
+            virtual_clocks(),
+            _counting(outcome.tally),
+            _reading_logs(schedule, outcome),
+            _braked(schedule),
+        ):
             run(main)
     except Exception as error:  # a daemon that ends by a bug of its own is what we look for
         outcome.broken.append(Wrong("crash", type(error).__name__, _deepest(error)))
@@ -91,6 +103,8 @@ async def _play(schedule: Schedule, group: SimGroup, observer: Observer, outcome
     for member in group.members:
         for name in ("team", "extra", ELSEWHERE)[: 3 if member.name == "a" else 1]:
             member.create({"kind": "Namespace", "metadata": {"name": name}})
+        member.options |= CLOSED if member.name == schedule.closed else {}
+        member.options |= BRAKED if schedule.braked else {}
     group.start()
     await asyncio.sleep(5.0)
     for step in schedule.steps:
@@ -101,7 +115,8 @@ async def _play(schedule: Schedule, group: SimGroup, observer: Observer, outcome
     await _mend(stage)
     await _rest(stage, outcome)
     outcome.virtual_s = asyncio.get_running_loop().time()
-    for wrong in check_end(observer.oracle(), outcome.tally):
+    oracle = observer.oracle()
+    for wrong in (*check_end(oracle, outcome.tally), *check_standing(oracle, outcome.tally)):
         observer.say(f"BROKEN {wrong.clause}: {wrong.where}: {wrong.words}")
         outcome.broken.append(wrong)
     observer.check_journals()
@@ -150,8 +165,28 @@ async def _rest(stage: Stage, outcome: Outcome) -> None:
     outcome.tally.clause("S2")
     try:
         await stage.group.settle(quiet_s=QUIET_S)
+        for _ in range(_ALLOWED):
+            if not allow_deletions(stage):
+                return
+            await stage.group.settle(quiet_s=QUIET_S)
+        outcome.broken.append(Wrong("W4", "the group", f"halts deletions again after {_ALLOWED} were allowed"))
     except AssertionError as error:
         outcome.broken.append(Wrong("S2", "the group", f"does not come to rest: {error}"))
+
+
+def allow_deletions(stage: Stage) -> bool:
+    """Name the moments at which rules halted deletions, one of each rule; false where none did."""
+    found = False
+    for member in stage.group.members:
+        for rule in member.list("ResourceSyncRule"):
+            entries = (rule.get("status") or {}).get("clusters") or ()
+            moments = [moment for one in entries if (moment := (one.get("deletions") or {}).get("haltedAt"))]
+            if moments:
+                found = True
+                stage.observer.say(f"   {member.name} allows what {rule['metadata']['name']} halted at {moments[0]}")
+                annotations = {**(rule["metadata"].get("annotations") or {}), meta.ALLOW_DELETIONS: moments[0]}
+                member.replace({**rule, "metadata": {**rule["metadata"], "annotations": annotations}})
+    return found
 
 
 # Where a group begins that has met before.
@@ -180,6 +215,17 @@ def _advance(to_s: float) -> None:
 
 
 # Looking on.
+
+
+@contextlib.contextmanager
+def _braked(schedule: Schedule) -> Iterator[None]:
+    """Let no small number go in any case, in some schedules: no rule has as many copies here as always may (W4)."""
+    always = brake.ALWAYS
+    brake.ALWAYS = 1 if schedule.braked else always  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        brake.ALWAYS = always  # type: ignore[misc]
 
 
 published.render = functools.lru_cache(maxsize=4096)(published.render)

@@ -152,7 +152,31 @@ def _fixed(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def mass_loss(chance: random.Random, names: str) -> list[Step]:
+    """Let an owner lose all that a rule copies; where deletions are braked, they are halted, over a restart, too."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xyz"]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
+        *(Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        Step(7.0, "drops", owner, (places[0],)),
+        *(Step(chance.choice((0.0, 2.0)), "drops", owner, (place,)) for place in places[1:]),
+        Step(7.0, chance.choice(("restarts", "is killed")), here),
+    ]
+
+
+def _everything(chance: random.Random, names: str) -> list[Step]:
+    """A rule asks for everything of a kind, of which a cluster keeps some to itself."""
+    here, owner, _ = _three(chance, names)
+    return [
+        Step(0.0, "has what stays at home", owner, ("team", f"v{chance.randrange(10**6)}")),
+        Step(0.0, "rules", here, ("configmaps-2", ("ConfigMap", "plain", "all", "Delete", "stays"))),
+        Step(2.0, "has what stays at home", owner, ("team", f"v{chance.randrange(10**6)}")),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
-    _adopted, _unclear, _fixed, _raced, _late_cache,
+    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything,
 )  # fmt: skip

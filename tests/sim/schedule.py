@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tests.sim import copydeeds, deeds, faults, memberdeeds  # noqa: F401 -- they put their deeds on the list
-from tests.sim.scenes import SCENES
+from tests.sim.scenes import SCENES, mass_loss
 from tests.sim.stage import DEEDS, Deed, Step
 
 STEPS = (18, 26)
@@ -16,16 +16,23 @@ SCENES_MANY = (0, 2)
 _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
+_BRAKED, _CLOSED = 0.12, 0.15
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule. `joined` says that all members know all from the start; otherwise they meet while it runs."""
+    """A schedule. `joined` says that all members know all from the start; otherwise they meet while it runs.
+
+    `braked` lets no more than one copy go at once before deletions are halted, and `closed` is the member at which an
+    administrator lets rules write less; empty for none.
+    """
 
     seed: int
     count: int
     joined: bool
     steps: tuple[Step, ...]
+    braked: bool = False
+    closed: str = ""
 
     @property
     def names(self) -> Sequence[str]:
@@ -43,7 +50,9 @@ class Schedule:
     def spell(self) -> str:
         """Write it down as Python."""
         steps = "".join(f"    Step{tuple(step)!r},\n" for step in self.steps)
-        head = f"seed={self.seed}, count={self.count}, joined={self.joined}"
+        head = (
+            f"seed={self.seed}, count={self.count}, joined={self.joined}, braked={self.braked}, closed={self.closed!r}"
+        )
         return f"Schedule({head}, steps=(\n{steps}))"
 
 
@@ -59,13 +68,14 @@ def draw(seed: int) -> Schedule:
     steps = [_step(chance, names, _choose(chance, people)) for _ in range(chance.randint(*STEPS))]
     for step in [_step(chance, names, _choose(chance, breaking)) for _ in range(chance.randint(*FAULTS))]:
         steps.insert(chance.randint(3, len(steps)), step)
-    for _ in range(chance.randint(*SCENES_MANY)):
-        scene = chance.choice(SCENES)(chance, names)
+    braked, closed = chance.random() < _BRAKED, chance.choice(names) if chance.random() < _CLOSED else ""
+    scenes = [chance.choice(SCENES) for _ in range(chance.randint(*SCENES_MANY))]
+    for scene in [*scenes, mass_loss] if braked else scenes:
         at = chance.randint(3, len(steps))
-        steps[at:at] = scene
+        steps[at:at] = scene(chance, names)
     furniture = [_step(chance, names, DEEDS[name], pause_s=0.0) for name in _furnish(chance)]
     first = [] if joined else _meet(chance, names)
-    return Schedule(seed, count, joined, (*first, *furniture, *steps))
+    return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed)
 
 
 def _furnish(chance: random.Random) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
+import orjson
 
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
@@ -26,6 +27,13 @@ from tests.sim.watch import Watch
 _BOOKMARK_S = 60.0
 _UNAUTHORIZED = Answer(401, b'{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}')
 _BROKEN = Answer(503, b"no healthy upstream")
+
+
+def _forbidden(plural: str, verb: str) -> Answer:
+    """Answer as the authorizer by roles does."""
+    words = f'{plural} is forbidden: User "sim" cannot {verb} resource "{plural}" at the cluster scope'
+    said = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": words}
+    return Answer(403, orjson.dumps(said))
 
 
 class Fault(enum.Enum):
@@ -51,7 +59,8 @@ class Wire:
     watches break off in the middle, and watches that begin anew are answered by a cache that is `lag` changes behind
     for `behind_s` seconds. Watches that resume begin `again` changes before where they were to: what happened then is
     heard once more. Each stream of events is late by up to `late_s` seconds, for itself, so that of two kinds, or two
-    selections, what happened first may be heard last.
+    selections, what happened first may be heard last. The `unallowed` are the resources, by their plurals, on which the
+    daemon's role at that server gives it no rights.
     """
 
     def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
@@ -61,6 +70,7 @@ class Wire:
         self.delay_s = (0.001, 0.02)
         self.lost = self.torn = self.lag = self.again = 0
         self.behind_s = self.late_s = 0.0
+        self.unallowed: set[str] = set()
         self._chance = chance
         self._changed = asyncio.Event()
         self._watches: dict[Watch, None] = {}
@@ -221,6 +231,8 @@ class SimTransport:
             found = _BROKEN
         elif self._token is not None and self._token not in self._wire.server.tokens:
             found = _UNAUTHORIZED
+        elif lacking := self._wire.unallowed.intersection(urlsplit(path).path.split("/")):
+            found = _forbidden(min(lacking), "list" if method == "GET" else "update")
         else:
             found = ask(self._wire.server)
         status = found.status if isinstance(found, Answer) else 200

@@ -73,7 +73,7 @@ SHAPES_OF: Mapping[str, tuple[str, ...]] = {
     "Namespace": ("plain", "marking"),
 }
 
-SELECTIONS = ("labels", "content", "name", "place")
+SELECTIONS = ("labels", "content", "name", "place", "all")
 
 
 def _match(kind: str, selection: str) -> dict[str, Any]:
@@ -86,6 +86,8 @@ def _match(kind: str, selection: str) -> dict[str, Any]:
             return {"content": [{"key": f"{BODY[kind]}.tier", "value": "gold"}]}
         case "place" if kind in ("ConfigMap", "Secret", "Widget"):
             return {"namespaces": ["team", "extra"], "labels": [{"matchLabels": {"sync": "yes"}}]}
+        case "all" if kind in ("ConfigMap", "Widget"):
+            return {}
         case "name":
             return {"objectKey": {"name": "y"}, "labels": [{"matchLabels": {"sync": "yes"}}]}
         case _:
