@@ -53,8 +53,7 @@ class Attention:
     def source_back(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
         """Look at what was made of an object of which nobody spoke till now, or no rule could tell what it wants."""
         for target in self._copies.made_of(owner, kind, key):
-            local_feed = self._copies.feed(target.group, target.kind)
-            if local_feed is not None and target.key in local_feed.records:
+            if self._copies.has(target):
                 self._add(target, owner)
 
     def feed_complete(self, feed: Feed) -> None:

@@ -68,6 +68,7 @@ class Brake:
     def weigh(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         """Let a deletion go, or hold it until its whole set is judged; any other decision ends the wish for one."""
         if isinstance(decision, Hold):
+            self._note_gone(target)
             return decision
         if not isinstance(decision, Delete):
             self._withdraw(target)
@@ -142,6 +143,12 @@ class Brake:
         self._end_halt(origin, place)
         if place.waiting:
             self._look_soon(origin, place, 0.0)
+
+    def _note_gone(self, target: Target) -> None:
+        """Count one that was let go no more once it is gone, of a kind that may not be heard here any longer."""
+        origin = self._waits_at.get(target)
+        if origin is not None and target in self._places[origin].going and not self._copies.has(target):
+            self._withdraw(target)
 
     def _end_halt(self, origin: Origin, place: _Place) -> None:
         """Begin to count anew when nobody waits any more: the set was let go, or nobody wants it gone."""

@@ -39,6 +39,11 @@ class Copies:
         """Find the feed of a kind."""
         return self._feeds.get((group, kind))
 
+    def has(self, target: Target) -> bool:
+        """Say whether something is known to be there."""
+        feed = self.feed(target.group, target.kind)
+        return feed is not None and target.key in feed.records
+
     def newest(self, kind: GVK) -> int:
         """Tell the highest resourceVersion of a copy of a kind that was ever known here, by any feed."""
         return self._newest.get((kind.group, kind.kind), 0)

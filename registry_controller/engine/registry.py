@@ -12,7 +12,7 @@ from typing import Final
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import ClusterUID, Manifest
+from registry_controller.api.meta import GVK, ClusterUID, Manifest
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.core.accept import Verdict, read_and_accept
 from registry_controller.core.allowance import Allowance, Bar, Fence
@@ -136,6 +136,17 @@ class Registry:
             return True
         own = self.own_cluster(local)
         return None if own is None else rule.targets.select(meta.metadata_of(own).get("name", ""), meta.labels_of(own))
+
+    def may_be_asked(self, kind: GVK, *, local: ClusterUID) -> bool:
+        """Say whether a rule on a kind might be for this cluster, of which nothing can be said now."""
+        return any(
+            held.rule is not None
+            and (held.rule.kind.group, held.rule.kind.kind) == (kind.group, kind.kind)
+            and held.verdict.accepted
+            and not held.rule.suspend
+            and self.selects_us(held.rule, local=local) is None
+            for held in self.rules.values()
+        )
 
     def wishes(self, local: ClusterUID) -> Mapping[str, object]:
         """Tell by rule what decides whether its copies are wanted here: while it is the same, nobody needs to look."""

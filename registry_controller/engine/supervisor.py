@@ -96,6 +96,7 @@ class Supervisor:
         self._planned = planned
         self._poked = asyncio.Event()
         self._is_planned = False
+        self._is_judged = False  # for which clusters a rule is: our own Cluster says which one we are
         self._contexts = Contexts(registry=registry, local=local)
         self._given: dict[ClusterUID, tuple[PeerLink, object, object, object]] = {}
         self._wishes: Mapping[str, object] = {}
@@ -271,15 +272,18 @@ class Supervisor:
         self._compare_alive()
 
     def has_chosen_rules(self, member: ClusterUID, kind: GVK) -> bool:
-        """Say whether the rules that read a kind from a member are those that its features ask for."""
+        """Say whether the rules that read a kind from a member are all that do, by its features and by our Cluster."""
         link, given = self.links.get(member), self._given.get(member)
         if link is None or given is None or given[0] is not link:
             return False
         if not link.features.is_current:
             same = (kind.group, kind.kind)
             rules = (found.rule for found in self.active.values())
-            return not any(rule.features for rule in rules if (rule.kind.group, rule.kind.kind) == same)
-        return given[-1] == link.features.held
+            if any(rule.features for rule in rules if (rule.kind.group, rule.kind.kind) == same):
+                return False
+        elif given[-1] != link.features.held:
+            return False
+        return self._is_judged or not self._registry.may_be_asked(kind, local=self.local)
 
     def _compare_alive(self) -> None:
         was, self._alive = self._alive, self.standing().alive
@@ -288,6 +292,7 @@ class Supervisor:
 
     def _plan_rules(self) -> None:
         active = self._registry.active_rules(self.local)
+        self._is_judged = self._registry.own_cluster(self.local) is not None
         self.active = {found.rule.name: found for found in active}
         kinds = target_kinds(active, heard=self._home.kinds, served=self.leftovers.served)
         self._home.set_kinds(self.leftovers.with_kinds(kinds))
@@ -298,7 +303,7 @@ class Supervisor:
             if self._given[cluster_id] != given.get(cluster_id):
                 link.feeds.set_rules(rules_for([found.within(context) for found in active], link.features.held))
         wishes = self._registry.wishes(self.local)
-        features = {uid: link.features.held for uid, link in self.links.items()}
+        features = {uid: (link.features.held, self._is_judged) for uid, link in self.links.items()}
         if (wishes, features) != (self._wishes, self._features):
             self._rules_changed(_differing(self._wishes, wishes), _differing(self._features, features))
             self._wishes, self._features = wishes, features

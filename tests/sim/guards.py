@@ -102,6 +102,8 @@ class Guards:
         rule = member.find("ResourceSyncRule", name) if moment and entry.at - since > _UNDER_WAY_S else None
         if rule is None or (rule["metadata"].get("annotations") or {}).get(meta.ALLOW_DELETIONS) == moment:
             return
+        if _halted_at(rule, marks.owner) != moment:
+            return  # another rule of that name: to delete the one that halted was an order
         self._gone[*place, moment] += 1
         if self._gone[*place, moment] > brake.ALWAYS:
             self._break("W4", where, f"was deleted although rule {name} halted deletions at {moment}")
@@ -113,6 +115,13 @@ class Guards:
             self._tally.clause("W8")
             if new["metadata"].get("namespace") == closed:
                 self._break("W8", where, "was made where the administrator lets no rule write")
+
+
+def _halted_at(rule: Manifest, owner: str) -> str:
+    """Tell since when a rule's status says that deletions of an owner's copies are halted."""
+    entries = (rule.get("status") or {}).get("clusters") or ()
+    found = (one.get("deletions") or {} for one in entries if one["clusterID"] == owner)
+    return next((str(one.get("haltedAt", "")) for one in found), "")
 
 
 def _all_words(status: Manifest) -> list[str]:

@@ -10,6 +10,9 @@ import pytest
 from registry_controller.api.meta import ALLOW_DELETIONS
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.member import Member
+from tests.sim.play import play
+from tests.sim.schedule import Schedule
+from tests.sim.stage import Step
 from tests.sim.transport import Fault
 
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
@@ -176,3 +179,14 @@ def test_a_restored_backup_is_followed_but_its_deletions_are_braked() -> None:
         assert not b.condition("ResourceSyncRule", "many", "HistoryRestored")
 
     simulate(scenario, n=2)
+
+
+def test_a_halt_is_over_when_what_was_allowed_is_gone_and_its_kind_heard_no_more() -> None:
+    """W4: the rule turns Widgets into Gadgets now, so that nobody follows Widgets here once the last copy is gone."""
+    steps = (
+        Step(0.0, "rules", "a", ("widgets-1", ("Widget", "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", "c", (("Widget", "default", "y"), "v1", "sync")),
+        Step(0.0, "puts", "c", (("Widget", "default", "z"), "v2", "sync")),
+        Step(7.0, "edits a rule", "a", ("widgets-2", ("Widget", "turning", "place", "Delete", ""))),
+    )
+    assert not play(Schedule(seed=983, count=3, joined=True, braked=True, steps=steps)).broken

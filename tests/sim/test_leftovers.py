@@ -210,3 +210,32 @@ def test_features_from_a_cache_that_is_late_deselect_nobody(lag: int, behind_s: 
         Step(7.0, "hangs on", "c", ("b", 25.0)),
     )
     assert not play(Schedule(seed=1591, count=3, joined=True, steps=steps)).broken
+
+
+@pytest.mark.parametrize("is_for_us", [True, False])
+def test_a_rule_of_which_nobody_knows_for_whom_it_is_is_waited_for(*, is_for_us: bool) -> None:
+    """W3: while a cluster has no Cluster of its own, another rule may be for it; then that is seen."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        a.create(rule("plain", CONFIG_MAP, deletionPolicy="Delete"))
+        a.create(rule("for-some", CONFIG_MAP, targetClusters={"names": ["a" if is_for_us else "z"]}))
+        b.create(config_map("x", {"at": "b"}))
+        await group.settle()
+        own = a.get("Cluster", "a")
+        a.options["PROVISION_LOCAL_CLUSTER"] = ""
+        await a.restart()
+        a.delete("Cluster", "a")
+        await asyncio.sleep(30.0)
+        since = len(a.server.journal)
+        a.delete("ResourceSyncRule", "plain")
+        await asyncio.sleep(30.0)
+        assert a.find("ConfigMap", "x", namespace="default")
+        a.create({**own, "metadata": {"name": "a"}})
+        await group.settle()
+        deleted = [one for one in a.server.journal[since:] if (one.verb, one.kind) == ("delete", "ConfigMap")]
+        assert bool(deleted) is not is_for_us
+        assert bool(a.find("ConfigMap", "x", namespace="default")) is is_for_us
+
+    simulate(scenario, n=2)
