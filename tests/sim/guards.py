@@ -5,6 +5,7 @@ Each is looked at in what one daemon writes, one write after the other.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -85,7 +86,7 @@ class Guards:
                 self._tally.clause("W4")
                 self._halts[place] = (moment, entry.at)
         for words in _all_words(status):
-            if "cannot list" in words and "403 Forbidden" in words:
+            if re.search(r"cannot list[^;]*403 Forbidden", words):
                 self._tally.clause("S3")
                 if "grant it with a ClusterRole labelled" not in words:
                     self._break("S3", where, f"does not say what grants a right that is lacking: {words}")

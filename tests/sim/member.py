@@ -135,6 +135,11 @@ class Member:
         self._life = Life()
         self.install(chance, uid=uid, begins=begins)
 
+    @property
+    def home(self) -> Wire:
+        """The way to its own server."""
+        return self._group.wire(self.name, self.name)
+
     def install(self, chance: random.Random, *, uid: str = "", begins: Snapshot | None = None) -> None:
         """Set up the cluster, empty but for what a chart installs; again makes another cluster of it."""
         self.server = ApiServer(self.name, chance=chance, uid=uid, begins=begins)
@@ -197,7 +202,7 @@ class Member:
             self._ear.list_again()
 
     async def _run(self) -> None:
-        wire = self._group.wire(self.name, self.name)
+        wire = self.home
         self.starts += 1
         self._life = life = Life()
         transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)

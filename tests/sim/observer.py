@@ -165,6 +165,8 @@ class Observer:
             self._tally.clause("S2")
             place = (entry.cluster, member.starts, change.kind.kind, change.key)
             said_at = self._said_at.setdefault(place, deque(maxlen=_STATUSES))
+            if entry.at - member.home.unhung_s < _STATUSES_S:
+                said_at.clear()  # writes that the daemon gave up long ago are done now, too
             said_at.append(entry.at)
             if len(said_at) == _STATUSES and said_at[-1] - said_at[0] < _STATUSES_S:
                 self._break("S2", where, "its status is written more than once a second")

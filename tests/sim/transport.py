@@ -53,7 +53,8 @@ class Life:
 
 
 class Wire:
-    """The way from one daemon to one API server. `delay_s` bounds how long anything takes on it, one way.
+    """The way from one daemon to one API server. `delay_s` bounds how long anything takes on it, one way. At `unhung_s`
+    what hung on it went on, all at once.
 
     What may happen to what is under way: the next `lost` answers to writes never come, the next `torn` chunks of
     watches break off in the middle, and watches that begin anew are answered by a cache that is `lag` changes behind
@@ -67,6 +68,7 @@ class Wire:
         self.server = server
         self.who = who
         self.fault = Fault.NONE
+        self.unhung_s = float("-inf")
         self.delay_s = (0.001, 0.02)
         self.lost = self.torn = self.lag = self.again = 0
         self.behind_s = self.late_s = 0.0
@@ -78,6 +80,8 @@ class Wire:
 
     def set(self, fault: Fault) -> None:
         """Break or mend the way."""
+        if self.fault is Fault.HUNG and fault is not Fault.HUNG:
+            self.unhung_s = asyncio.get_running_loop().time()
         self.fault = fault
         if fault in (Fault.REFUSED, Fault.BROKEN):
             self.cut()
