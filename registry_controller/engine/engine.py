@@ -264,16 +264,12 @@ class Engine:
     def _copy_changed(self, target: Target, owner: ClusterUID) -> None:
         self._listener.target_changed(target, owner)
         self.departures.copy_changed(target)
-        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self._is_here(target):
+        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self.copies.has(target):
             self.supervisor.poke()  # for others there may be room now
 
     def _planned(self) -> None:
         self.leaving.look()
         self.newcomers.look()
-
-    def _is_here(self, target: Target) -> bool:
-        feed = self.copies.feed(target.group, target.kind)
-        return feed is not None and target.key in feed.records
 
     def _own_kind_changed(self, plural: str, name: str) -> None:
         if plural == meta.CLUSTERS.resource:

@@ -8,13 +8,26 @@ import pytest
 
 from registry_controller.api import meta
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.member import NAMESPACE
+from tests.sim.member import NAMESPACE, Member
 from tests.sim.play import play
 from tests.sim.schedule import Schedule
 from tests.sim.stage import Step
 from tests.sim.transport import Fault
 
+GOLD = {"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
+
+
+async def _with_a_rule_for_gold(group: SimGroup) -> tuple[Member, Member]:
+    """Form a group of two: one has a rule for all, and one for who is gold; the other, who is not, has an object."""
+    await group.join()
+    here, owner = group.members
+    here.create(rule("plain", CONFIG_MAP, deletionPolicy="Delete"))
+    gold = [{"featureName": "gold"}]
+    here.create(rule("wants-gold", CONFIG_MAP, deletionPolicy="Delete", clusterFeatureMatch=gold))
+    owner.create(config_map("x", {"at": "b"}))
+    await group.settle()
+    return here, owner
 
 
 @pytest.mark.parametrize("pause_s", [0.6, 30.0])
@@ -115,17 +128,11 @@ def test_a_rule_that_asks_for_a_feature_is_waited_for_before_anothers_copy_goes(
     """W3, O5: when the owner is back, what it has by now is heard before its copies are nobody's."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b = group.members
-        a.create(rule("plain", CONFIG_MAP, deletionPolicy="Delete"))
-        gold = [{"featureName": "gold"}]
-        a.create(rule("wants-gold", CONFIG_MAP, deletionPolicy="Delete", clusterFeatureMatch=gold))
-        b.create(config_map("x", {"at": "b"}))
-        await group.settle()
+        a, b = await _with_a_rule_for_gold(group)
         carried = b.get("Secret", "b", namespace=NAMESPACE)
         a.delete("Secret", "b", namespace=NAMESPACE)
         group.wire("a", "b").set(Fault.REFUSED)
-        b.create({"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}})
+        b.create(GOLD)
         await asyncio.sleep(20.0)
         a.delete("ResourceSyncRule", "plain")
         await asyncio.sleep(20.0)
@@ -147,19 +154,14 @@ def test_the_features_of_before_a_break_choose_no_rules_of_after_it(fault: Fault
     """W3, O5: the connection to the owner was lost and is there again; nothing else was changed here."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b = group.members
-        a.create(rule("plain", CONFIG_MAP, deletionPolicy="Delete"))
-        gold = [{"featureName": "gold"}]
-        a.create(rule("wants-gold", CONFIG_MAP, deletionPolicy="Delete", clusterFeatureMatch=gold))
-        b.create(config_map("x", {"at": "b"}))
+        a, b = await _with_a_rule_for_gold(group)
         b.create(config_map("y", {"at": "b"}))
         await group.settle()
         wire = group.wire("a", "b")
         wire.set(fault)
         if fault is Fault.REFUSED:
             wire.cut()
-        b.create({"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}})
+        b.create(GOLD)
         await asyncio.sleep(away_s / 2)
         since = len(a.server.journal)
         a.delete("ResourceSyncRule", "plain")
@@ -179,13 +181,7 @@ def test_what_waits_for_features_goes_when_they_are_heard_again() -> None:
     """W3: a rule that is gone, and an owner that has no feature that another rule asks for."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b = group.members
-        a.create(rule("plain", CONFIG_MAP, deletionPolicy="Delete"))
-        gold = [{"featureName": "gold"}]
-        a.create(rule("wants-gold", CONFIG_MAP, deletionPolicy="Delete", clusterFeatureMatch=gold))
-        b.create(config_map("x", {"at": "b"}))
-        await group.settle()
+        a, _ = await _with_a_rule_for_gold(group)
         group.wire("a", "b").set(Fault.REFUSED)
         group.wire("a", "b").cut()
         await asyncio.sleep(10.0)
