@@ -1,7 +1,8 @@
 """The brake on deletions: how many of a rule's copies from one owner may go within five minutes (W4).
 
 Laws: a set that is known at once is judged whole · what is halted stays halted until its moment is named, however
-much time goes by · what was here when the count began never becomes less by a restart, because it is stored first.
+much time goes by · to name it allows that set, and nothing that is wanted later · what was here when the count began
+never becomes less by a restart, because it is stored first.
 """
 
 from __future__ import annotations
@@ -15,20 +16,23 @@ from typing import Any, Final
 ALWAYS: Final = 50
 """So many may go in any case: a brake on small numbers would be in everybody's way."""
 LENGTH: Final = timedelta(minutes=5)
+_SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """What is counted of one rule's copies from one owner, as the rule's status holds it.
 
-    `baseline` is how many there were, at most, since `start`; `deleted` how many of them were let go. `halted_at` is
-    since when no more may go, empty while some may. Moments are texts as Kubernetes spells them (RFC 3339, seconds).
+    `baseline` is how many there were, at most, since `start`; `deleted` how many of them were let go, `allowed` how
+    many because somebody said so. `halted_at` is since when no more may go, empty while some may. Moments are texts as
+    Kubernetes spells them (RFC 3339, seconds).
     """
 
     start: str
     baseline: int
     deleted: int = 0
     halted_at: str = ""
+    allowed: int = 0
 
 
 class Verdict(enum.Enum):
@@ -51,9 +55,10 @@ def judge(
     window = replace(window, baseline=max(window.baseline, present))
     gone = window.baseline - present + wanted
     if window.halted_at and window.halted_at == allowed:
-        return replace(window, deleted=gone), Verdict.GO
-    if gone > max(ALWAYS, window.baseline * percent // 100):
-        return replace(window, halted_at=window.halted_at or spell(now)), Verdict.HALT
+        return Window(spell(now), window.baseline, deleted=gone, allowed=gone), Verdict.GO
+    if gone > window.allowed + max(ALWAYS, (window.baseline - window.allowed) * percent // 100):
+        moment = spell(now) if spell(now) != allowed else spell(now + _SECOND)
+        return replace(window, halted_at=window.halted_at or moment), Verdict.HALT
     verdict = Verdict.STORE if gone > ALWAYS else Verdict.GO
     return replace(window, deleted=max(window.deleted, gone), halted_at=""), verdict
 
@@ -65,8 +70,13 @@ def joined(window: Window, stored: Window | None, *, now: datetime) -> Window:
     """
     if stored is None or _is_over(stored, now):
         return window
-    baseline, deleted = max(window.baseline, stored.baseline), max(window.deleted, stored.deleted)
-    return replace(window, start=min(window.start, stored.start), baseline=baseline, deleted=deleted)
+    return replace(
+        window,
+        start=min(window.start, stored.start),
+        baseline=max(window.baseline, stored.baseline),
+        deleted=max(window.deleted, stored.deleted),
+        allowed=max(window.allowed, stored.allowed),
+    )
 
 
 def _is_over(window: Window, now: datetime) -> bool:
@@ -87,16 +97,18 @@ def window_of(stored: Mapping[str, Any] | None) -> Window | None:
     start, baseline = (stored or {}).get("windowStart"), (stored or {}).get("baseline")
     if not isinstance(start, str) or not isinstance(baseline, int):
         return None
-    deleted, halted_at = (stored or {}).get("deleted"), (stored or {}).get("haltedAt")
+    deleted, halted_at, allowed = ((stored or {}).get(name) for name in ("deleted", "haltedAt", "allowed"))
     return Window(
         start,
         baseline,
         deleted if isinstance(deleted, int) else 0,
         halted_at if isinstance(halted_at, str) else "",
+        allowed if isinstance(allowed, int) else 0,
     )
 
 
 def stored_form(window: Window) -> Mapping[str, Any]:
     """Spell a window as a status holds it."""
+    sometimes = {"haltedAt": window.halted_at, "allowed": window.allowed}
     form = {"windowStart": window.start, "baseline": window.baseline, "deleted": window.deleted}
-    return {**form, "haltedAt": window.halted_at} if window.halted_at else form
+    return form | {name: value for name, value in sometimes.items() if value}

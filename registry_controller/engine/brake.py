@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -106,10 +106,7 @@ class Brake:
         return {
             owner: (place.window.halted_at, len(place.waiting))
             for (name, owner), place in sorted(self._places.items())
-            if name == rule
-            and place.window is not None
-            and place.window.halted_at
-            and not self._is_allowed(place, rule)
+            if name == rule and place.window is not None and place.window.halted_at
         }
 
     def nothing_waits(self, origin: Origin) -> None:
@@ -126,9 +123,6 @@ class Brake:
 
     def _stored(self, origin: Origin) -> Window | None:
         return stored_window(self._registry, origin)
-
-    def _is_allowed(self, place: _Place, rule: str) -> bool:
-        return place.window is not None and place.window.halted_at == self._allowed(rule)
 
     def _allowed(self, rule: str) -> str:
         return allowed_moment(self._registry, rule)
@@ -151,9 +145,9 @@ class Brake:
             self._withdraw(target)
 
     def _end_halt(self, origin: Origin, place: _Place) -> None:
-        """Begin to count anew when nobody waits any more: the set was let go, or nobody wants it gone."""
-        if not place.waiting and not place.going and place.window is not None and place.window.halted_at:
-            place.window = None
+        """End a halt for which nobody waits any more; what went before it still counts."""
+        if not place.waiting and place.window is not None and place.window.halted_at:
+            place.window = replace(place.window, halted_at="")
             self._changed(origin[0])
 
     def _look_soon(self, origin: Origin, place: _Place, delay_s: float) -> None:

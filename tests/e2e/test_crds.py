@@ -495,7 +495,7 @@ RULE_STATUS: Manifest = {
             "lastSyncTime": "2026-01-01T00:00:00Z", "lastError": "",
             "failures": [{"object": "Secret a/b", "reason": "Immutable", "message": "c"}],
             "deletions": {
-                "windowStart": "2026-01-01T00:00:00Z", "baseline": 100, "deleted": 50,
+                "windowStart": "2026-01-01T00:00:00Z", "baseline": 100, "deleted": 50, "allowed": 50,
                 "haltedAt": "2026-01-01T00:00:00Z",
             },
         }

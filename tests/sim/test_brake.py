@@ -190,3 +190,18 @@ def test_a_halt_is_over_when_what_was_allowed_is_gone_and_its_kind_heard_no_more
         Step(7.0, "edits a rule", "a", ("widgets-2", ("Widget", "turning", "place", "Delete", ""))),
     )
     assert not play(Schedule(seed=983, count=3, joined=True, braked=True, steps=steps)).broken
+
+
+def test_an_allowance_ends_although_one_copy_of_its_set_stays() -> None:
+    """W4, W1: its source came back, and an override of the rule cannot be evaluated on it."""
+    steps = (
+        Step(0.0, "rules", "b", ("widgets-1", ("Widget", "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", "a", (("Widget", "default", "x"), "v166577", "sync")),
+        Step(0.0, "puts", "a", (("Widget", "default", "z"), "v349158", "sync")),
+        Step(7.0, "drops", "a", (("Widget", "default", "x"),)),
+        Step(0.0, "drops", "a", (("Widget", "default", "z"),)),
+        Step(0.01, "edits a rule", "b", ("widgets-2", ("Widget", "labelled", "labels", "Orphan", ""))),
+        Step(0.3, "hears out of order from", "a", ("a", 0.3, 8.0)),
+        Step(0.0, "puts", "a", (("Widget", "default", "x"), "v556402", "sync gold")),
+    )
+    assert not play(Schedule(seed=4464, count=3, joined=True, braked=True, steps=steps)).broken

@@ -63,6 +63,29 @@ def test_a_halt_does_not_end_by_time_but_by_its_moment() -> None:
     assert verdict(window, present=100, wanted=100, now=later, allowed=START)[1] is Verdict.GO
 
 
+def test_what_is_allowed_is_that_set_and_nothing_later() -> None:
+    """W4: even when one of the set never goes, and over restarts, which remember what was stored."""
+    window, _ = verdict(present=1000, wanted=800)
+    later = NOW + timedelta(hours=1)
+    window, found = verdict(window, present=1000, wanted=800, now=later, allowed=START)
+    assert (found, window.halted_at, window.allowed) == (Verdict.GO, "", 800)
+    restarted = window_of(stored_form(window))
+    assert restarted == window
+    assert verdict(restarted, present=600, wanted=400, now=later, allowed=START)[1] is Verdict.STORE
+    assert verdict(restarted, present=201, wanted=101, now=later, allowed=START)[1] is Verdict.STORE
+    window, found = verdict(restarted, present=201, wanted=102, now=later, allowed=START)
+    assert (found, window.halted_at) == (Verdict.HALT, spell(later))
+    much_later = later + LENGTH
+    assert verdict(restarted, present=201, wanted=101, now=much_later, allowed=START)[1] is Verdict.HALT
+
+
+def test_a_moment_that_was_named_once_is_no_later_halts() -> None:
+    """W4: moments have whole seconds, and who allows may be a program."""
+    window, _ = verdict(present=100, wanted=100, allowed=START)
+    assert window.halted_at == spell(NOW + timedelta(seconds=1))
+    assert verdict(window, present=100, wanted=100, allowed=START)[1] is Verdict.HALT
+
+
 def test_a_halt_ends_when_fewer_are_to_go() -> None:
     window, _ = verdict(present=100, wanted=100)
     window, found = verdict(window, present=100, wanted=50)
@@ -113,6 +136,7 @@ _windows = st.builds(
     st.integers(0, 300),
     st.integers(0, 300),
     st.sampled_from(("", spell(NOW))),
+    st.integers(0, 300),
 )
 
 
@@ -126,6 +150,7 @@ def test_what_another_daemon_counted_counts_too(ours: Window, stored: Window) ->
         return
     assert found.start == min(ours.start, stored.start)
     assert found.baseline == max(ours.baseline, stored.baseline)
+    assert found.allowed == max(ours.allowed, stored.allowed)
     assert joined(found, stored, now=NOW) == found
 
 
