@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import subprocess
 import threading
 import time
@@ -22,7 +23,16 @@ from .pod import LISTENING, Pod, Surroundings, failure
 from .podobjects import PodObjects
 from .podspec import Deployment, read_deployment
 from .ports import Port
-from .rollout import compute_status, deployment_path, is_reported, report_status
+from .rollout import (
+    Standing,
+    choose_to_stop,
+    compute_status,
+    count_to_start,
+    deployment_path,
+    is_done,
+    is_reported,
+    report_status,
+)
 
 _POLL_S = 1.0
 _TICK_S = 0.1
@@ -91,7 +101,7 @@ class Kubelet:
     @property
     def log(self) -> Path:
         """What the first pod's container wrote, over all its restarts."""
-        return self._log(0)
+        return self._log(self._slot())
 
     @property
     def restarts(self) -> int:
@@ -212,21 +222,25 @@ class Kubelet:
         with self._lock:
             if self._stopping.is_set():
                 return
-            wanted = deployment.replicas if deployment is not None else 0
-            digest = deployment.template.digest if deployment is not None else ""
-            old = [pod for pod in self._pods if pod.template.digest != digest]
-            surplus = [pod for pod in self._pods if pod not in old][wanted:]
-            self._stop_pods([*old, *surplus], lambda pod: pod.stop(pod.template.grace_s))
-            while deployment is not None and len(self._pods) < wanted:
-                self._add_pod(deployment)
+            if deployment is None:
+                self._stop_pods(self._pods, _stop_gently)
+            else:
+                going = choose_to_stop(deployment, self._standings(deployment))
+                self._stop_pods([self._pods[number] for number in going], _stop_gently)
+                for _ in range(count_to_start(deployment, self._standings(deployment))):
+                    self._add_pod(deployment)
             self._deployment = deployment
 
+    def _standings(self, deployment: Deployment) -> list[Standing]:
+        return [Standing(pod.template.digest == deployment.template.digest, pod.is_ready) for pod in self._pods]
+
     def _add_pod(self, deployment: Deployment) -> None:
-        slot = len(self._pods)
+        taken = {pod.slot for pod in self._pods}
+        slot = next(number for number in itertools.count() if number not in taken)
         if slot == len(self._ports):
             self._ports.append({name: Port() for name in LISTENING})
         self.log_directory.mkdir(parents=True, exist_ok=True)
-        pod = Pod(deployment, ports=self._ports[slot], log=self._log(slot), surroundings=self._around)
+        pod = Pod(deployment, slot=slot, ports=self._ports[slot], log=self._log(slot), surroundings=self._around)
         try:
             pod.start()
         except BaseException:
@@ -257,8 +271,7 @@ class Kubelet:
         self._objects.publish(self._pods, prefix=f"{self._name}-")
         if deployment is None:
             return
-        running, ready = len(self._pods), sum(pod.is_ready for pod in self._pods)
-        status = compute_status(deployment, running=running, ready=ready)
+        status = compute_status(deployment, self._standings(deployment))
         if not is_reported(status, self._reported) or not is_reported(status, deployment.status):
             report_status(self.cluster, deployment, status)
             self._reported = status
@@ -285,11 +298,11 @@ class Kubelet:
 
     def _is_ready(self, generation: int) -> bool:
         deployment = self._deployment
-        if deployment is None or deployment.generation < generation or len(self._pods) != deployment.replicas:
+        if deployment is None or deployment.generation < generation:
             return False
         is_available = self._reported.get("readyReplicas") == deployment.replicas
         is_current = self._reported.get("observedGeneration") == deployment.generation
-        return is_available and is_current and all(pod.is_ready for pod in self._pods)
+        return is_available and is_current and is_done(deployment, self._standings(deployment))
 
     def _only_deployment(self) -> str:
         found = self.cluster.api.get(deployment_path(self.namespace))["items"]
@@ -308,9 +321,17 @@ class Kubelet:
     def _port(self, name: str) -> int:
         if not self._ports:
             raise ProcessError(f"the kubelet of deployment {self._name} does not run")
-        return self._ports[0][name].number
+        return self._ports[self._slot()][name].number
+
+    def _slot(self) -> int:
+        """Tell where the first pod has its ports and its log, or will have them."""
+        return self._pods[0].slot if self._pods else 0
 
     def _log(self, slot: int) -> Path:
         if self._name is None:
             raise ProcessError("which deployment it is is known from the start on")
         return self.log_directory / f"{self._name}-{slot}.log"
+
+
+def _stop_gently(pod: Pod) -> None:
+    pod.stop(pod.template.grace_s)

@@ -52,12 +52,13 @@ class Surroundings:
 
 
 class Pod:
-    """A pod of the deployment, with the real ports behind the names in `LISTENING`."""
+    """A pod of the deployment, with the real ports behind the names in `LISTENING`, which are those of its slot."""
 
     def __init__(
-        self, deployment: Deployment, *, ports: Mapping[str, Port], log: Path, surroundings: Surroundings
+        self, deployment: Deployment, *, slot: int, ports: Mapping[str, Port], log: Path, surroundings: Surroundings
     ) -> None:
         self.template = deployment.template
+        self.slot = slot
         self.log = log
         self.restarts = 0
         self.env: Mapping[str, str] = {}

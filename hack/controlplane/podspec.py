@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,13 +83,18 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A Deployment as far as a kubelet cares."""
+    """A Deployment as far as a kubelet cares.
+
+    While it is rolled out, `surge` more Pods than `replicas` may run, and `lack` less may be ready.
+    """
 
     namespace: str
     name: str
     uid: str
     generation: int
     replicas: int
+    surge: int
+    lack: int
     template: Template
     status: Mapping[str, Any]
 
@@ -107,15 +113,33 @@ class PodFacts:
 def read_deployment(manifest: Manifest) -> Deployment:
     """Read a Deployment, with the API server's defaults filled in by the API server."""
     metadata, spec = manifest["metadata"], manifest["spec"]
+    replicas = 0 if "deletionTimestamp" in metadata else spec.get("replicas", 1)
+    surge, lack = _rolling(spec["strategy"], replicas)
     return Deployment(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         generation=metadata["generation"],
-        replicas=0 if "deletionTimestamp" in metadata else spec.get("replicas", 1),
+        replicas=replicas,
+        surge=surge,
+        lack=lack,
         template=_template(spec["template"]),
         status=manifest.get("status", {}),
     )
+
+
+def _rolling(strategy: Manifest, replicas: int) -> tuple[int, int]:
+    """Resolve a strategy's maxSurge, rounded up, and maxUnavailable, rounded down; one of them is not 0."""
+    if strategy["type"] == "Recreate":
+        return 0, replicas
+    rolling = strategy["rollingUpdate"]
+    surge = _share(rolling["maxSurge"], replicas, math.ceil)
+    lack = _share(rolling["maxUnavailable"], replicas, math.floor)
+    return (surge, lack) if surge or lack else (0, 1)
+
+
+def _share(value: int | str, of: int, rounded: Callable[[float], int]) -> int:
+    return value if isinstance(value, int) else rounded(of * int(value.removesuffix("%")) / 100)
 
 
 def resolve_env(template: Template, *, facts: PodFacts, lookup: Lookup) -> dict[str, str]:

@@ -1,12 +1,14 @@
-"""What a kubelet and the deployment controller together write into a Deployment's status.
+"""The deployment controller's part: which Pods go and come next in a rollout, and what its status says.
 
-Law: `kubectl rollout status` and `helm --wait` must be able to tell from it alone whether a rollout is done.
+Laws: no more Pods run than the strategy's surge allows, and no less are ready while others can be waited for ·
+`kubectl rollout status` and `helm --wait` can tell from the status alone whether a rollout is done.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .api import MERGE_PATCH
@@ -14,15 +16,48 @@ from .cluster import Cluster
 from .podspec import Deployment
 
 
-def compute_status(deployment: Deployment, *, running: int, ready: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a Pod stands: whether it is of the present template, and whether it is ready."""
+
+    is_current: bool
+    is_ready: bool
+
+
+def choose_to_stop(deployment: Deployment, pods: Sequence[Standing]) -> list[int]:
+    """List the positions of the Pods that are to go now: what is too many, then old ones, unready before ready."""
+    current = [number for number, pod in enumerate(pods) if pod.is_current]
+    old = [number for number, pod in enumerate(pods) if not pod.is_current]
+    least_ready = deployment.replicas - deployment.lack
+    ready = sum(pod.is_ready for pod in pods)
+    starting = sum(pod.is_current and not pod.is_ready for pod in pods)
+    unready = [number for number in old if not pods[number].is_ready]
+    unready = unready[: max(0, len(pods) - least_ready - starting)]
+    spare = [number for number in old if pods[number].is_ready][: max(0, ready - least_ready)]
+    return [*current[deployment.replicas :], *unready, *spare]
+
+
+def count_to_start(deployment: Deployment, pods: Sequence[Standing]) -> int:
+    """Tell how many Pods of the present template may be started beside these."""
+    missing = deployment.replicas - sum(pod.is_current for pod in pods)
+    return max(0, min(missing, deployment.replicas + deployment.surge - len(pods)))
+
+
+def is_done(deployment: Deployment, pods: Sequence[Standing]) -> bool:
+    """Whether all Pods are there, and none but those of the present template, and ready."""
+    return len(pods) == deployment.replicas and all(pod.is_current and pod.is_ready for pod in pods)
+
+
+def compute_status(deployment: Deployment, pods: Sequence[Standing]) -> dict[str, Any]:
     """Compute the status; times of transition are kept from the status that is there."""
+    ready = sum(pod.is_ready for pod in pods)
     is_available = ready >= deployment.replicas
-    progressed = "NewReplicaSetAvailable" if is_available else "ReplicaSetUpdated"
+    progressed = "NewReplicaSetAvailable" if is_done(deployment, pods) else "ReplicaSetUpdated"
     available = "MinimumReplicasAvailable" if is_available else "MinimumReplicasUnavailable"
     return {
         "observedGeneration": deployment.generation,
-        "replicas": running,
-        "updatedReplicas": running,
+        "replicas": len(pods),
+        "updatedReplicas": sum(pod.is_current for pod in pods),
         "readyReplicas": ready,
         "availableReplicas": ready,
         "unavailableReplicas": max(0, deployment.replicas - ready),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -111,7 +112,8 @@ def _deployment(namespace: str) -> Manifest:
     }
     labels = {"app": "app", "team": "blue"}
     template = {"metadata": {"labels": labels}, "spec": pod}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "app"}}, "template": template}
+    selector = {"matchLabels": {"app": "app"}}
+    spec = {"replicas": 1, "strategy": {"type": "Recreate"}, "selector": selector, "template": template}
     return _object("apps/v1", "Deployment", "app", namespace, spec=spec)
 
 
@@ -246,6 +248,27 @@ def test_a_new_template_is_a_new_pod_on_the_same_ports(kubelet: Kubelet, cluster
     assert kubelet.pod_name != name
     assert kubelet.exec_env["GREETING"] == "bye"
     assert kubelet.health_url == url
+
+
+def test_a_rolling_update_starts_a_new_pod_before_an_old_one_ends(kubelet: Kubelet, cluster: Cluster) -> None:
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    patch = json.dumps({"spec": {"replicas": 2, "strategy": rolling}})
+    cluster.kubectl("patch", "deployment", "app", "-n", kubelet.namespace, "-p", patch)
+    kubelet.wait_ready()
+    old = kubelet.pids_by_pod
+    cluster.kubectl("set", "env", "deployment/app", "GREETING=bye", "-n", kubelet.namespace)
+    seen: list[dict[str, int]] = []
+    while not seen or set(seen[-1]) & set(old):
+        seen.append(kubelet.pids_by_pod)
+        time.sleep(0.05)
+    kubelet.wait_ready()
+    assert {len(pids) for pids in seen} <= {2, 3}
+    assert any(len(pids) == 3 for pids in seen)
+    assert len(kubelet.pids_by_pod) == 2
+    assert kubelet.exec_env["GREETING"] == "bye"
+    assert _health(kubelet)["cms"] == 200
+    said = cluster.kubectl("rollout", "status", "deployment/app", "-n", kubelet.namespace, "--timeout=10s")
+    assert "successfully rolled out" in said
 
 
 def test_as_many_containers_run_as_the_deployment_wants(kubelet: Kubelet, cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -33,6 +34,7 @@ from tests.e2e.group import (
 from tests.e2e.history import recorded
 
 _COUNT = 20
+_DEPLOYMENT = "cluster-registry-controller"
 _STATES = 12
 _DISABLED = "cluster-registry.k8s.cisco.com/cluster-disabled"
 _PAUSED_S = 18.0  # the kubelet would start it again after half a minute
@@ -86,52 +88,79 @@ def test_all_three_are_known_to_each_other(pair: tuple[Member, Member]) -> None:
 
 def test_three_daemons_one_of_them_paused_bring_every_state_once(pair: tuple[Member, Member]) -> None:
     """No update is lost, nothing goes back, no status flaps, and the server stores no more than one write a state."""
-    owner, many = pair
-    many.apply(rule("load", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"load": "yes"}}]}]}))
-    names = [f"load-{number}" for number in range(_COUNT)]
+    _, many = pair
 
-    def put(state: int) -> None:
-        owner.apply(*(config_map(name, {"state": str(state)}, labels={"load": "yes"}) for name in names))
-
-    def copied(state: int) -> bool:
-        found = many.get("configmaps", "-l", "load=yes")["items"]
-        return [item["data"]["state"] for item in found] == [str(state)] * _COUNT
-
-    put(0)
-    eventually(lambda: copied(0))
-    many.kubectl("wait", "--for=condition=Synced", "rsr/load", "--timeout=30s")
-    speaker = _speaker(many, "resourcesyncrules/load")
-    others = sorted(set(many.daemon.pids_by_pod) - {speaker})
-    with (
-        recorded(many.cluster, "/api/v1/namespaces/default/configmaps?labelSelector=load%3Dyes") as copies,
-        recorded(many.cluster, f"/apis/{API}/clusters") as clusters,
-        recorded(many.cluster, f"/apis/{API}/resourcesyncrules?fieldSelector=metadata.name%3Dload") as rules,
-    ):
-        paused = many.daemon.pids_by_pod[others[0]]
+    @contextlib.contextmanager
+    def one_is_paused() -> Iterator[None]:
+        speaker = _speaker(many, "resourcesyncrules/paused")
+        paused = many.daemon.pids_by_pod[min(set(many.daemon.pids_by_pod) - {speaker})]
         # A timer, because a slow machine may need longer for the states.
         going_on = threading.Timer(_PAUSED_S, os.kill, (paused, signal.SIGCONT))
         os.kill(paused, signal.SIGSTOP)
         going_on.start()
         try:
-            began = time.monotonic()
+            yield
+        finally:
+            going_on.join()
+
+    _bring_every_state_once(*pair, "paused", one_is_paused())
+
+
+def test_three_daemons_that_are_replaced_one_by_one_bring_every_state_once(pair: tuple[Member, Member]) -> None:
+    """A rolling update starts a new one before an old one ends; nobody notices but by the Pods' names."""
+    _, many = pair
+    before = set(many.daemon.pids_by_pod)
+
+    @contextlib.contextmanager
+    def all_are_replaced() -> Iterator[None]:
+        many.kubectl("-n", "cluster-registry", "rollout", "restart", f"deployment/{_DEPLOYMENT}")
+        yield
+        many.daemon.wait_ready(timeout_s=120)
+
+    _bring_every_state_once(*pair, "replaced", all_are_replaced())
+    assert not before & set(many.daemon.pids_by_pod)
+
+
+def _bring_every_state_once(
+    owner: Member, many: Member, name: str, meanwhile: contextlib.AbstractContextManager[None]
+) -> None:
+    """Change sources again and again meanwhile, and look at all that was stored of copies and statuses."""
+    many.apply(rule(name, CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"load": name}}]}]}))
+    names = [f"{name}-{number}" for number in range(_COUNT)]
+
+    def put(state: int) -> None:
+        owner.apply(*(config_map(one, {"state": str(state)}, labels={"load": name}) for one in names))
+
+    def copied(state: int) -> bool:
+        found = many.get("configmaps", "-l", f"load={name}")["items"]
+        return [item["data"]["state"] for item in found] == [str(state)] * _COUNT
+
+    put(0)
+    eventually(lambda: copied(0))
+    many.kubectl("wait", "--for=condition=Synced", f"rsr/{name}", "--timeout=30s")
+    with (
+        recorded(many.cluster, f"/api/v1/namespaces/default/configmaps?labelSelector=load%3D{name}") as copies,
+        recorded(many.cluster, f"/apis/{API}/clusters") as clusters,
+        recorded(many.cluster, f"/apis/{API}/resourcesyncrules?fieldSelector=metadata.name%3D{name}") as rules,
+    ):
+        began = time.monotonic()
+        with meanwhile:
             for state in range(1, _STATES):
                 put(state)
                 time.sleep(max(0.0, began + state * _PAUSED_S / (_STATES - 1) - time.monotonic()))
-        finally:
-            going_on.join()
         put(_STATES)
         eventually(lambda: copied(_STATES))
         took_s = time.monotonic() - began
         eventually(lambda: len(_ready(many)) == 3, within_s=60)
         steadily(lambda: copied(_STATES), for_s=3)
-    for name in names:
-        seen = [int(one["data"]["state"]) for one in copies if one["metadata"]["name"] == name]
-        assert seen == sorted(set(seen)), f"{name} went back, or was written twice: {seen}"
+    for one in names:
+        seen = [int(found["data"]["state"]) for found in copies if found["metadata"]["name"] == one]
+        assert seen == sorted(set(seen)), f"{one} went back, or was written twice: {seen}"
         assert seen[-1] == _STATES
     assert not _flaps(_states(rules)), _states(rules)
-    for name in (owner.name, many.name):
-        history = [one for one in clusters if one["metadata"]["name"] == name]
-        assert not _flaps(_states(history)), (name, _states(history))
+    for one in (owner.name, many.name):
+        history = [found for found in clusters if found["metadata"]["name"] == one]
+        assert not _flaps(_states(history)), (one, _states(history))
     # One of them speaks, once a second at most: while there was news, not for longer, and not three times.
     assert len(rules) <= took_s + 15, len(rules)
 
