@@ -15,7 +15,8 @@ _Source = tuple[ClusterUID, str, str, ObjectKey]
 class Copies:
     """All local feeds. `counts` says how many copies there are of each origin.
 
-    `on_change` hears which target wants a fresh look, and whose copy it is, or was.
+    `on_change` hears which target wants a fresh look, and whose copy it is, or was, `on_late` of which kind something
+    was written that nobody may hear of.
     """
 
     def __init__(
@@ -25,11 +26,13 @@ class Copies:
         on_change: Callable[[Target, ClusterUID], None],
         on_complete: Callable[[LocalFeed], None],
         on_standing: Callable[[LocalFeed], None],
+        on_late: Callable[[GVK], None],
     ) -> None:
         self.bodies = bodies
         self.on_change = on_change
         self.on_complete = on_complete
         self.on_standing = on_standing
+        self.on_late = on_late
         self.counts: Counter[Origin] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
         self._feeds: dict[tuple[str, str], LocalFeed] = {}

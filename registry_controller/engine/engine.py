@@ -136,6 +136,7 @@ class Engine:
             on_change=self._copy_changed,
             on_complete=lambda feed: self.attention.local_feed_complete(feed),  # noqa: PLW0108 -- it is made below
             on_standing=listener.feed_changed,
+            on_late=lambda kind: self.leftovers.look_again(kind),  # noqa: PLW0108 -- it is made below
         )
         self.attention = Attention(sources=self.sources, copies=self.copies, add=add)
         self.registry = Registry(on_change=self._own_kind_changed, allowance=_allowance(settings))

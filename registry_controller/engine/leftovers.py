@@ -74,6 +74,12 @@ class Leftovers:
         """Hear that another set of kinds may be served here."""
         self._poked.set()
 
+    def look_again(self, kind: GVK) -> None:
+        """Hear that something of a kind was written while it was let go of: nobody may have heard of that copy."""
+        self._found.add((kind.group, kind.kind))
+        self._known.setdefault((kind.group, kind.kind), kind)
+        self._changed()
+
     async def find(self) -> NoReturn:
         """Look through every kind that we may list here: once, and again when it was not served, or not answered."""
         looked: set[GVK] = set()

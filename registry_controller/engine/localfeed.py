@@ -5,8 +5,8 @@ Law: of a copy that is in sync we remember marks, numbers and digests, never its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,6 +74,7 @@ class Index(Protocol):
     on_change: Callable[[Target, ClusterUID], None]
     on_complete: Callable[[LocalFeed], None]
     on_standing: Callable[[LocalFeed], None]
+    on_late: Callable[[GVK], None]
 
     def note(self, kind: GVK, revision: int | None) -> None:
         """Note the resourceVersion of a copy; None when the server's history went back."""
@@ -110,12 +111,19 @@ class LocalFeed:
             for place, stream in self.streams.items()
         )
 
-    def writing(self, key: ObjectKey) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def writing(self, key: ObjectKey) -> Iterator[None]:
         """Let what streams say of an object wait while we write it.
 
-        Mostly that is our own echo, which is ahead of the answer: with the answer known it says nothing new.
+        Mostly that is our own echo, which is ahead of the answer: with the answer known it says nothing new. A feed
+        that was closed meanwhile hears no echo: somebody has to look for what was written.
         """
-        return self._echoes.writing(key)
+        try:
+            with self._echoes.writing(key):
+                yield
+        finally:
+            if self._closed:
+                self._index.on_late(self.kind)
 
     def upsert(self, stream: Stream, heard: Heard) -> None:
         """Hear an object's present state."""
@@ -169,7 +177,7 @@ class LocalFeed:
         Its answer may be late: what a stream has heard since is the truth.
         """
         self._index.note(self.kind, heard.revision)
-        if self._closed:  # another feed has taken over, and hears of it
+        if self._closed:
             return
         key = heard.key
         told = self._echoes.take(heard)

@@ -134,7 +134,11 @@ class _Store:
 
     def __init__(self) -> None:
         self.copies = Copies(
-            bodies=Bodies(), on_change=lambda *_: self._look(), on_complete=lambda _: None, on_standing=lambda _: None
+            bodies=Bodies(),
+            on_change=lambda *_: self._look(),
+            on_complete=lambda _: None,
+            on_standing=lambda _: None,
+            on_late=lambda _: None,
         )
         self.feed = LocalFeed(kind=KIND, selections=[EVERYTHING], index=self.copies)
         (self.stream,) = self.feed.streams.values()

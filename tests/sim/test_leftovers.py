@@ -235,3 +235,30 @@ def test_a_rule_of_which_nobody_knows_for_whom_it_is_is_waited_for(*, is_for_us:
         assert bool(a.find("ConfigMap", "x", namespace="default")) is is_for_us
 
     simulate(scenario, n=2)
+
+
+def test_a_copy_that_is_stored_when_nobody_listens_any_more_is_found() -> None:
+    """W3: the rule goes, and its kind has been looked through once more, while the copy is still on its way."""
+    steps = (
+        Step(0.0, "puts", "b", (("Widget", "team", "z"), "v736795", "sync gold suffix")),
+        Step(0.0, "puts", "b", (("Secret", "team", "x"), "v111207", "sync gold suffix")),
+        Step(0.0, "puts", "c", (("Region", "", "x"), "v356109", "sync gold")),
+        Step(0.0, "puts", "a", (("Secret", "default", "y"), "v847659", "sync suffix")),
+        Step(0.0, "puts", "a", (("ConfigMap", "default", "y"), "v546316", "sync suffix")),
+        Step(0.0, "rules", "b", ("secrets-2", ("Secret", "moving", "name", "Delete", ""))),
+        Step(0.0, "rules", "b", ("namespaces-1", ("Namespace", "marking", "place", "Delete", ""))),
+        Step(0.01, "puts", "c", (("ConfigMap", "default", "x"), "v944787", "sync")),
+        Step(0.0, "rules", "c", ("widgets-2", ("Widget", "marking", "labels", "Delete", "gold stays"))),
+        Step(7.0, "edits a rule", "c", ("namespaces-2", ("Namespace", "plain", "labels", "Delete", "targets"))),
+        Step(0.0, "declares left", "c", ("a",)),
+        Step(2.0, "leaves a strangers copy", "a", (("Widget", "default", "z"), "p10237")),
+        Step(7.0, "restarts", "a", ()),
+        Step(2.0, "rules", "a", ("regions-1", ("Region", "plain", "content", "Orphan", "makes"))),
+        Step(0.0, "drops one rule", "b", (474,)),
+        Step(0.0, "disables", "a", ("c",)),
+        Step(0.0, "puts", "a", (("Namespace", "", "x"), "v450316", "sync gold suffix")),
+        Step(0.0, "rules", "a", ("widgets-1", ("Widget", "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", "b", (("Widget", "default", "y"), "v479111", "sync")),
+        Step(3.0, "is cut off from", "a", ("b", 60.0)),
+    )
+    assert not play(Schedule(seed=5835, count=3, joined=True, braked=True, closed="c", steps=steps)).broken
