@@ -19,7 +19,7 @@ from registry_controller.api.meta import Manifest
 from registry_controller.api.syncrule import ContentMatch
 from registry_controller.core.gjson import ContentPath, Each, Key, Length, Query, Step, Wild, compile_path
 from registry_controller.core.glob import Glob
-from registry_controller.gotemplate.limits import Budget, TemplateError
+from registry_controller.gotemplate.limits import Budget, Pool, TemplateError
 
 __all__ = ["ContentPath", "Contents", "compile_path", "content_matches", "lookup", "value_matches"]
 
@@ -157,10 +157,11 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 class Contents:
     """The body of one object, as one rule looks at it: read when it is first asked for, and with one budget."""
 
-    __slots__ = ("_body", "_budget", "_read")
+    __slots__ = ("_body", "_budget", "_pool", "_read")
 
-    def __init__(self, read: Callable[[], Manifest]) -> None:
+    def __init__(self, read: Callable[[], Manifest], *, pool: Pool | None = None) -> None:
         self._read = read
+        self._pool = pool
         self._body: Manifest | None = None
         self._budget: Budget | None = None
 
@@ -170,7 +171,7 @@ class Contents:
         Raises InvalidObject when that cannot be evaluated, or takes too many steps with all that was asked before.
         """
         if self._budget is None:
-            self._budget = Budget()
+            self._budget = Budget(pool=self._pool)
         if known is not None:
             return _holds_value(wanted, known, self._budget)
         if self._body is None:

@@ -12,6 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, Manifest, ObjectKey
 from registry_controller.api.syncrule import ContentMatch, Match, RuleEntry, SyncRule
 from registry_controller.core.content import Contents
+from registry_controller.gotemplate.limits import Pool
 
 CREDENTIAL_TYPES: Final = frozenset(("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"))
 """Types of Secrets that Kubernetes fills with a token of the cluster in which they are, or lets their reader in by."""
@@ -36,15 +37,17 @@ class Facts(Protocol):
     def kind_type(self) -> str: ...
 
 
-def matching_entries(rule: SyncRule, facts: Facts, body: Callable[[], Manifest]) -> tuple[RuleEntry, ...]:
+def matching_entries(
+    rule: SyncRule, facts: Facts, body: Callable[[], Manifest], *, pool: Pool | None = None
+) -> tuple[RuleEntry, ...]:
     """Find the entries of a rule that match an object of the rule's kind, in order.
 
     `body` is called at most once, and only when a match asks for content that `facts` cannot answer. Raises
-    InvalidObject for content that cannot be evaluated, or takes too many steps in all.
+    InvalidObject for content that cannot be evaluated, or takes too many steps in all, or of the pool.
     """
     if facts.labels.get(meta.CORE_RESOURCE) == "true":
         return ()
-    contents = Contents(body)
+    contents = Contents(body, pool=pool)
     return tuple(entry for entry in rule.entries if _entry_matches(entry, rule.kind, facts, contents))
 
 

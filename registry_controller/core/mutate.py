@@ -18,7 +18,7 @@ from registry_controller.core import syntax
 from registry_controller.core.local_fields import is_controllers_annotation, without_local_fields
 from registry_controller.core.overrides import apply_overrides
 from registry_controller.core.rendering import render_overrides
-from registry_controller.gotemplate import Budget
+from registry_controller.gotemplate import Budget, Pool, TemplateError
 
 SERVER_SET: Final = frozenset(
     (
@@ -91,19 +91,26 @@ def kind_of(gvk: GVK, entries: Sequence[RuleEntry]) -> GVK:
 
 
 def desired(
-    source: Manifest, gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID, context: Context = NOWHERE
+    source: Manifest,
+    gvk: GVK,
+    entries: Sequence[RuleEntry],
+    *,
+    owner: ClusterUID,
+    context: Context = NOWHERE,
+    pool: Pool | None = None,
 ) -> Desired:
     """Build the copy of a source of kind `gvk`; `owner` is the cluster where it was born.
 
-    Raises InvalidObject for metadata that no API server would serve, and for what a rule asks and cannot be done.
+    Raises InvalidObject for metadata that no API server would serve, and for what a rule asks and cannot be done, also
+    for want of steps, of which a pool may have less.
     """
     copy_gvk = kind_of(gvk, entries)
-    whole = _mutated(source, gvk, copy_gvk, entries, owner=owner)
+    budget = Budget(pool=pool)
+    whole = _mutated(source, gvk, copy_gvk, entries, owner=owner, budget=budget)
     copy = without_local_fields(_stripped(whole), group=copy_gvk.group, kind=copy_gvk.kind)
     overrides = [override for entry in entries for override in entry.mutations.overrides]
     if overrides:
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
-        budget = Budget()
         values = render_overrides(overrides, data=data, budget=budget)
         copy = _overridden(copy, apply_overrides(copy, values, budget=budget), source, gvk=copy_gvk)
     info = meta.metadata_of(copy)
@@ -112,13 +119,20 @@ def desired(
     return Desired(target, copy_gvk, copy, status)
 
 
-def _mutated(source: Manifest, gvk: GVK, copy_gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID) -> Manifest:
+def _mutated(
+    source: Manifest, gvk: GVK, copy_gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID, budget: Budget
+) -> Manifest:
     """Change annotations, labels and kind, and set the owner's marks: what templates see as the object."""
     info = Field(source, "")["metadata"]
     info["namespace"].text()
     info["name"].text()
-    annotations = _mutate(info["annotations"].text_map(), (entry.mutations.annotations for entry in entries))
-    labels = _mutate(info["labels"].text_map(), (entry.mutations.labels for entry in entries))
+    annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
+    try:
+        budget.pass_by(len(annotations) + len(labels))
+    except TemplateError as error:
+        raise InvalidObject("metadata", str(error)) from None
+    annotations = _mutate(annotations, (entry.mutations.annotations for entry in entries))
+    labels = _mutate(labels, (entry.mutations.labels for entry in entries))
     annotations = {name: text for name, text in annotations.items() if not _stays_behind(name)}
     labels = {name: text for name, text in labels.items() if not _stays_behind(name)}
     annotations[meta.OWNER] = owner

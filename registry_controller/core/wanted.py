@@ -18,6 +18,7 @@ from registry_controller.core.match import Facts, matching_entries
 from registry_controller.core.mutate import NOWHERE, Context, desired, kind_of
 from registry_controller.core.rendering import may_move
 from registry_controller.core.selections import selections
+from registry_controller.gotemplate import Pool
 
 Rank = tuple[str, ClusterUID, str]
 """What orders rules that want the same source (W2): the older at its owner, the lower owner ID, the name."""
@@ -69,19 +70,21 @@ class ActiveRule:
         """Let templates see a context; rules without any see none, and need no second look when it changes."""
         return replace(self, context=context) if self.rule.has_templates else self
 
-    def hit(self, facts: Facts, body: Callable[[], Manifest], *, owner: ClusterUID) -> Hit | None:
-        """Say what this rule makes of an object; None when it does not match.
+    def hit(
+        self, facts: Facts, body: Callable[[], Manifest], *, owner: ClusterUID, pool: Pool | None = None
+    ) -> Hit | None:
+        """Say what this rule makes of an object; None when it does not match. What it takes, it takes of the pool, too.
 
         Raises InvalidObject for what cannot be evaluated.
         """
-        entries = matching_entries(self.rule, facts, body)
+        entries = matching_entries(self.rule, facts, body, pool=pool)
         if not entries:
             return None
         rule, kind = self.rule, kind_of(self.rule.kind, entries)
         overrides = [override for entry in entries for override in entry.mutations.overrides]
         target, secret_type, moved_to = Target(kind.group, kind.kind, *facts.key), facts.kind_type, None
         if any(may_move(override) for override in overrides) or self._may_retype(kind, has_overrides=bool(overrides)):
-            copy = desired(body(), rule.kind, entries, owner=owner, context=self.context)
+            copy = desired(body(), rule.kind, entries, owner=owner, context=self.context, pool=pool)
             target, secret_type = copy.target, str(copy.manifest.get("type") or "")
             moved_to = target if target.key != facts.key else None
         barrier = self.fence.barrier(target, source=rule.kind, secret_type=secret_type)

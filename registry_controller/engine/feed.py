@@ -6,7 +6,7 @@ incomplete feed proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,9 +16,10 @@ from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, T
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.own import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.wanted import ActiveRule, Hit
+from registry_controller.engine.asking import Asking, Kept
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
 from registry_controller.engine.deletions import Deletions
-from registry_controller.engine.shared import Shared
+from registry_controller.engine.room import MOST_OWN, Scales
 from registry_controller.engine.stream import Stream
 from registry_controller.engine.taps import Tap, read_cluster_id
 from registry_controller.kube.watch import Heard
@@ -61,6 +62,7 @@ class Claims(Protocol):
     on_complete: Callable[[Feed], None]
     on_standing: Callable[[Feed], None]
     on_back: Callable[[ClusterUID, GVK, ObjectKey], None]
+    kept: Kept
 
     def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Hear by which rules an object claims targets now, and did before."""
@@ -76,11 +78,11 @@ class Feed:
         self.kind = kind
         self.rules = rules
         self.records: dict[ObjectKey, SourceRecord] = {}
-        self.unclear: dict[str, dict[ObjectKey, InvalidObject]] = {}
         self._sources = sources
         self._tap = tap
         self._closed = False
-        self._shared: Shared[tuple[Hit, ...]] = Shared()
+        self._asking = Asking(peer=peer, kind=kind, rules=rules, kept=sources.kept, changed=self.changed)
+        self._scales = Scales(kind) if kind in MOST_OWN else None
         asked = {selection for active in rules for selection in active.selections}
         if tap is not None:
             tap.begin()
@@ -95,6 +97,11 @@ class Feed:
             if active.rule.name == rule
             for selection in active.selections
         )
+
+    @property
+    def unclear(self) -> Mapping[str, Mapping[ObjectKey, InvalidObject]]:
+        """The words on what cannot be evaluated, by rule."""
+        return self._asking.unclear
 
     def has_rule(self, rule: str) -> bool:
         """Say whether a rule reads this feed."""
@@ -120,14 +127,11 @@ class Feed:
 
     def wants(self, target: Target, heard: Heard) -> bool:
         """Say whether a rule makes that target of an object; what cannot be evaluated may be wanted."""
-        for active in self.rules:
-            try:
-                hit = active.hit(heard, _lazily(heard), owner=self.peer)
-            except InvalidObject:
-                return True
-            if hit is not None and hit.barrier is None and hit.target(heard.key) == target:
-                return True
-        return False
+        return any(
+            isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(heard.key) == target)
+            for _, hit in self._asking.answers(heard, _lazily(heard))
+            if hit is not None
+        )
 
     def _take(self, heard: Heard, old: SourceRecord | None, streams: int) -> None:
         body = _lazily(heard)
@@ -136,12 +140,14 @@ class Feed:
         marks = remembered(read_marks(heard.annotations, of=Target(self.kind.group, self.kind.kind, *heard.key)))
         membership = is_membership(self.kind, heard.kind_type)
         is_own = is_at_home(marks, peer=self.peer, membership=membership)
-        hits, unclear = self._hits(heard, body, is_own=is_own)
-        if not hits and not unclear:
-            if old is not None:
-                self._forget(heard.key, old)
-            return
         is_cluster = membership and self.kind.group == meta.GROUP
+        cluster_id = read_cluster_id(body()) if is_cluster else None
+        if is_own and self._scales is not None:
+            self._scales.put(heard)
+        hits, unclear = self._asking.ask(heard, body, is_own=is_own, before=old.hits if old is not None else ())
+        if not hits and not unclear:
+            self._leave(heard.key, old)
+            return
         record = SourceRecord(
             uid=heard.uid,
             revision=heard.revision,
@@ -149,7 +155,7 @@ class Feed:
             deleting=heard.deleting,
             marks=marks,
             membership=membership,
-            cluster_id=read_cluster_id(body()) if is_cluster else None,
+            cluster_id=cluster_id,
             hits=hits,
             streams=streams,
             unclear=unclear,
@@ -209,9 +215,16 @@ class Feed:
             self._forget(key, record)
 
     def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
+        self._asking.forget(key, record.hits, record.unclear)
+        self._leave(key, record, deleted_at=deleted_at)
+
+    def _leave(self, key: ObjectKey, record: SourceRecord | None, *, deleted_at: int = 0) -> None:
+        """Remember nothing of an object that no rule asks for any more."""
+        if self._scales is not None:
+            self._scales.take_off(key)
+        if record is None:
+            return
         del self.records[key]
-        for rule in record.unclear:
-            self._set_unclear(rule, key, None)
         self._sources.bodies.drop(Slot(self.peer, self.kind, key))
         self._sources.relink(self, key, record.hits, ())
         is_proof = record.membership and not any(stream.selection.labels for stream in self.streams.values())
@@ -222,41 +235,6 @@ class Feed:
             self._sources.on_change(target, self.peer)
         if record.unclear:
             self._sources.on_back(self.peer, self.kind, key)
-
-    def _hits(
-        self, heard: Heard, body: Callable[[], Manifest], *, is_own: bool
-    ) -> tuple[tuple[Hit, ...], frozenset[str]]:
-        """Ask every rule; what one cannot evaluate is its own problem (W1), and nobody's where it is another's copy."""
-        found: list[Hit] = []
-        unclear: set[str] = set()
-        for active in self.rules:
-            try:
-                hit = active.hit(heard, body, owner=self.peer)
-            except InvalidObject as error:
-                if is_own:
-                    unclear.add(active.rule.name)
-                self._set_unclear(active.rule.name, heard.key, error if is_own else None)
-                continue
-            self._set_unclear(active.rule.name, heard.key, None)
-            if hit is not None:
-                found.append(hit)
-        hits = tuple(found)
-        return (self._shared.one(hits) if hits else ()), frozenset(unclear)
-
-    def _set_unclear(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:
-        held = self.unclear.get(rule)
-        if error is None and (held is None or key not in held):
-            return
-        held = self.unclear.setdefault(rule, {})
-        if error is None:
-            del held[key]
-        else:
-            last = next(reversed(held.values()), error)  # most of them say the same
-            held[key] = last if last.args == error.args else error
-            held[key].bare()
-        if not held:
-            del self.unclear[rule]
-        self.changed()
 
 
 def _lazily(heard: Heard) -> Callable[[], Manifest]:

@@ -38,7 +38,8 @@ _INITIAL_S: Final = 120.0  # 100,000 objects take ten seconds
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
 _ROOM: Final = 64  # new objects between two questions whether there is room
-_BREATH_S: Final = 0.01  # between two turns of the loop, however long rules look at an object
+_BREATH_S: Final = 0.01  # between two turns of the loop; an object that rules look at for longer is followed by a pause
+_PAUSE_S: Final = 1.0
 
 
 class Reflector:
@@ -83,6 +84,7 @@ class Reflector:
         self._swapped = False
         self._ends_at_s = 0.0
         self._breathed_at_s = 0.0
+        self._owed_s = 0.0
 
     @property
     def size(self) -> int:
@@ -242,7 +244,10 @@ class Reflector:
         if heard.key not in self._keys and len(self._keys) % _ROOM == 0:
             self._make_room()
         self._keys[heard.key] = seen[heard.key] = None
+        began_s = asyncio.get_running_loop().time()
         self._sink.upsert(heard)
+        took_s = asyncio.get_running_loop().time() - began_s
+        self._owed_s = min(took_s, _PAUSE_S) if took_s > _BREATH_S else 0.0
 
     def _advance(self, event: Event) -> None:
         if event.resource_version:
@@ -283,10 +288,13 @@ class Reflector:
             self._sink.current()
 
     async def _breathe(self) -> None:
-        """Let others run now and then: a stream whose bytes are here already never waits by itself."""
+        """Let others run now and then, for as long as the last object took, if that was long.
+
+        A stream whose bytes are here already never waits by itself.
+        """
         loop = asyncio.get_running_loop()
         if loop.time() - self._breathed_at_s >= _BREATH_S:
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._owed_s)
             self._breathed_at_s = loop.time()
 
     async def _absorb(self, error: RegistryError, *, lasted_s: float) -> None:

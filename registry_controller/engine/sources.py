@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.wanted import Hit
+from registry_controller.engine.asking import Kept
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.deletions import Deletions
 from registry_controller.engine.feed import Feed, SourceRecord
@@ -40,6 +41,7 @@ class Sources:
         self._by_peer: dict[tuple[ClusterUID, str, str], list[Feed]] = {}
         self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}
         self.deletions = Deletions()
+        self.kept = Kept()
 
     def feed(self, peer: ClusterUID, kind: GVK) -> Feed | None:
         """Find a peer's feed of a kind."""

@@ -27,22 +27,42 @@ DEFAULT: Final = Limits()
 _ELEMENT: Final = 16
 _PASSED_IN_ONE_STEP: Final = 8
 _SPELLED_IN_ONE_STEP: Final = 16
+_MADE_IN_ONE_STEP: Final = 64
+
+
+class Pool:
+    """Steps that several budgets take from together. `whose` says in the error with what they are shared."""
+
+    __slots__ = ("_left", "_most", "_whose")
+
+    def __init__(self, most: int, *, whose: str) -> None:
+        self._left = self._most = most
+        self._whose = whose
+
+    def take(self, count: int) -> None:
+        """Take steps; TemplateError when there are no more."""
+        self._left -= count
+        if self._left < 0:
+            raise TemplateError(f"takes more than {self._most} steps, together with {self._whose}")
 
 
 class Budget:
-    """What is left of the limits: for one template, or for all that are evaluated together."""
+    """What is left of the limits: for one template, or for all that are evaluated together; and of a pool, if any."""
 
-    def __init__(self, limits: Limits = DEFAULT) -> None:
+    def __init__(self, limits: Limits = DEFAULT, *, pool: Pool | None = None) -> None:
         self.limits = limits
         self.steps_left = limits.steps
         self._made = 4 * limits.output
         self._written = 0
+        self._pool = pool
 
     def step(self, count: int = 1) -> None:
         """Take steps; TemplateError when there are no more."""
         self.steps_left -= count
         if self.steps_left < 0:
             raise TemplateError(f"takes more than {self.limits.steps} steps")
+        if self._pool is not None:
+            self._pool.take(count)
 
     def pass_by(self, count: int) -> None:
         """Take steps for keys, fields or variables that are looked at one by one."""
@@ -70,3 +90,5 @@ class Budget:
         self._made -= max(size, 0)
         if self._made < 0:
             raise TemplateError(f"makes more than {4 * self.limits.output} characters or elements in all")
+        if self._pool is not None:
+            self._pool.take(max(size, 0) // _MADE_IN_ONE_STEP)

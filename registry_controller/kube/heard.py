@@ -27,6 +27,7 @@ MANIFEST_BYTES: Final = 4 * 1024 * 1024
 """The largest object that is decoded: API servers take requests of 3 MiB, so what is larger cannot be written here."""
 _SMALL_BYTES: Final = 64 * 1024  # of a metadata that cannot take much, whatever is in it
 COMMAS: Final = 150_000  # an entry takes up to 200 bytes; 10,000 keys of a ConfigMap, with their fields, have 20,000
+_PART: Final = 64  # bytes that a value, an entry or a mapping takes at least
 CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource definitions have 15,000
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(,)|([\[{])', re.DOTALL)
 
@@ -66,6 +67,11 @@ class _Outside(msgspec.Struct, gc=False):
     metadata: msgspec.Raw
 
 
+class _Weighed(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw
+    spec: msgspec.Raw = msgspec.Raw(b"")
+
+
 class _Object(msgspec.Struct, gc=False):
     metadata: _Meta
     api_version: str | None = msgspec.field(name="apiVersion", default=None)
@@ -73,6 +79,7 @@ class _Object(msgspec.Struct, gc=False):
     type: msgspec.Raw = msgspec.Raw(b"")
 
 
+_WEIGHED: Final = msgspec.json.Decoder(_Weighed)
 _OUTSIDE: Final = msgspec.json.Decoder(_Outside)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 
@@ -142,6 +149,13 @@ def decode_manifest(raw: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ProtocolError("an answer that is no object")
     return found
+
+
+def weigh(raw: bytes) -> int:
+    """Estimate what an object that was heard takes while it is kept whole, but for its status, in bytes."""
+    found = _WEIGHED.decode(raw)
+    kept = [bytes(found.metadata), bytes(found.spec)]
+    return sum(len(part) + _PART * sum(part.count(mark) for mark in (b",", b"{", b"[")) for part in kept)
 
 
 def _is_too_much(raw: bytes) -> bool:

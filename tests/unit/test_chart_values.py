@@ -14,8 +14,9 @@ import yaml
 from registry_controller import __version__
 from registry_controller.api import meta
 from registry_controller.api.cluster import ClusterType, State
+from registry_controller.engine.asking import MOST_MOVED, MOST_WORDS
 from registry_controller.engine.bodies import LIMIT_BYTES
-from registry_controller.engine.room import MOST_OBJECTS
+from registry_controller.engine.room import MOST_OBJECTS, MOST_WEIGHT
 from registry_controller.kube.connect import PAGES
 from registry_controller.kube.heard import COMMAS, CONTAINERS, MANIFEST_BYTES
 from registry_controller.kube.lines import TOGETHER_BYTES
@@ -235,6 +236,8 @@ def test_one_server_that_goes_to_every_limit_leaves_the_container_room() -> None
         "pages": (PAGES + 1) * ANSWER_BYTES // MIB,
         "one object that is being decoded": round((MANIFEST_BYTES + texts + parts) / MIB, -1),
         "nodes": 20,
+        "rules and Clusters of its own": round((4 + 2) * MOST_WEIGHT / MIB, -1),
+        "what its rules move or cannot be evaluated on": round((MOST_MOVED + MOST_WORDS) * 500 / MIB, -1),
     }
     assert f"about {round(sum(told.values()), -1)} MiB" in docs
     limit = VALUES["resources"]["limits"]["memory"]

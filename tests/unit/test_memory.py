@@ -176,7 +176,7 @@ def test_names_that_come_and_go_leave_nothing() -> None:
         stream.upsert(found)
         stream.remove(found.key, found)
     assert not feed.records
-    assert len(feed._shared) <= shared.MOST
+    assert len(feed._asking._hits) <= shared.MOST
 
 
 def test_of_deletions_only_those_of_membership_are_remembered() -> None:

@@ -20,11 +20,12 @@ FAMILIES: Final = (
     Family("events", EVENTS),
     Family("lines", (*LINES, *ERRORS), growth_mib=96),
     Family("contents", CONTENTS),
-    Family("members", MEMBERS),
+    Family("members", MEMBERS, growth_mib=128),
     Family("flood", FLOOD),
     Family("masses", MASSES, growth_mib=128),
 )
-"""More than the usual 64 MiB is for 70 servers, for bodies of 8 to 16 MiB of several at once, and for 300,000 keys."""
+"""More than the usual 64 MiB is for 70 servers, for bodies of 8 to 16 MiB of several at once, for 8 MiB of rules that
+are copied, and for 300,000 keys."""
 
 
 def markdown() -> str:

@@ -20,6 +20,7 @@ from tests.hostile.server.world import BY_KIND, Manifest, Place, objects
 _EVIL: Final = "evil-{}"
 _RULE: Final = "rule-{}"
 _MOST: Final = "offers more than"
+_MAPS: Final = {"version": "v1", "kind": "ConfigMap"}
 
 
 def _holds(path: str, make: Callable[[Stranger], list[Manifest]]) -> Callable[[Stranger], None]:
@@ -49,7 +50,7 @@ def _features(server: Stranger) -> list[Manifest]:
 
 def _foreign_rules(server: Stranger) -> list[Manifest]:
     """So many rules, none of which is its own: they would be copied otherwise."""
-    spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": []}
+    spec = {"groupVersionKind": _MAPS, "rules": []}
     found = list(objects("ResourceSyncRule", [f"r{number}" for number in range(5_000)], spec=spec))
     for item in found:
         item["metadata"]["annotations"] = {meta.OWNER: server.victims.honest_uid}
@@ -109,7 +110,7 @@ def _writes_clusters(server: Stranger) -> None:
 
 def _makes_rules_of_maps(server: Stranger) -> None:
     kind = {"group": meta.GROUP, "version": meta.VERSION, "kind": "ResourceSyncRule"}
-    _rule(server, _RULE.format(server.name), {"version": "v1", "kind": "ConfigMap"}, groupVersionKind=kind)
+    _rule(server, _RULE.format(server.name), _MAPS, groupVersionKind=kind)
 
 
 def _makes_secrets_of_maps(server: Stranger) -> None:
@@ -120,17 +121,33 @@ def _makes_secrets_of_maps(server: Stranger) -> None:
         {"type": "remove", "path": "/data?"},
     ]
     kind = {"version": "v1", "kind": "Secret"}
-    _rule(server, _RULE.format(server.name), {"version": "v1", "kind": "ConfigMap"}, groupVersionKind=kind,
-          overrides=overrides)  # fmt: skip
+    _rule(server, _RULE.format(server.name), _MAPS, groupVersionKind=kind, overrides=overrides)
 
 
 def _asks_for_too_much(server: Stranger) -> None:
-    kind = {"version": "v1", "kind": "ConfigMap"}
     entry = {"match": [{"namespaces": [f"n{number}" for number in range(20_000)]}]}
     name = _RULE.format(server.name)
     server.put({
-        "kind": "ResourceSyncRule", "metadata": {"name": name}, "spec": {"groupVersionKind": kind, "rules": [entry]},
+        "kind": "ResourceSyncRule", "metadata": {"name": name}, "spec": {"groupVersionKind": _MAPS, "rules": [entry]},
     })  # fmt: skip
+
+
+def _has_dear_rules(server: Stranger) -> None:
+    """Each gives every ConfigMap the name that it has, after a third of the steps that one rule may take."""
+    value = "{{ range until 25000 }}{{ end }}{{ .Object.GetName }}"
+    for number in range(50):
+        override = {"type": "replace", "path": "/metadata/name", "value": value}
+        _rule(server, f"{_RULE.format(server.name)}-{number}", _MAPS, overrides=[override])
+
+
+def _has_heavy_rules(server: Stranger) -> None:
+    """A hundred of 1 MiB, which are accepted: the value of an override may be long, where it is no template."""
+    override = {"type": "replace", "path": "/data/none?", "value": "x" * 1_000_000}
+    entry = {"match": [{"objectKey": {"name": "none"}}], "mutations": {"overrides": [override]}}
+    spec = {"groupVersionKind": _MAPS, "rules": [entry]}
+    for number in range(100):
+        name = f"{_RULE.format(server.name)}-{number}"
+        server.put({"kind": "ResourceSyncRule", "metadata": {"name": name}, "spec": spec})
 
 
 def _takes_a_core_rules_name(server: Stranger) -> None:
@@ -226,6 +243,22 @@ MEMBERS: Final = (
         ("spec: holds more than 20000 values",),
         copied=(GOOD,),
         brings=_RULE,
+    ),
+    Case(
+        "has 50 rules with templates that take long",
+        "what they may take of an object together is limited; the others are served meanwhile",
+        _has_dear_rules,
+        ("together with what the other rules of its cluster ask of this object",),
+        copied=(GOOD,),
+        brings=f"{_RULE}-*",
+    ),
+    Case(
+        "has 100 rules of 1 MiB each",
+        "some come, and the others are left",
+        _has_heavy_rules,
+        (f"{_MOST} 8 MiB of the kind ResourceSyncRule",),
+        copied=(GOOD,),
+        brings=f"{_RULE}-*",
     ),
     Case("has a rule of a core rule's name", "the core rule stays as it is", _takes_a_core_rules_name, copied=(GOOD,)),
 )
