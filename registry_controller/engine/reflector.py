@@ -172,8 +172,14 @@ class Reflector:
         return False
 
     async def _hear_on(self, events: AsyncGenerator[Event, None]) -> None:
-        """Hear events until the stream ends in order; what was refused in it is listed again."""
+        """Hear events until the stream ends in order; what was refused in it is listed again.
+
+        What happened before it began was heard: told once more, it would bring back for a moment what is gone.
+        """
+        began = self.revision
         async for event in events:
+            if event.heard is not None and 0 < event.heard.revision <= began:
+                continue
             self._take(event, seen=self._keys)
             self._advance(event)
             await self._breathe()

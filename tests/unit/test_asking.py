@@ -1,151 +1,109 @@
-"""What the rules that came from other clusters may take here: of time for one object, and of memory for all."""
+"""`plan` and `explain` on the command line, where no cluster is needed: what is refused, and with which exit code."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from registry_controller.api import meta
-from registry_controller.api.errors import TooMuch
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
-from registry_controller.core.accept import read_and_accept
-from registry_controller.core.allowance import Fence
-from registry_controller.core.wanted import ActiveRule, activate
-from registry_controller.engine import asking, room
-from registry_controller.engine.asking import Kept
-from registry_controller.engine.bodies import Bodies
-from registry_controller.engine.feed import Feed
-from registry_controller.engine.sources import Sources
-from registry_controller.engine.stream import Stream
-from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.cli import program
 
-PEER, HOME = ClusterUID("peer"), ClusterUID("home")
-MAP = GVK("", "v1", "ConfigMap")
-DEAR = "{{ range until 30000 }}{{ end }}{{ .Object.GetName }}"
-"""It takes two fifths of what one rule may take of an object."""
+GOOD = """\
+apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
+kind: ResourceSyncRule
+metadata:
+  name: good
+spec:
+  groupVersionKind: {version: v1, kind: ConfigMap}
+  rules:
+    - match:
+        - objectKey: {name: a}
+"""
+WRONG = GOOD + "    - mutations:\n        labels: {add: {a: b}}\n"
 
 
-def heard(name: str, *, kind: GVK = MAP, **more: Any) -> Heard:
-    info = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "5"}
-    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": info, **more}
-    return decode_heard(json.dumps(body).encode(), kind=kind)
+def ask(*args: str, stdin: str = "") -> tuple[int, str, str]:
+    found = CliRunner().invoke(program, args, input=stdin, env={"KUBECONFIG": "/nowhere"})
+    return found.exit_code, found.stdout, found.stderr
 
 
-def renaming(name: str, value: str, *, owner: ClusterUID = HOME, content: str = "") -> ActiveRule:
-    """Make a rule; one of another owner than this cluster came from there."""
-    override = {"type": "replace", "path": "/metadata/name", "value": value}
-    match = {"content": [{"key": content, "value": "v"}]} if content else {}
-    entry = {"match": [match], "mutations": {"overrides": [override] if value else []}}
-    spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [entry]}
-    rule, verdict = read_and_accept({"metadata": {"name": name, "uid": name, "generation": 1}, "spec": spec})
-    assert rule is not None
-    assert verdict.accepted, verdict
-    return activate(rule, born="", owner=owner, fence=Fence(synced=owner != HOME))
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (WRONG, "<stdin>:10:7: error: spec.rules[1].match: is missing"),
+        (GOOD.replace("{name: a}", "{nam: a}"), "error: spec.rules[0].match[0].objectKey.nam: is no field"),
+        ("a: [", "<stdin>:1:5: error: yaml: "),
+        ("a: b", "holds no ResourceSyncRule"),
+        (GOOD.replace("name: good", "labels: {}"), "<stdin>:3:1: error: metadata.name: is missing"),
+        (GOOD.replace("name: good", "generateName: good-"), "every rule needs a metadata.name of its own"),
+        (GOOD + "---\n" + GOOD, "every rule needs a metadata.name of its own"),
+    ],
+    ids=["not accepted", "an unknown field", "no YAML", "no rule", "no name", "a made name", "a name twice"],
+)
+def test_a_rule_that_would_not_be_accepted_is_refused_in_the_words_of_lint(text: str, said: str) -> None:
+    code, out, err = ask("plan", "-f", "-", stdin=text)
+    assert (code, out) == (1, "")
+    assert said in err
 
 
-def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[Feed, Stream, Kept]:
-    sources = Sources(
-        bodies=Bodies(),
-        on_change=lambda *_: None,
-        on_complete=lambda _: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
-    )
-    feed = Feed(peer=PEER, kind=kind, rules=rules, sources=sources)
-    sources.open(feed)
-    return feed, next(iter(feed.streams.values())), sources.kept
+def test_a_file_that_is_not_there_is_trouble(tmp_path: Path) -> None:
+    code, _, err = ask("plan", "-f", str(tmp_path / "none.yaml"))
+    assert code == 1
+    assert "none.yaml:1:1: error: file: cannot be read: No such file or directory" in err
 
 
-def test_the_rules_of_one_other_cluster_share_what_one_rule_may_take_of_an_object() -> None:
-    """W1: a thousand dear rules take no more time than one; those of others, and of this cluster, have theirs."""
-    dear = [renaming(f"b-{number}", DEAR, owner=ClusterUID("b")) for number in range(5)]
-    other = renaming("c", DEAR, owner=ClusterUID("c"))
-    ours = [renaming(f"home-{number}", DEAR) for number in range(5)]
-    feed, stream, _ = a_feed(*dear, other, *ours)
-    stream.upsert(heard("one"))
-    (record,) = feed.records.values()
-    assert [hit.rule for hit in record.hits] == ["b-0", "b-1", "c", *(active.rule.name for active in ours)]
-    assert record.unclear == {"b-2", "b-3", "b-4"}
-    assert "together with what the other rules of its cluster ask of this object" in str(
-        feed.unclear["b-2"][ObjectKey("ns", "one")]
-    )
-    stream.upsert(heard("two"))
-    assert feed.records[ObjectKey("ns", "two")].hits == record.hits
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: hush}}]
+contexts: [{name: one, context: {cluster: c, user: u}}, {name: broken, context: {cluster: none, user: u}}]
+current-context: CURRENT
+"""
 
 
-def test_what_a_rule_makes_and_copies_is_paid_for_too() -> None:
-    long = "{{ repeat 1000000 `x` | trunc 3 }}-{{ .Object.GetName }}"
-    rules = [renaming(f"b-{number:02}", long, owner=ClusterUID("b")) for number in range(20)]
-    feed, stream, _ = a_feed(*rules)
-    stream.upsert(heard("one"))
-    (record,) = feed.records.values()
-    assert 0 < len(record.hits) < 8
+@pytest.mark.parametrize(
+    ("text", "context", "said"),
+    [
+        (KUBECONFIG.replace("CURRENT", "one"), "two", "has no context two; it has broken, one"),
+        (KUBECONFIG.replace("CURRENT", "one"), "broken", "its context broken cannot be used"),
+        (KUBECONFIG.replace("CURRENT", "broken"), None, "its current-context is missing or cannot be used"),
+        (KUBECONFIG.replace("CURRENT", "two"), None, "its current-context is missing or cannot be used"),
+        ("{}", None, "its current-context is missing"),
+        ("a: [", None, "is no kubeconfig (ParserError)"),
+        ("\0", None, "is no kubeconfig (ReaderError)"),
+        ("[hush]", "one", "is no kubeconfig (TypeError)"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, context: str | None, said: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(text)
+    chosen = ("--context", context) if context else ()
+    code, _, err = ask("explain", "cm", "default/x", "--kubeconfig", str(file), *chosen)
+    assert code == 2
+    assert f"kubeconfig {file}" in err
+    assert said in err
+    assert "hush" not in err
 
 
-def test_objects_that_other_clusters_rules_move_are_limited_and_the_others_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What goes makes room; a rule of this cluster has no limit."""
-    monkeypatch.setattr(asking, "MOST_MOVED", 3)
-    stranger = renaming("b", "b-{{ .Object.GetName }}", owner=ClusterUID("b"))
-    ours = renaming("a", "a-{{ .Object.GetName }}")
-    feed, stream, kept = a_feed(ours, stranger)
-    for number in range(5):
-        stream.upsert(heard(f"n{number}"))
-    assert [len(record.hits) for record in feed.records.values()] == [2, 2, 2, 1, 1]
-    assert [bool(record.unclear) for record in feed.records.values()] == [False, False, False, True, True]
-    assert "more than 3 objects of other names or kinds" in str(feed.unclear["b"][ObjectKey("ns", "n3")])
-    for _ in range(3):
-        stream.upsert(heard("n0"))
-    stream.remove(ObjectKey("ns", "n1"), None)
-    stream.remove(ObjectKey("ns", "n4"), None)
-    stream.upsert(heard("n3"))
-    assert [len(record.hits) for record in feed.records.values()] == [2, 2, 2]
-    assert (feed.unclear, kept.moved["b"], +kept.words) == ({}, 3, {})
-    feed.close()
-    assert not +kept.moved
-
-
-def test_words_on_what_other_clusters_rules_cannot_tell_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each rule keeps some, and no object is taken for one that does not match."""
-    monkeypatch.setattr(asking, "MOST_WORDS", 4)
-    rules = [renaming(f"b-{number}", '{{ fail "x" }}', owner=ClusterUID("b")) for number in range(3)]
-    feed, stream, kept = a_feed(*rules)
-    for number in range(10):
-        stream.upsert(heard(f"n{number}"))
-    assert all(record.unclear == {"b-0", "b-1", "b-2"} for record in feed.records.values())
-    assert len({id(record.unclear) for record in feed.records.values()}) == 1
-    assert {rule: len(held) for rule, held in feed.unclear.items()} == {"b-0": 2, "b-1": 1, "b-2": 1}
-    feed.close()
-    assert feed.unclear == {}
-    assert not +kept.words
-
-
-def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that is too much is left as it was, and the others come; what goes makes room."""
-    monkeypatch.setattr(room, "MOST_WEIGHT", 10_000)
-    every, _ = read_and_accept({
-        "metadata": {"name": "core", "uid": "core", "generation": 1},
-        "spec": {"groupVersionKind": meta.RULE._asdict(), "rules": [{"match": [{}]}]},
-    })  # fmt: skip
-    assert every is not None
-    feed, stream, _ = a_feed(activate(every, born="", owner=HOME), kind=meta.RULE)
-
-    def offer(name: str, size: int, **more: Any) -> None:
-        stream.upsert(heard(name, kind=meta.RULE, spec={"text": "x" * size}, **more))
-
-    offer("one", 4_000, status={"text": "x" * 20_000})
-    offer("two", 4_000)
-    assert stream.error is None
-    with pytest.raises(
-        TooMuch, match="it offers more than 0 MiB of the kind ResourceSyncRule: the others are not heard"
-    ):
-        offer("three", 4_000)
-    assert [key.name for key in feed.records] == ["one", "two"]
-    stream.remove(ObjectKey("ns", "one"), None)
-    offer("three", 4_000)
-    assert [key.name for key in feed.records] == ["two", "three"]
-    values = {"metadata": {"name": "x"}, "spec": {"rules": [{}] * 200}}
-    assert room.weigh(json.dumps(values).encode()) > 200 * 64
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("plan",), "Missing option '-f'"),
+        (("plan", "-f", "-", "-o", "yaml"), "'yaml' is not one of"),
+        (("plan", "-f", "-", "--wait-for-peers", "soon"), "'soon' is no time such as 20s or 2m"),
+        (("plan", "-f", "-", "--namespace", "Not A Name"), "NAMESPACE (--namespace): must be the name"),
+        (("explain", "secret"), "Missing argument"),
+        (("explain", "secret", "a/b/c"), "a/b/c: is no NAMESPACE/NAME"),
+        (("explain", "secret", "/b"), "/b: is no NAMESPACE/NAME"),
+        (("explain", "secret", "a/"), "a/: is no NAMESPACE/NAME"),
+        (("explain", "secret", "a/b", "-n", "c"), "-n c: is no namespace, or not the one of a/b"),
+        (("explain", "secret", "b", "-n", "a"), "kubeconfig /nowhere: there is no such file"),
+        (("explain", "secret", "a/b"), "kubeconfig /nowhere: there is no such file"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(args: tuple[str, ...], said: str) -> None:
+    code, out, err = ask(*args, stdin=GOOD)
+    assert (code, out) == (2, "")
+    assert said in err

@@ -238,6 +238,13 @@ async def test_a_silent_start_is_listed_in_pages(monkeypatch: pytest.MonkeyPatch
     await follower.hears("+a@3", "-a", "complete")
 
 
+async def test_r1_what_happened_before_a_stream_is_not_heard_again() -> None:
+    """An object that is gone would come back, and go again."""
+    again = [line("ADDED", obj("b", 4)), line("DELETED", obj("b", 11)), line("ADDED", obj("c", 12)), FOREVER]
+    follower = Follower(Server(streams=[[*INITIAL, line("DELETED", obj("b", 11))], again]))
+    await follower.hears("+a@3", "+b@4", "complete", "-b@11", "+c@12")
+
+
 async def test_a_stream_resumes_where_it_ended() -> None:
     streams = [[*INITIAL, bookmark(20)], [line("ADDED", obj("c", 21)), FOREVER]]
     follower = Follower(Server(streams=streams))
