@@ -105,6 +105,7 @@ class Daemon:
             carrier=self._carrier(writer),
             ledger=self.ledger,
             metrics=metrics,
+            name_of=self.engine.supervisor.name_of,
         )
         self.webhook = None
         if settings.cluster_validator_webhook_enabled:

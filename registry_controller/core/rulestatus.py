@@ -75,6 +75,7 @@ class _Facts:
     idle: Sequence[str]
     peers: Sequence[PeerCounts]
     problems: Sequence[str]
+    waits: Sequence[str]
     halted: str
 
 
@@ -87,6 +88,7 @@ def rule_status(
     idle: Sequence[str] = (),
     peers: Sequence[PeerCounts] = (),
     problems: Sequence[str] = (),
+    waits: Sequence[str] = (),
     halted: str = "",
     restored: str = "",
     current: Mapping[str, Any] | None = None,
@@ -95,11 +97,12 @@ def rule_status(
 
     `barred` is what does not allow it to act here, or to tell whether it is for this cluster, as a reason and in words,
     empty where nothing does. `idle` is why it reads nobody (no peer has the feature, not selected here), `problems`
-    what somebody must act on (`peer b: cannot watch secrets.v1: forbidden; ...`), `halted` and `restored` the words for
-    DeletionHalted and HistoryRestored, empty when they do not hold. `current` is the stored status: when something was
-    last written is taken from there where it is not known, so that a restart writes nothing.
+    what somebody must act on (`peer b: cannot watch secrets.v1: forbidden; ...`), `waits` what passes by itself,
+    `halted` and `restored` the words for DeletionHalted and HistoryRestored, empty when they do not hold. `current` is
+    the stored status: when something was last written is taken from there where it is not known, so that a restart
+    writes nothing.
     """
-    facts = _Facts(generation, verdict, suspended, barred, idle, peers, problems, halted)
+    facts = _Facts(generation, verdict, suspended, barred, idle, peers, problems, waits, halted)
     conditions = [
         _accepted(facts),
         _synced(facts),
@@ -164,7 +167,7 @@ def _synced(facts: _Facts) -> Mapping[str, Any]:
     ]
     if unread:
         wrong.append(f"not read: {', '.join(sorted(unread)[:_MAX_FAILURES])}")
-    if wrong or facts.problems:
+    if wrong or facts.problems or facts.waits:
         counted = "; ".join(wrong) or "not everything can be read"
         words = _joined([counted, *_first_words(facts)])
         return _condition("Synced", False, reason=_unsynced_reason(peers), message=words, facts=facts)
@@ -182,7 +185,7 @@ def _first_words(facts: _Facts) -> list[str]:
     if facts.problems:
         return sorted(set(facts.problems))[:1]
     failures = sorted({failure for peer in facts.peers for failure in peer.failures})
-    return [f"{name}: {message or reason}" for name, reason, message in failures[:1]]
+    return [f"{name}: {message or reason}" for name, reason, message in failures[:1]] or sorted(set(facts.waits))[:1]
 
 
 def _unsynced_reason(peers: Sequence[PeerCounts]) -> str:

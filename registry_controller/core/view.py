@@ -21,12 +21,19 @@ class SourceRef(NamedTuple):
     key: ObjectKey
 
 
+class Rival(NamedTuple):
+    """A younger rule by which a source becomes the same target; `barrier` is what keeps it from writing here."""
+
+    rule: str
+    barrier: Barrier | None
+
+
 class Claim(NamedTuple):
     """A source that maps onto the target. `owner` is who it speaks for, `peer` where it was read.
 
     `revision` is the resourceVersion at the owner: at an intermediary the one in its provenance, 0 if unknown.
     `shown` is the revision that a copy here showed of it last, if that was a later one, else 0. `rule` names the
-    winning rule, which `rule_rank` orders among others; `barrier` is what keeps it from writing here.
+    winning rule, which `rule_rank` orders among others, its `rivals`; `barrier` is what keeps it from writing here.
     """
 
     peer: ClusterUID
@@ -43,6 +50,7 @@ class Claim(NamedTuple):
     barrier: Barrier | None = None
     shown: int = 0
     rule_rank: tuple[str, str, str] = ("", "", "")
+    rivals: tuple[Rival, ...] = ()
     has_left: bool = False
     """What an intermediary holds of a membership that is over, as a tombstone says (O6)."""
 

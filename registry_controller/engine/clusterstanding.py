@@ -87,7 +87,7 @@ class ClusterStanding:
 
     def _named(self, members: Iterable[ClusterUID]) -> Sequence[str]:
         local = self._supervisor.local
-        return sorted("this cluster" if uid == local else self._supervisor.name_of(uid) or str(uid) for uid in members)
+        return sorted("this cluster" if uid == local else self._supervisor.name_of(uid) for uid in members)
 
     def _list_problem(self, peer: ClusterUID) -> str:
         for kind in (meta.CLUSTER, meta.FEATURE):

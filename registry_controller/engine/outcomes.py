@@ -5,15 +5,15 @@ Law: everything is read from the Decision and the View that it was taken on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decide import BARRED
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.own import Doubt, Voice
-from registry_controller.core.view import Claim, View
-from registry_controller.engine.ledger import Class, Outcome, Said
+from registry_controller.core.view import Claim, Rival, View
+from registry_controller.engine.ledger import Class, Outcome, Place, Said
 from registry_controller.report.reasons import AS_FALSE, words_of
 
 RECHECKED: Final = frozenset(
@@ -22,24 +22,68 @@ RECHECKED: Final = frozenset(
 """What no event ends: what was asked, of the owner or of ourselves, is asked again. All other holds end by an event."""
 
 
-def outcomes_of(decision: Decision, view: View, *, losers: Sequence[str] = ()) -> list[Said]:
+class Failing(NamedTuple):
+    """Why a decision cannot be carried out: a word for programs, and words for people."""
+
+    reason: str
+    words: str
+
+
+def outcomes_of(
+    decision: Decision,
+    view: View,
+    *,
+    name_of: Callable[[ClusterUID], str],
+    losers: Collection[str] = (),
+    failure: Failing | None = None,
+) -> list[Said]:
     """Say how a target fares, first for whom it is, then for whoever lost it; nothing for one that no rule wants.
 
-    `losers` are the younger rules that want the same source otherwise.
+    `losers` are the younger rules that want the same source otherwise; `failure` says why it cannot be carried out.
     """
-    if decision.reason is Reason.LOCAL_NOT_HEARD:
+    if failure is None and decision.reason is Reason.LOCAL_NOT_HEARD:
         return _unheard(view)
     rule, owner = rule_of(view, decision), owner_of(decision)
-    if not rule or owner is None or isinstance(decision, Delete):
+    if not rule or (owner is None and failure is None):
         return []
-    if decision.reason in _NOBODYS:
+    owner = owner or ClusterUID("")
+    if failure is not None:
+        said = [Said(Outcome(rule, owner, Class.FAILING, failure.reason), failure.words)]
+    elif isinstance(decision, Delete) or decision.reason in _NOBODYS:
         return []
-    fate = _fate(decision)
-    said = [Said(Outcome(rule, owner, fate, decision.reason.value), _message(view, decision))]
-    if not losers and len(view.claims) == 1 and view.claims[0].owner == owner and view.claims[0].barrier is None:
-        return said  # as it mostly is: nobody else wanted the place
-    lost = _lost(view, decision) + [_lost_to_rule(loser, owner, winner=rule) for loser in losers]
-    return said + lost + _barred(view, {(one.outcome.rule, one.outcome.owner) for one in said + lost})
+    else:
+        said = [Said(Outcome(rule, owner, _fate(decision), decision.reason.value), _message(view, decision))]
+    winner = _winner(view, decision)
+    if len(view.claims) == 1 and view.claims[0] is winner and not winner.rivals and winner.barrier is None:
+        return said  # as it mostly is: nobody else wants the place
+    if winner is not None and not view.membership:
+        said += _of_rivals(said[0], _rivals_of(winner, view), losers=losers)
+        for claim, lost in _lost(view, winner, decision.reason, name_of):
+            said += [lost, *_of_rivals(lost, claim.rivals)]
+    return said + _barred(view, {one.outcome.place for one in said})
+
+
+def _rivals_of(winner: Claim, view: View) -> Iterator[Rival]:
+    """List the younger rules that want the winner's source here, in whatever version of its kind they read it."""
+    yield from winner.rivals
+    for claim in view.claims:
+        if claim is not winner and claim.is_of(winner.source) and claim.voice is Voice.OWNER:
+            yield Rival(claim.rule, claim.barrier)
+            yield from claim.rivals
+
+
+def _of_rivals(said: Said, rivals: Iterable[Rival], *, losers: Collection[str] = ()) -> Iterator[Said]:
+    """Say of younger rules that they fare as the older one does, but where that is not what they want (W2)."""
+    older, owner, fate, reason = said.outcome
+    for rule in dict.fromkeys(rival.rule for rival in rivals if rival.barrier is None and rival.rule != older):
+        if fate is Class.FAILING:
+            words = f"rule {older}, which is older, has this place, and cannot be carried out"
+            yield Said(Outcome(rule, owner, Class.CONFLICTING, Reason.CONFLICT.value), words, said.source)
+        elif rule in losers:
+            words = f"rule {older}, which is older, wants it otherwise"
+            yield Said(Outcome(rule, owner, Class.CONFLICTING, Reason.CONFLICT.value), words, said.source)
+        else:
+            yield Said(Outcome(rule, owner, fate, reason), said.message, said.source)
 
 
 def _fate(decision: Apply | Hold | Skip) -> Class:
@@ -70,26 +114,24 @@ def _message(view: View, decision: Decision) -> str:
 def _unheard(view: View) -> list[Said]:
     """Say of everybody's source that it waits: whose the place is shows once the kind is heard here (R2)."""
     reason = Reason.LOCAL_NOT_HEARD
-    waiting = [
-        Said(Outcome(claim.rule, claim.owner, Class.WAITING, reason.value), words_of(reason), claim.source)
-        for claim in view.claims
-        if _is_offered(claim)
-    ]
-    return waiting + _barred(view, {(one.outcome.rule, one.outcome.owner) for one in waiting})
+    waiting: list[Said] = []
+    for claim in view.claims:
+        if _is_offered(claim):
+            outcome = Outcome(claim.rule, claim.owner, Class.WAITING, reason.value)
+            said = Said(outcome, words_of(reason), claim.source)
+            waiting += [said, *_of_rivals(said, claim.rivals)]
+    return waiting + _barred(view, {one.outcome.place for one in waiting})
 
 
-def _lost(view: View, decision: Decision) -> list[Said]:
+def _lost(
+    view: View, winner: Claim, reason: Reason, name_of: Callable[[ClusterUID], str]
+) -> Iterator[tuple[Claim, Said]]:
     """Name the sources that are for this target, too, and came later (O8), or all when it is native (O1)."""
-    winner = _winner(view, decision)
-    if view.membership or winner is None:
-        return []
-    found = []
     for claim in view.claims:
         if _is_offered(claim) and not claim.is_of(winner.source):
-            why, words = _why_lost(claim, winner, decision.reason)
+            why, words = _why_lost(claim, winner, reason, name_of)
             outcome = Outcome(claim.rule, claim.owner, Class.CONFLICTING, why.value)
-            found.append(Said(outcome, words, claim.source))
-    return found
+            yield claim, Said(outcome, words, claim.source)
 
 
 def _is_offered(claim: Claim) -> bool:
@@ -97,28 +139,24 @@ def _is_offered(claim: Claim) -> bool:
     return claim.voice is Voice.OWNER and not claim.deleting and may_be_made
 
 
-def _why_lost(claim: Claim, winner: Claim, reason: Reason) -> tuple[Reason, str]:
+def _why_lost(claim: Claim, winner: Claim, reason: Reason, name_of: Callable[[ClusterUID], str]) -> tuple[Reason, str]:
     if reason is Reason.LOCAL_OBJECT_EXISTS:
         return reason, _MESSAGES[reason]
     older = f"{winner.kind.kind} {winner.key}" if claim.owner == winner.owner else "an older object"
-    words = f"{older}, of cluster {winner.owner}, has this place: it is taken over when that one goes"
+    words = f"{older}, of cluster {name_of(winner.owner)}, has this place: it is taken over when that one goes"
     return Reason.CONFLICT, words
 
 
-def _barred(view: View, told: Set[tuple[str, ClusterUID]]) -> list[Said]:
+def _barred(view: View, told: Set[Place]) -> list[Said]:
     """Name the rules that want this target and may not write it here."""
-    found: dict[tuple[str, ClusterUID], Said] = {}
+    found: dict[Place, Said] = {}
     for claim in view.claims:
-        if claim.barrier is not None and (claim.rule, claim.owner) not in told:
-            reason = BARRED[claim.barrier]
-            said = Said(Outcome(claim.rule, claim.owner, Class.SKIPPED, reason.value), words_of(reason))
-            found.setdefault((claim.rule, claim.owner), said)
+        for rule, barrier in (Rival(claim.rule, claim.barrier), *claim.rivals):
+            if barrier is not None and (rule, claim.owner) not in told:
+                reason = BARRED[barrier]
+                said = Said(Outcome(rule, claim.owner, Class.SKIPPED, reason.value), words_of(reason))
+                found.setdefault((rule, claim.owner), said)
     return list(found.values())
-
-
-def _lost_to_rule(loser: str, owner: ClusterUID, *, winner: str) -> Said:
-    words = f"rule {winner}, which is older, wants it otherwise"
-    return Said(Outcome(loser, owner, Class.CONFLICTING, Reason.CONFLICT.value), words)
 
 
 def owner_of(decision: Decision) -> ClusterUID | None:

@@ -6,11 +6,19 @@ Law: a status says only what the same Decisions said to Events, metrics and logs
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, NotServed
+from registry_controller.api.errors import (
+    Forbidden,
+    Gone,
+    NotServed,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.core.accept import Verdict
 from registry_controller.core.decide import BARRED
@@ -59,7 +67,8 @@ class RuleStanding:
         suspended = bool(held.rule and held.rule.suspend)
         bar = self._registry.bar(name, local=self._supervisor.local) if verdict.accepted and not suspended else None
         is_silent = not verdict.accepted or suspended or bar is not None
-        peers, problems, idle = ((), (), ()) if is_silent else self._counts(held, name)
+        troubles = _Troubles()
+        peers, idle = ((), ()) if is_silent else self._counts(held, name, troubles)
         barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
         if held.rule is not None and not is_silent:
             selected = self._registry.selects_us(held.rule, local=self._supervisor.local)
@@ -75,7 +84,8 @@ class RuleStanding:
             barred=barred,
             idle=idle,
             peers=peers,
-            problems=problems,
+            problems=troubles.problems,
+            waits=troubles.waits,
             halted=self._halted(name),
             restored=self._restored(name),
             current=current,
@@ -89,10 +99,10 @@ class RuleStanding:
             return Verdict(False, "FieldsPruned", words, held.verdict.warnings)
         return held.verdict
 
-    def _counts(self, held: HeldRule, name: str) -> tuple[Sequence[PeerCounts], Sequence[str], Sequence[str]]:
+    def _counts(self, held: HeldRule, name: str, troubles: _Troubles) -> tuple[Sequence[PeerCounts], Sequence[str]]:
         assert held.rule is not None
         names = {choice.cluster.cluster_id: found for found, choice in self._supervisor.choices.items()}
-        problems = list(self._home_problems(name))
+        self._look_at_home(name, troubles)
         owners = set(self._ledger.places(name))
         for link in self._supervisor.links.values():
             feed = self._sources.feed(link.cluster_id, held.rule.kind)
@@ -100,24 +110,26 @@ class RuleStanding:
                 owners.add(link.cluster_id)
                 if link.alive and feed.is_complete_for(name) and self._is_idle():
                     self._brake.nothing_waits((name, link.cluster_id))
-                problems.extend(_problems(f"peer {link.name}", held.rule.kind, feed.streams.values()))
+                troubles.hear(f"peer {link.name}", held.rule.kind, feed.streams.values(), is_told=bool(link.failure))
                 unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
-                problems.extend(f"peer {link.name}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear)
+                troubles.problems += [
+                    f"peer {link.name}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear
+                ]
         peers = [self._peer_counts(name, owner, names.get(owner, "")) for owner in sorted(owners)]
         failures = (Failure(*failure) for peer in peers for failure in peer.failures)
         refused = (failure for failure in failures if failure.reason == _FORBIDDEN)
-        problems.extend(f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1))
+        troubles.problems += [f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1)]
         words = "that has the features that the rule asks for " if held.rule.features else ""
         idle = () if peers else (f"no other cluster {words}is read now",)
-        return peers, problems, idle
+        return peers, idle
 
-    def _home_problems(self, name: str) -> Iterator[str]:
-        """Say which kinds that the rule writes are not heard here."""
+    def _look_at_home(self, name: str, troubles: _Troubles) -> None:
+        """Find which kinds that the rule writes are not heard here."""
         active = self._supervisor.active.get(name)
         for kind in sorted(target_kinds([active] if active is not None else ())):
             feed = self._copies.feed(kind.group, kind.kind)
             if feed is not None:
-                yield from _problems("here", feed.kind, feed.streams.values())
+                troubles.hear("here", feed.kind, feed.streams.values())
 
     def _peer_counts(self, name: str, owner: ClusterUID, peer: str) -> PeerCounts:
         place = (name, owner)
@@ -142,35 +154,47 @@ class RuleStanding:
     def _halted(self, rule: str) -> str:
         """Say whose deletions are halted, and how to let them go (W4)."""
         halted = self._brake.halted(rule)
+        name_of = self._supervisor.name_of
         return "; ".join(
-            f"cluster {self._name_of(owner)}: {count} copies would be deleted, more than may go within five minutes; "
+            f"cluster {name_of(owner)}: {count} copies would be deleted, more than may go within five minutes; "
             f"they are kept; if they are to go: kubectl annotate --overwrite rsr {rule} {meta.ALLOW_DELETIONS}={moment}"
             for owner, (moment, count) in halted.items()
         )
 
     def _restored(self, rule: str) -> str:
         """Say whose history went back (O3)."""
+        name_of = self._supervisor.name_of
         return "; ".join(
-            f"cluster {self._name_of(owner)} went back to an older state, as a restored backup does; what it has now "
+            f"cluster {name_of(owner)} went back to an older state, as a restored backup does; what it has now "
             f"was taken ({at:%Y-%m-%dT%H:%M:%SZ})"
             for (name, owner), at in sorted(self._ledger.went_back_at.items())
             if name == rule
         )
 
-    def _name_of(self, owner: ClusterUID) -> str:
-        found = (name for name, choice in self._supervisor.choices.items() if choice.cluster.cluster_id == owner)
-        return next(found, owner)
+
+class _Troubles:
+    """Why not everything is heard: `problems` that somebody must act on, and `waits`, which pass by themselves."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.waits: list[str] = []
+
+    def hear(self, who: str, kind: GVK, streams: Iterable[Stream], *, is_told: bool = False) -> None:
+        """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3).
+
+        That the whole cluster is not read may be told already.
+        """
+        label, place = (meta.CONTROLLER_AGGREGATED, "here") if who == "here" else (meta.READER_AGGREGATED, "there")
+        for error in (stream.error for stream in streams):
+            if isinstance(error, Forbidden):
+                self.problems.append(f"{who}: cannot {error}; {granting(label, place=place)}")
+            elif isinstance(error, NotServed):
+                self.problems.append(f"{who}: cannot list or watch {kind}: it is not served {place}")
+            elif isinstance(error, _PASSING):
+                self.waits += [f"{who}: {error}"] if not is_told else []
+            elif error is not None:
+                self.problems.append(f"{who}: {error}")
 
 
-def _problems(who: str, kind: GVK, streams: Iterable[Stream]) -> list[str]:
-    """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3)."""
-    label, place = (meta.CONTROLLER_AGGREGATED, "here") if who == "here" else (meta.READER_AGGREGATED, "there")
-    found = []
-    for error in (stream.error for stream in streams):
-        if isinstance(error, Forbidden):
-            found.append(f"{who}: cannot {error}; {granting(label, place=place)}")
-        elif isinstance(error, NotServed):
-            found.append(f"{who}: cannot list or watch {kind}: it is not served {place}")
-        elif error is not None:
-            found.append(f"{who}: {error}")
-    return found
+_PASSING: Final = (Unreachable, Unauthorized, ServerError, TooManyRequests, Gone)
+"""What ends without anybody's help, or is said on the Cluster: a server that is away, restarts or is busy."""

@@ -140,12 +140,13 @@ class Supervisor:
                 await asyncio.sleep(0)  # what comes together is planned together
 
     def name_of(self, cluster_id: ClusterUID) -> str:
-        """Find the name under which a cluster is read, or known; empty where it is not."""
+        """Find the name under which a cluster is read, or known; its ID where it has none here."""
         link = self.links.get(cluster_id)
         if link is not None:
             return link.name
         return min(
-            (name for name, choice in self.choices.items() if choice.cluster.cluster_id == cluster_id), default=""
+            (name for name, choice in self.choices.items() if choice.cluster.cluster_id == cluster_id),
+            default=str(cluster_id),
         )
 
     def link_changed(self) -> None:

@@ -10,7 +10,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.allowance import Barrier
 from registry_controller.core.own import Marks, Voice, is_at_home, is_membership, voice_of, voice_of_membership
-from registry_controller.core.view import Claim, Current, Inquiry, NamespaceState, SourceRef, Tracking, View
+from registry_controller.core.view import Claim, Current, Inquiry, NamespaceState, Rival, SourceRef, Tracking, View
 from registry_controller.core.wanted import ActiveRule, Hit
 from registry_controller.engine.containers import is_container
 from registry_controller.engine.copies import Copies
@@ -177,6 +177,7 @@ class Views:
             barrier=offer.hit.barrier,
             shown=record.shown,
             rule_rank=offer.hit.rank,
+            rivals=_rivals(offer) if len(record.hits) > 1 else (),
             has_left=has_left,
         )
 
@@ -262,6 +263,13 @@ class Views:
             for active in self._rules_on(source)
         ]
         return found[0] if found and all(found) else None
+
+
+def _rivals(offer: Offer) -> tuple[Rival, ...]:
+    """Name the other rules by which the same object becomes the same target."""
+    target = offer.hit.target(offer.key)
+    others = (hit for hit in offer.record.hits if hit is not offer.hit)
+    return tuple(Rival(hit.rule, hit.barrier) for hit in others if hit.target(offer.key) == target)
 
 
 def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:

@@ -6,6 +6,7 @@ Laws: level-based, a worker decides afresh each time · one failing object never
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NoReturn
 
@@ -25,8 +26,8 @@ from registry_controller.core.view import View
 from registry_controller.engine.brake import Brake
 from registry_controller.engine.carrier import Carried, Carrier
 from registry_controller.engine.judge import Judge, Judgement
-from registry_controller.engine.ledger import Class, Ledger, Outcome, Said
-from registry_controller.engine.outcomes import RECHECKED, outcomes_of, owner_of, rule_of
+from registry_controller.engine.ledger import Ledger
+from registry_controller.engine.outcomes import RECHECKED, Failing, outcomes_of, owner_of
 from registry_controller.engine.workqueue import WorkQueue
 from registry_controller.report.logs import get_logger
 from registry_controller.report.metrics import Metrics
@@ -39,7 +40,15 @@ class Worker:
     """What all worker tasks share."""
 
     def __init__(
-        self, *, queue: WorkQueue, judge: Judge, brake: Brake, carrier: Carrier, ledger: Ledger, metrics: Metrics
+        self,
+        *,
+        queue: WorkQueue,
+        judge: Judge,
+        brake: Brake,
+        carrier: Carrier,
+        ledger: Ledger,
+        metrics: Metrics,
+        name_of: Callable[[ClusterUID], str],
     ) -> None:
         self._queue = queue
         self._judge = judge
@@ -47,6 +56,7 @@ class Worker:
         self._carrier = carrier
         self._ledger = ledger
         self._metrics = metrics
+        self._name_of = name_of
 
     async def run(self) -> NoReturn:
         """Work forever."""
@@ -84,7 +94,7 @@ class Worker:
             self._ledger.wrote((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
         if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: nothing to say yet
             return
-        changed = self._ledger.note(target, outcomes_of(decision, view, losers=carried.losers))
+        changed = self._ledger.note(target, outcomes_of(decision, view, name_of=self._name_of, losers=carried.losers))
         match decision:
             case Apply():
                 if decision.reason is Reason.HISTORY_RESTORED:
@@ -103,20 +113,16 @@ class Worker:
             return
         if isinstance(error, NotFound) and error.details_kind == "namespaces":
             missing = Hold(Reason.NAMESPACE_MISSING, owner_of(decision))
-            self._ledger.note(target, outcomes_of(missing, view))
+            self._ledger.note(target, outcomes_of(missing, view, name_of=self._name_of))
             self._queue.retry(target, at_least_s=1.0)
             return
         wait_s = error.retry_after_s if isinstance(error, TooManyRequests | Contested) else 0.0
         is_told_to_wait = isinstance(error, TooManyRequests) and wait_s > 0
         delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=is_told_to_wait)
-        owner, rule = owner_of(decision), rule_of(view, decision)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
-        if rule:
-            outcome = Outcome(rule, owner or ClusterUID(""), Class.FAILING, reason)
-            if self._ledger.note(target, [Said(outcome, _words(error))]):
-                log.warning(
-                    "cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2)
-                )
+        said = outcomes_of(decision, view, name_of=self._name_of, failure=Failing(reason, _words(error)))
+        if said and self._ledger.note(target, said):
+            log.warning("cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2))
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
 
 

@@ -143,7 +143,11 @@ async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target]) -> Sequence[
     copies = rehearsal.engine.copies
     heard = {target for target in targets if copies.feed(target.group, target.kind) is not None}
     foreseen = rehearsal.keep_halted(await rehearsal.foresee(heard))
-    rows = [in_words(rehearsal.engine, row) for found in foreseen for row in rows_of(found)]
+    rows = [
+        in_words(rehearsal.engine, row)
+        for found in foreseen
+        for row in rows_of(found, name_of=rehearsal.engine.supervisor.name_of)
+    ]
     why = Reason.NOT_WANTED
     others = sorted({*targets} - heard)
     return rows + [Row(Action.SKIP, found, "", ClusterUID(""), why.value, words_of(why)) for found in others]

@@ -6,7 +6,7 @@ Law: a row says what the Decision says; nothing is decided here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -15,13 +15,13 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
-from registry_controller.core.decision import Apply, Hold, Reason
+from registry_controller.core.decision import Apply, Hold, Reason, Skip
 from registry_controller.core.miss import Miss, feature_miss, targets_miss
 from registry_controller.core.own import Voice
 from registry_controller.core.view import SourceRef, View
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.ledger import Class
-from registry_controller.engine.outcomes import outcomes_of, owner_of, rule_of
+from registry_controller.engine.outcomes import Failing, outcomes_of, owner_of, rule_of
 from registry_controller.engine.registry import HeldRule
 from registry_controller.engine.settling import troubles
 from registry_controller.planner.pencil import Stroke
@@ -73,7 +73,10 @@ async def make_plan(rehearsal: Rehearsal, rules: Sequence[str], *, now: datetime
     """Foresee what these rules, and whoever is in their way, would do."""
     engine = rehearsal.engine
     foreseen = rehearsal.brake(await rehearsal.foresee(affected(engine, rules)), now=now)
-    rows = [in_words(engine, row) for found in foreseen if not _is_of_nobody(found) for row in rows_of(found)]
+    named = engine.supervisor.name_of
+    rows = [
+        in_words(engine, row) for found in foreseen if not _is_of_nobody(found) for row in rows_of(found, name_of=named)
+    ]
     rows += [*_namespaces(foreseen), *_unclear(engine, rules)]
     rows.sort(key=lambda row: (row.target, row.action is Action.CONFLICT, row.rule, row.owner))
     return Plan(rows, list(_notes(engine, rules)), troubles(engine, rules=rules))
@@ -93,22 +96,30 @@ def affected(engine: Engine, rules: Iterable[str]) -> set[Target]:
     return targets
 
 
-def rows_of(found: Foreseen) -> Iterator[Row]:
+def rows_of(found: Foreseen, *, name_of: Callable[[ClusterUID], str]) -> Iterator[Row]:
     """Read what would become of one object: first for whom it is, then for whoever loses it, or waits with it."""
     view, decision = found.judgement.view, found.carried.decision
-    said = outcomes_of(decision, view, losers=found.carried.losers)
+    reason, words = reason_of(found)
+    failure = Failing(reason, words) if found.error is not None else None
+    said = outcomes_of(decision, view, name_of=name_of, losers=found.carried.losers, failure=failure)
     owner = said[0].outcome.owner if said else owner_of(decision) or ClusterUID("")
     rule = said[0].outcome.rule if said else rule_of(view, decision)
-    reason, words = reason_of(found)
-    words = said[0].message or words if said and found.error is None else words
+    words = said[0].message or words if said else words
     made_of = decision.claim.source if isinstance(decision, Apply) else _source_of(view, owner)
     yield Row(action_of(found), view.target, rule, owner, reason, words, made_of)
     for (other, other_owner, fate, why), message, lost in said[1:]:
+        if fate is Class.SYNCED:  # another rule that makes the same of it
+            continue
         source = lost or _source_of(view, other_owner)
         yield Row(_ACTIONS[fate], view.target, other, other_owner, why, message, source)
 
 
-_ACTIONS: Final = {Class.SKIPPED: Action.SKIP, Class.WAITING: Action.WAIT, Class.CONFLICTING: Action.CONFLICT}
+_ACTIONS: Final = {
+    Class.SKIPPED: Action.SKIP,
+    Class.WAITING: Action.WAIT,
+    Class.HELD: Action.WAIT,
+    Class.CONFLICTING: Action.CONFLICT,
+}
 """What becomes of others than whom an object is for."""
 
 
@@ -142,8 +153,7 @@ def action_of(found: Foreseen) -> Action:
     if verbs:
         return Action.UPDATE if len(verbs) > 1 else Action(verbs.pop())
     decision = found.carried.decision
-    said = outcomes_of(decision, found.judgement.view)
-    if said and said[0].outcome.fate is Class.CONFLICTING:
+    if isinstance(decision, Skip) and decision.reason in (Reason.LOCAL_OBJECT_EXISTS, Reason.CONFLICT):
         return Action.CONFLICT
     return Action.WAIT if isinstance(decision, Hold) else Action.SKIP
 
@@ -198,7 +208,7 @@ def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
         held = engine.registry.rules[name]
         owner = held.marks.owner
         if owner is not None and owner != engine.local:
-            where = engine.supervisor.name_of(owner) or owner
+            where = engine.supervisor.name_of(owner)
             yield f"rule {name} belongs to cluster {where}: apply it there; what is changed in a copy of it is put back"
         if name in CORE_RULES and not held.is_synced(engine.local):
             yield f"rule {name} is kept by the daemon itself: what is changed in it is put back"

@@ -9,7 +9,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.ending import Wrong
 from tests.sim.fields import Manifest
-from tests.sim.making import asks_for_all, content_of, marks_of, stays_at_home
+from tests.sim.making import Place, asks_for_all, content_of, marks_of, stays_at_home
 from tests.sim.member import NAMESPACE
 from tests.sim.oracle import Oracle
 from tests.sim.tally import Tally
@@ -80,9 +80,12 @@ def _check_words(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
         marks = marks_of(found) if found is not None else None
         if marks is None or marks.frozen or not marks.provenance:
             continue
-        claim = next((one for one in claims if world.id_of(one.owner) == marks.owner), None)
-        if claim is not None:
-            counts[claim.rule.name, marks.owner] += 1
+        made_of = marks.provenance["source"]
+        origin = Place(made_of["kind"], ObjectKey(made_of["namespace"], made_of["name"]))
+        claim = next((one for one in claims if (world.id_of(one.owner), one.origin) == (marks.owner, origin)), None)
+        if claim is not None:  # younger rules that make the same of it count it, too (W2)
+            for rule, copy in oracle.made_of(claim.source, owner=claim.owner, local=cluster):
+                counts[rule.name, marks.owner] += copy == claim.copy
     for key, rule in world.all(cluster, "ResourceSyncRule").items():
         if not _speaks(rule):
             continue

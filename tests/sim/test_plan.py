@@ -207,7 +207,9 @@ def test_an_older_rule_keeps_what_it_has_and_the_plan_says_so() -> None:
         assert planned(found) == []
         lost = [row for row in found.rows if row.action is Action.CONFLICT and row.rule == "younger"]
         assert {(row.target.name, row.words) for row in lost} == {
-            (name, "rule older, which is older, wants it otherwise") for name in ("one-of-b", "two-of-b")
+            ("one-of-b", "rule older, which is older, wants it otherwise"),
+            ("two-of-b", "rule older, which is older, wants it otherwise"),
+            ("taken-of-b", "an object of that name was made here; it is never overwritten: delete or rename one"),
         }
 
     simulate(scenario, n=2)

@@ -41,7 +41,7 @@ def test_the_older_source_wins_and_the_loser_is_said_and_takes_over(first: str, 
         assert copy["metadata"]["annotations"][OWNER] == group["b"].id
         assert (_entry(group, "b")["synced"], _entry(group, "b")["conflicting"]) == (1, 0)
         assert (_entry(group, "c")["synced"], _entry(group, "c")["conflicting"]) == (0, 1)
-        assert group["b"].id in _entry(group, "c")["failures"][0]["message"]
+        assert "of cluster b, has this place" in _entry(group, "c")["failures"][0]["message"]
         assert group["a"].condition("ResourceSyncRule", "rivals", "Synced")["reason"] == "Conflict"
         group["b"].delete("ConfigMap", "one", namespace="default")
         await group.settle()

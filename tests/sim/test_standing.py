@@ -10,6 +10,7 @@ import pytest
 from registry_controller.api.meta import SYNC_DISABLED
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.rehearsing import plan
+from tests.sim.transport import Fault
 
 LABELS = {"sync": "yes"}
 WANTED: dict[str, Any] = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
@@ -157,5 +158,50 @@ def test_whether_a_rule_is_for_a_cluster_that_does_not_know_its_own_cluster_is_n
         assert _told(group, "for-a", "Synced") == (
             "True", "Idle", "spec.targetClusters: does not select this cluster"
         )  # fmt: skip
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.HUNG, Fault.BROKEN])
+def test_a_peer_that_does_not_answer_is_waited_for_and_nobody_has_to_act(fault: Fault) -> None:
+    """R2, S1: its Cluster says what is wrong, and the rule that it is not read."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(rule("maps", CONFIG_MAP, WANTED))
+        owner.create(config_map("one", {"n": "1"}, labels=LABELS))
+        await group.settle()
+        group.fail("b", fault)
+        stalled = set()
+        for _ in range(90):
+            await asyncio.sleep(1.0)
+            stalled.add(_told(group, "maps", "Stalled")[:2])
+        assert stalled == {("False", "NotStalled")}
+        assert _told(group, "maps", "Synced") == ("False", "Waiting", "not read: b")
+
+    simulate(scenario, n=2)
+
+
+def test_a_younger_rule_is_not_in_step_while_the_older_one_fails_on_its_object() -> None:
+    """W2, S1: what it wants is not there; when the older goes, it is."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        wrong = {"type": "replace", "path": "/data/none", "value": "x"}
+        here.create(rule("older", CONFIG_MAP, {**WANTED, "mutations": {"overrides": [wrong]}}))
+        await asyncio.sleep(2.0)
+        here.create(rule("younger", CONFIG_MAP, {**WANTED, "mutations": {"labels": {"add": {"by": "younger"}}}}))
+        owner.create(config_map("one", {"n": "1"}, labels=LABELS))
+        await group.settle()
+        assert here.find("ConfigMap", "one", namespace="default") is None
+        assert _told(group, "older", "Synced")[:2] == ("False", "Failing")
+        assert _told(group, "younger", "Synced")[:2] == ("False", "Conflict")
+        assert "rule older, which is older, has this place" in _told(group, "younger", "Synced")[2]
+        here.delete("ResourceSyncRule", "older")
+        await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["metadata"]["labels"]["by"] == "younger"
+        assert _told(group, "younger", "Synced")[:2] == ("True", "Synced")
 
     simulate(scenario, n=2)

@@ -125,6 +125,13 @@ def test_a_problem_that_somebody_must_solve_stalls() -> None:
     assert said(found, "Synced") == ("False", "Waiting")
 
 
+def test_what_passes_by_itself_is_not_synced_and_nobody_has_to_act() -> None:
+    found = status(peers=[counts(matched=1, synced=1)], waits=["peer b: Cannot connect"])
+    assert said(found, "Synced") == ("False", "Waiting")
+    assert message(found, "Synced") == "not everything can be read; peer b: Cannot connect"
+    assert said(found, "Stalled") == ("False", "NotStalled")
+
+
 def test_a_halt_of_deletions_is_a_condition_while_it_lasts() -> None:
     found = status(halted="more than half would go")
     assert said(found, "DeletionHalted") == ("True", "TooManyDeletions")
