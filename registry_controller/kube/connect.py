@@ -178,7 +178,7 @@ class Writer(Reader):
         subresource: str = "",
         content_type: str = "application/json",
     ) -> bytes:
-        verb = {"PUT": "replace", "PATCH": "patch", "DELETE": "delete"}[method]
+        verb = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
         what = _what(verb, gvr, key) + (f" {subresource}" if subresource else "")
         return await self._transport.send(
             method, path, what=what, timeout_s=_WRITE_S, body=body, content_type=content_type, gvr=gvr, key=key
