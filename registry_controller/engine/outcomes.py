@@ -56,7 +56,7 @@ def outcomes_of(
     winner = _winner(view, decision)
     if len(view.claims) == 1 and view.claims[0] is winner and not winner.rivals and winner.barrier is None:
         return said  # as it mostly is: nobody else wants the place
-    if winner is not None and not view.membership:
+    if winner is not None:
         said += _of_rivals(said[0], _rivals_of(winner, view), losers=losers)
         for claim, lost in _lost(view, winner, decision.reason, name_of):
             said += [lost, *_of_rivals(lost, claim.rivals)]
@@ -127,7 +127,7 @@ def _lost(
     view: View, winner: Claim, reason: Reason, name_of: Callable[[ClusterUID], str]
 ) -> Iterator[tuple[Claim, Said]]:
     """Name the sources that are for this target, too, and came later (O8), or all when it is native (O1)."""
-    for claim in view.claims:
+    for claim in view.claims if not view.membership else ():
         if _is_offered(claim) and not claim.is_of(winner.source):
             why, words = _why_lost(claim, winner, reason, name_of)
             outcome = Outcome(claim.rule, claim.owner, Class.CONFLICTING, why.value)
