@@ -26,6 +26,8 @@ _MOST_VALUES: Final = 20_000
 """Of JSON, in a rule's spec: 5,000 objects by name and namespace. To read and to compare them takes milliseconds."""
 _MOST_OVERRIDES: Final = 256
 _MOST_TEMPLATE: Final = DEFAULT.source
+_MOST_SAID: Final = 50
+"""Errors, and warnings, that are kept of a rule: a condition has room for fewer, and a rule may have thousands."""
 
 ACCEPTED: Final = "Accepted"
 INVALID_SPEC: Final = "InvalidSpec"
@@ -44,8 +46,8 @@ class Verdict:
 def read_and_accept(manifest: meta.Manifest) -> tuple[SyncRule | None, Verdict]:
     """Read and judge a rule; the rule is None when it cannot be read at all."""
     rule, findings = examine(manifest)
-    errors = "; ".join(str(finding) for finding in findings if finding.is_error)
-    warnings = tuple(str(finding) for finding in findings if not finding.is_error)
+    errors = "; ".join([str(finding) for finding in findings if finding.is_error][:_MOST_SAID])
+    warnings = tuple([str(finding) for finding in findings if not finding.is_error][:_MOST_SAID])
     verdict = Verdict(False, INVALID_SPEC, errors, warnings) if errors else Verdict(True, ACCEPTED, "", warnings)
     return rule, verdict
 

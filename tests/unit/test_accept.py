@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from registry_controller.core.accept import read_and_accept
+from registry_controller.core.accept import examine, read_and_accept
 
 
 def rule(**spec: Any) -> dict[str, Any]:
@@ -210,6 +210,14 @@ def test_a_group_and_a_version_in_one_field_are_taken_apart(gvk: dict[str, str],
 def test_a_value_of_another_type_is_told_how_it_is_written(value: object, words: str) -> None:
     _, verdict = read_and_accept(rule(**matching(content=[{"key": "a", "value": value}])))
     assert verdict.message == f"{MATCH}.content[0].value: {words}"
+
+
+@pytest.mark.parametrize("match", [{"namespaces": ["A"] * 9000}, {"labels": [expression("a", "In", *["/"] * 9000)]}])
+def test_of_thousands_of_mistakes_in_one_rule_some_are_kept(match: dict[str, Any]) -> None:
+    manifest = rule(**matching(**match))
+    assert len(examine(manifest)[1]) == 9000
+    _, verdict = read_and_accept(manifest)
+    assert len(verdict.warnings) + len(verdict.message.split("; ")) in (50, 51)
 
 
 def test_the_daemons_own_rules_mean_everything_and_are_not_warned_of() -> None:
