@@ -57,15 +57,27 @@ class Field:
 
     def text_map(self) -> Mapping[str, str]:
         """Read an object whose values are strings."""
-        return {key: self[key].text() for key in self.mapping()}
+        return {key: self.entry(key).text() for key in self.mapping()}
 
-    def whole(self) -> int:
-        """Read an integer."""
-        if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise InvalidObject(self.path, f"must be an integer, not {_kind(self.value)}")
+    def entry(self, key: str) -> Field:
+        """Take the value of a key that somebody chose, which may have dots: it stands in brackets."""
+        return Field(self.mapping().get(key), f"{self.path}[{key}]")
+
+    def int_or_text(self) -> int | str:
+        """Read a string or an integer."""
+        if isinstance(self.value, bool) or not isinstance(self.value, (int, str)):
+            words = f"must be a text or a whole number, not {_kind(self.value)}"
+            raise InvalidObject(self.path, f"{words}{_as_text(self.value)}")
         return self.value
 
 
+def _as_text(value: object) -> str:
+    """Advise how to write a value that could be one as a text."""
+    if isinstance(value, bool):
+        return f'; write it as a text: "{str(value).lower()}"'
+    return "; write it as a text, in quotes" if isinstance(value, float) else ""
+
+
 def _kind(value: object) -> str:
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
+    names = {bool: "a boolean", int: "a number", float: "a number with a fraction", str: "a string", list: "a list"}
     return names.get(type(value), "null" if value is None else "an object")

@@ -192,14 +192,12 @@ def _read_content(field: Field) -> ContentMatch:
     if not key:
         raise InvalidObject(f"{field.path}.key", "is required")
     value = field["value"]
-    if isinstance(value.value, str):
-        return ContentMatch(key, value.value, field.path)
     if value.value is None:
         raise InvalidObject(value.path, "is required")
-    number = value.whole()
-    if number not in _INT32:
-        raise InvalidObject(value.path, "must fit into 32 bits; write it as a string")
-    return ContentMatch(key, number, field.path)
+    wanted = value.int_or_text()
+    if isinstance(wanted, int) and wanted not in _INT32:
+        raise InvalidObject(value.path, "must fit into 32 bits; write it as a text")
+    return ContentMatch(key, wanted, field.path)
 
 
 def _read_mutations(field: Field) -> Mutations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import difflib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +15,16 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
+from registry_controller.cli.documents import Document, Duplicate, Item, Place, read_documents
 from registry_controller.core import syntax
-from registry_controller.core.accept import Finding, examine
-from registry_controller.core.pruned import unknown_fields
+from registry_controller.core.accept import examine, is_vast
+from registry_controller.core.finding import Finding
+from registry_controller.core.schema import misfits
 from registry_controller.engine.definitions import read_bundled
 
-_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
+_API_VERSION: Final = meta.RULE.api_version
+_Names = dict[tuple[str, str], int]
+"""The line of the name of each object so far, by kind and name."""
 
 
 class Remark(NamedTuple):
@@ -62,17 +66,17 @@ def _name_of(file: Path) -> str:
     return "<stdin>" if str(file) == "-" else str(file)
 
 
-def examine_file(file: Path) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
+def examine_file(file: Path, *, named: bool = False) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
     """List the objects of our own kinds in a file, `-` is standard input, each with what is wrong with it.
 
-    What cannot be read at all is an empty object with a remark.
+    What cannot be read at all is an empty object with a remark. `named` refuses what has only a generateName.
     """
     name = _name_of(file)
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
-            if node is not None:
-                yield from _examine_document(name, node)
+        names: _Names = {}
+        for document in read_documents(text):
+            yield from _examine_document(name, document, names, named=named)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
@@ -81,66 +85,85 @@ def examine_file(file: Path) -> Iterator[tuple[Mapping[str, Any], Sequence[Remar
         yield {}, [Remark(name, 1, 1, Finding("file", f"cannot be read: {error.strerror}"))]
     except (UnicodeDecodeError, yaml.YAMLError):
         yield {}, [Remark(name, 1, 1, Finding("file", "is no YAML in UTF-8"))]
+    except RecursionError:
+        yield {}, [Remark(name, 1, 1, Finding("file", "has too many levels"))]
 
 
-def _examine_document(file: str, node: yaml.Node) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
-    for item, manifest in _objects(node, _construct(node)):
-        group = meta.group_version(str(manifest.get("apiVersion", "")))[0]
+def _examine_document(
+    file: str, document: Document, names: _Names, *, named: bool
+) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
+    versions = [*document.versions, *(str(item.manifest.get("apiVersion", "")) for item in document.items)]
+    if meta.GROUP in {meta.group_version(version)[0] for version in versions} and document.duplicates:
+        joined = [twice for twice in document.duplicates if twice.joins_objects][:1]
+        yield {}, [_twice(file, twice) for twice in joined or document.duplicates]
+        if joined:
+            return
+    for item in document.items:
+        group, kind = meta.group_version(str(item.manifest.get("apiVersion", "")))[0], str(item.manifest.get("kind"))
         if group == meta.GROUP:
-            yield manifest, [_remark(file, item, finding) for finding in _findings(manifest)]
-        elif manifest.get("kind") in _ONLY_OURS:
-            words = f"{manifest['kind']} of {group or 'no group'} is not the registry's: that is of {meta.GROUP}"
+            findings = [*_findings(item.manifest, named=named), *_name_again(item, kind, names)]
+            yield item.manifest, sorted((_remark(file, item, finding) for finding in findings), key=_place_of)
+        elif kind in _ONLY_OURS:
+            words = f"{kind} of {group or 'no group'} is not the registry's: that is of {meta.GROUP}"
             yield {}, [_remark(file, item, Finding("apiVersion", words, is_error=False))]
 
 
-def _remark(file: str, item: yaml.Node, finding: Finding) -> Remark:
-    mark = _place(item, finding.path).start_mark
-    return Remark(file, mark.line + 1, mark.column + 1, finding)
+def _remark(file: str, item: Item, finding: Finding) -> Remark:
+    return Remark(file, *item.place(finding.path), finding)
 
 
-def _construct(node: yaml.Node) -> Any:
-    loader = yaml.SafeLoader("")
-    return loader.construct_document(node)
+def _place_of(remark: Remark) -> Place:
+    return Place(remark.line, remark.column)
 
 
-def _objects(node: yaml.Node, document: Any) -> Iterator[tuple[yaml.Node, Mapping[str, Any]]]:
-    """List the objects of a document, which may be a List."""
-    if not isinstance(document, Mapping):
-        return
-    if str(document.get("kind", "")).endswith("List") and isinstance(document.get("items"), list):
-        for index, item in enumerate(document["items"]):
-            yield from _objects(_place(node, f"items[{index}]"), item)
-    else:
-        yield node, document
+def _twice(file: str, found: Duplicate) -> Remark:
+    words = f"is there twice, first in line {found.first.line}, and only the last one would count"
+    if found.joins_objects:
+        words = f"is there twice, first in line {found.first.line}: is a line `---` missing between two objects?"
+    return Remark(file, *found.place, Finding(found.path, words))
 
 
-def _findings(manifest: Mapping[str, Any]) -> list[Finding]:
-    kind, version = manifest.get("kind"), meta.group_version(str(manifest["apiVersion"]))[1]
-    definition = next((d for d in read_bundled().values() if d["spec"]["names"]["kind"] == kind), None)
-    if definition is None or version != meta.VERSION:
-        return [Finding("kind", f"the registry has no such kind as {kind} in {version}")]
-    found = [
-        *_name_findings(manifest),
-        *(
-            Finding(path, "is no field of this kind")
-            for path in unknown_fields(manifest, definition=definition, version=version)
-        ),
-    ]
-    reader = _READERS.get(str(kind))
+def _name_again(item: Item, kind: str, names: _Names) -> Iterator[Finding]:
+    name, path = meta.metadata_of(item.manifest).get("name"), "metadata.name"
+    line = item.place(path).line
+    if isinstance(name, str) and (first := names.setdefault((kind, name), line)) != line:
+        yield Finding(path, f"is that of the {kind} in line {first}, too, which this one would replace")
+
+
+def _findings(manifest: Mapping[str, Any], *, named: bool) -> list[Finding]:
+    kind, version = str(manifest.get("kind")), meta.group_version(str(manifest["apiVersion"]))[1]
+    kinds = {definition["spec"]["names"]["kind"]: definition for definition in read_bundled().values()}
+    if kind not in kinds:
+        meant = difflib.get_close_matches(kind, kinds, n=1)
+        advice = f"; did you mean {meant[0]}?" if meant else ""
+        return [Finding("kind", f"the registry has no such kind as {kind}{advice}")]
+    found = [*_name_findings(manifest, named=named)]
+    if version != meta.VERSION:
+        found.append(Finding("apiVersion", f"the registry has no version {version}: write {_API_VERSION}"))
+    if not is_vast(manifest.get("spec")):
+        found += misfits(manifest, definition=kinds[kind], version=meta.VERSION)
+    # What is found in reading says more of the same field than its schema does; where there is an error is no doubt.
+    read = _reading_findings(manifest, kind)
+    wrong = {finding.path for finding in read if finding.is_error}
+    found = [finding for finding in found if finding.path not in wrong]
+    wrong = {finding.path for finding in found}
+    return [*found, *(finding for finding in read if finding.is_error or finding.path not in wrong)]
+
+
+def _reading_findings(manifest: Mapping[str, Any], kind: str) -> list[Finding]:
+    reader = _READERS.get(kind)
     if reader is None:
-        return found + examine(manifest)[1]
+        return examine(manifest)[1]
     try:
         reader(manifest)
     except InvalidObject as error:
-        return [*found, Finding(error.path, error.message)]
-    return found
+        return [Finding(error.path, error.message)]
+    return []
 
 
-def _name_findings(manifest: Mapping[str, Any]) -> Iterator[Finding]:
-    info = manifest.get("metadata")
-    named = info if isinstance(info, Mapping) else {}
-    name = named.get("name")
-    if name is None and not named.get("generateName"):
+def _name_findings(manifest: Mapping[str, Any], *, named: bool) -> Iterator[Finding]:
+    name, may_be_made = (meta.metadata_of(manifest).get(key) for key in ("name", "generateName"))
+    if name is None and (named or not may_be_made):
         yield Finding("metadata.name", "is missing")
     elif name is not None and not (isinstance(name, str) and syntax.is_own_kinds_name(name)):
         yield Finding("metadata.name", f"{name!r} is no name: lower-case letters, digits, `-` and `.`, at most 253")
@@ -152,20 +175,3 @@ _ONLY_OURS: Final = frozenset({meta.RULE.kind, meta.FEATURE.kind})
 _READERS: Final[Mapping[str, Callable[[meta.Manifest], object]]] = {
     meta.CLUSTER.kind: read_cluster, meta.FEATURE.kind: read_feature,
 }  # fmt: skip
-
-
-def _place(node: yaml.Node, path: str) -> yaml.Node:
-    """Find the node of a path, or the one next to it that is there; of a field, the key."""
-    found = node
-    for name, bracketed in _STEP.findall(path):
-        step = name or bracketed
-        if isinstance(node, yaml.MappingNode):
-            pair = next(((key, value) for key, value in node.value if key.value == step), None)
-            if pair is None:
-                return found
-            found, node = pair
-        elif isinstance(node, yaml.SequenceNode) and step.isdigit() and int(step) < len(node.value):
-            found = node = node.value[int(step)]
-        else:
-            return found
-    return found

@@ -64,17 +64,14 @@ def plan(
 def _read_rules(file: Path) -> Sequence[Manifest]:
     """Read the rules in a file; what `lint` finds wrong is said as it says it, and ends this with 1."""
     rules, errors = [], 0
-    for manifest, remarks in examine_file(file):
+    for manifest, remarks in examine_file(file, named=True):
         for remark in remarks:
             click.echo(str(remark), err=True)
             errors += remark.finding.is_error
         if manifest.get("kind") == meta.RULE.kind:
             rules.append(manifest)
-    names = [meta.metadata_of(rule).get("name") for rule in rules]
     if not errors and not rules:
         raise click.ClickException(f"{file}: holds no {meta.RULE.kind}")
-    if not errors and (None in names or len(set(names)) < len(names)):
-        raise click.ClickException(f"{file}: every rule needs a metadata.name of its own")
     if errors:
         raise click.exceptions.Exit(1)
     return rules

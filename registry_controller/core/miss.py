@@ -50,9 +50,11 @@ def feature_miss(asked: tuple[FeatureMatch, ...], features: tuple[Feature, ...])
     """Say which feature a peer lacks that a rule asks for; None when it has all of them."""
     for index, wanted in enumerate(asked):
         if not wanted.matches(features):
-            name = f"ClusterFeature with featureName {wanted.feature_name}" if wanted.feature_name else "ClusterFeature"
-            labels = " and the labels that are asked for" if wanted.selector.requirements else ""
-            return Miss(f"spec.clusterFeatureMatch[{index}]", f"that cluster has no {name}{labels}")
+            name = f"featureName {wanted.feature_name}" if wanted.feature_name else ""
+            labels = "the labels that are asked for" if wanted.selector.requirements else ""
+            asked_for = " and ".join(filter(None, (name, labels)))
+            words = f"ClusterFeature with {asked_for}" if asked_for else "ClusterFeature at all"
+            return Miss(f"spec.clusterFeatureMatch[{index}]", f"that cluster has no {words}")
     return None
 
 

@@ -27,39 +27,17 @@ def _missing(sent: object, stored: object, path: str) -> Iterator[str]:
             yield from _missing(value, held_value, f"{path}[{index}]")
 
 
-def unknown_fields(manifest: Manifest, *, definition: Manifest, version: str) -> tuple[str, ...]:
-    """List the fields of an object that its CustomResourceDefinition does not describe."""
-    top = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata", "status")}
-    return tuple(_undescribed(top, _schema(definition, version), ""))
-
-
-def _undescribed(value: object, schema: object, path: str) -> Iterator[str]:
-    known = schema if isinstance(schema, Mapping) else {}
-    if known.get("x-kubernetes-preserve-unknown-fields"):
-        return
-    if isinstance(value, Mapping):
-        properties, other = known.get("properties") or {}, known.get("additionalProperties")
-        for name, child in value.items():
-            below = f"{path}.{name}" if path else str(name)
-            if name in properties or other:
-                yield from _undescribed(child, properties.get(name, other), below)
-            else:
-                yield below
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from _undescribed(child, known.get("items"), f"{path}[{index}]")
-
-
 def unknown_properties(ours: Manifest, *, installed: Manifest, version: str) -> tuple[str, ...]:
     """List the fields that our CustomResourceDefinition describes and an installed one does not: it prunes them.
 
     A field that keeps unknown fields loses nothing. What lies below a listed field is not listed.
     """
-    found = _unknown(_schema(ours, version), _schema(installed, version), "")
+    found = _unknown(schema_of(ours, version), schema_of(installed, version), "")
     return tuple(path for path in found if path not in ("apiVersion", "kind", "metadata"))
 
 
-def _schema(definition: Manifest, version: str) -> object:
+def schema_of(definition: Manifest, version: str) -> object:
+    """Find the schema of a version in a definition; None where there is none."""
     spec = definition.get("spec")
     versions = spec.get("versions") if isinstance(spec, Mapping) else None
     for served in versions if isinstance(versions, list) else ():

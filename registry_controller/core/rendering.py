@@ -54,7 +54,7 @@ def is_template(override: Override) -> bool:
 
 def check_override(override: Override) -> None:
     """Raise InvalidObject, with the field's path, for an override that no object could satisfy."""
-    _template(override, _operation_of(override))
+    _template(override, read_operation(override))
 
 
 def render_overrides(
@@ -62,7 +62,7 @@ def render_overrides(
 ) -> list[tuple[Operation, Any]]:
     """Render all values within one budget; raise InvalidObject for the first that cannot be."""
     readings = [
-        (override, operation := _operation_of(override), _template(override, operation)) for override in overrides
+        (override, operation := read_operation(override), _template(override, operation)) for override in overrides
     ]
     if any(template is not None for _, _, template in readings):
         data = as_decoded(data)
@@ -73,13 +73,14 @@ def render_overrides(
 
 def may_move(override: Override) -> bool:
     """Say whether an override may change an object's name or namespace."""
-    tokens = _operation_of(override).pointer.tokens
+    tokens = read_operation(override).pointer.tokens
     if not tokens or not isinstance(tokens[0], Key) or tokens[0].name != "metadata":
         return not tokens
     return len(tokens) == 1 or (isinstance(tokens[1], Key) and tokens[1].name not in _KEPT_AT_HOME)
 
 
-def _operation_of(override: Override) -> Operation:
+def read_operation(override: Override) -> Operation:
+    """Read an override, if it is not held; raise InvalidObject at its type, or at the position in its path."""
     return _operation(override.type, override.pointer, override.path)
 
 

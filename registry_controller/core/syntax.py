@@ -16,6 +16,16 @@ def is_namespace(text: str) -> bool:
     return _DNS_LABEL.fullmatch(text) is not None
 
 
+def is_api_group(text: str) -> bool:
+    """Say whether this can be an API group; the core group is the empty text."""
+    return not text or is_own_kinds_name(text)
+
+
+def is_api_version(text: str) -> bool:
+    """Say whether this can be the version of an API group, without the group."""
+    return _DNS_LABEL.fullmatch(text) is not None
+
+
 def is_object_name(text: str) -> bool:
     """Say whether an object can have this name; kinds are stricter in many ways, their servers say so."""
     plain = text.isascii() and text.isprintable() and not set(text) & {"/", "%"}

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotServed
+from registry_controller.api.meta import GVK
 from registry_controller.core.wanted import target_kinds
 from registry_controller.engine.engine import Engine
+from registry_controller.engine.feed import Feed
+from registry_controller.engine.localfeed import LocalFeed
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.stream import Stream
 from registry_controller.report.reasons import granting
@@ -31,6 +34,28 @@ def troubles(engine: Engine, *, rules: Iterable[str]) -> list[str]:
         *(f"peer {link.name}: {words}" for link in _links(engine) for words in _troubles_at(engine, link, wanted)),
         *_unread(engine),
     ]
+
+
+def unserved(engine: Engine, *, rules: Iterable[str]) -> set[GVK]:
+    """Find the kinds of these rules that a cluster does not serve."""
+    wanted = set(rules)
+    feeds: list[Feed | LocalFeed] = [*_feeds_here(engine, wanted)]
+    for link in _links(engine):
+        feeds += _feeds_at(engine, link, wanted)
+    return {feed.kind for feed in feeds if any(isinstance(stream.error, NotServed) for stream in feed.streams.values())}
+
+
+def _feeds_here(engine: Engine, rules: set[str]) -> Iterator[LocalFeed]:
+    """Find what these rules write; a kind is heard in one version, whatever version they ask for."""
+    written = target_kinds(active for name, active in engine.supervisor.active.items() if name in rules)
+    kinds = {(kind.group, kind.kind) for kind in written}
+    yield from (feed for feed in engine.copies.all_feeds() if (feed.kind.group, feed.kind.kind) in kinds)
+
+
+def _feeds_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[Feed]:
+    """Find what these rules read of a peer."""
+    feeds = engine.sources.feeds_of(link.cluster_id)
+    yield from (feed for feed in feeds if any(feed.has_rule(rule) for rule in rules))
 
 
 def _links(engine: Engine) -> list[PeerLink]:
@@ -67,13 +92,8 @@ def _is_open(streams: Iterable[Stream]) -> bool:
 
 
 def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
-    """Say what is not heard here; a kind is heard in one version, whatever version these rules ask for."""
-    written = target_kinds(active for name, active in engine.supervisor.active.items() if name in rules)
-    kinds = {(kind.group, kind.kind) for kind in written}
-    for feed in engine.copies.all_feeds():
-        if (feed.kind.group, feed.kind.kind) in kinds:
-            found = _errors(feed.streams.values(), place="here")
-            yield from (f"here: {feed.kind.kind}: {words}" for words in found)
+    for feed in _feeds_here(engine, rules):
+        yield from (f"here: {words}" for words in _errors(feed.kind, feed.streams.values(), place="here"))
 
 
 def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[str]:
@@ -82,23 +102,24 @@ def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[st
         return
     if link.features.held is None:
         yield "its ClusterFeatures were not heard in time"
-    for feed in engine.sources.feeds_of(link.cluster_id):
-        if any(feed.has_rule(rule) for rule in rules):
-            found = _errors(feed.streams.values(), place="there")
-            yield from (f"{feed.kind.kind}: {words}" for words in found)
+    for feed in _feeds_at(engine, link, rules):
+        yield from _errors(feed.kind, feed.streams.values(), place="there")
 
 
-def _errors(streams: Iterable[Stream], *, place: str) -> Iterator[str]:
+def _errors(kind: GVK, streams: Iterable[Stream], *, place: str) -> Iterator[str]:
+    """Say why a kind is not heard: each sentence begins with the kind."""
     label = meta.CONTROLLER_AGGREGATED if place == "here" else meta.READER_AGGREGATED
     for stream in streams:
         if isinstance(stream.error, Forbidden):
-            yield f"cannot {stream.error}; {granting(label, place=place)}"
+            yield f"{kind.kind}: cannot {stream.error}; {granting(label, place=place)}"
         elif isinstance(stream.error, NotServed):
-            yield f"is not served {place}; install its CustomResourceDefinition, or correct the rule's kind"
+            group = f"group {kind.group}" if kind.group else "the core group"
+            correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
+            yield f"{kind.kind}: is not served {place} in {group}, version {kind.version}; {correct}"
         elif stream.error is not None:
-            yield str(stream.error)
+            yield f"{kind.kind}: {stream.error}"
         elif not stream.is_complete:
-            yield "not heard in time"
+            yield f"{kind.kind}: not heard in time"
 
 
 def _unread(engine: Engine) -> Iterator[str]:

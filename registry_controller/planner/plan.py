@@ -5,6 +5,7 @@ Law: a row says what the Decision says; nothing is decided here.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ApiError
+from registry_controller.api.errors import ApiError, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
 from registry_controller.core.decision import Apply, Hold, Reason, Skip
@@ -23,7 +24,7 @@ from registry_controller.engine.engine import Engine
 from registry_controller.engine.ledger import Class
 from registry_controller.engine.outcomes import Failing, outcomes_of, owner_of, rule_of
 from registry_controller.engine.registry import HeldRule
-from registry_controller.engine.settling import troubles
+from registry_controller.engine.settling import troubles, unserved
 from registry_controller.planner.pencil import Stroke
 from registry_controller.planner.rehearsal import Foreseen, Rehearsal
 from registry_controller.report.reasons import words_of
@@ -79,7 +80,8 @@ async def make_plan(rehearsal: Rehearsal, rules: Sequence[str], *, now: datetime
     ]
     rows += [*_namespaces(foreseen), *_unclear(engine, rules)]
     rows.sort(key=lambda row: (row.target, row.action is Action.CONFLICT, row.rule, row.owner))
-    return Plan(rows, list(_notes(engine, rules)), troubles(engine, rules=rules))
+    notes = [*_notes(engine, rules), *await _meant(engine, rules)]
+    return Plan(rows, notes, troubles(engine, rules=rules))
 
 
 def affected(engine: Engine, rules: Iterable[str]) -> set[Target]:
@@ -220,6 +222,18 @@ def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
                 miss = feature_miss(held.rule.features, link.features.held)
                 if miss is not None:
                     yield f"rule {name} does not read from peer {link.name}: {miss}"
+
+
+async def _meant(engine: Engine, rules: Iterable[str]) -> Sequence[str]:
+    """Say which kinds of this cluster may be meant with those that are not served: of another group or version."""
+    notes = []
+    for asked in sorted(unserved(engine, rules=rules)):
+        with contextlib.suppress(RegistryError):
+            kind, _ = await engine.discovery.find(asked.kind)
+            if kind != asked:
+                fields = f"group: {kind.group}, version: {kind.version}, kind: {kind.kind}"
+                notes.append(f"this cluster serves a {kind.kind} of {kind.api_version}: is {{{fields}}} meant?")
+    return notes
 
 
 def name_of(held: HeldRule) -> str:

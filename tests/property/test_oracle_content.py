@@ -13,6 +13,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.selectors import read_selector
 from registry_controller.api.syncrule import ContentMatch
+from registry_controller.core.accept import read_and_accept
 from registry_controller.core.content import compile_path, content_matches, lookup
 from tests.oracle.oracle import is_available, the_oracle
 
@@ -134,26 +135,27 @@ def test_a_path_finds_what_gjson_finds(case: tuple[dict[str, Any], str]) -> None
 
 _names = st.sampled_from(("a", "b", "example.com/a"))
 _values = st.sampled_from(("", "x", "y"))
-_selectors = st.fixed_dictionaries(
-    {},
-    optional={
-        "matchLabels": st.dictionaries(_names, _values, max_size=2),
-        "matchExpressions": st.lists(
-            st.fixed_dictionaries(
-                {
-                    "key": _names,
-                    "operator": st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist", "Equals", "in")),
-                },
-                optional={"values": st.lists(_values, max_size=2)},
-            ),
-            max_size=3,
-        ),
-    },
-)
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def _selectors(
+    names: st.SearchStrategy[str], values: st.SearchStrategy[str], *operators: str
+) -> st.SearchStrategy[dict[str, Any]]:
+    expression = st.fixed_dictionaries(
+        {"key": names, "operator": st.sampled_from((*_OPERATORS, *operators))},
+        optional={"values": st.lists(values, max_size=2)},
+    )
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "matchLabels": st.dictionaries(names, values, max_size=2),
+            "matchExpressions": st.lists(expression, max_size=3),
+        },
+    )
 
 
 @settings(max_examples=max(300, settings().max_examples))
-@given(_selectors, st.dictionaries(_names, _values, max_size=3))
+@given(_selectors(_names, _values, "Equals", "in"), st.dictionaries(_names, _values, max_size=3))
 def test_a_selector_selects_what_kubernetes_selects(selector: dict[str, Any], labels: dict[str, str]) -> None:
     answer = the_oracle().ask({"op": "selector", "selector": selector, "labels": labels})
     try:
@@ -161,3 +163,22 @@ def test_a_selector_selects_what_kubernetes_selects(selector: dict[str, Any], la
     except InvalidObject:
         ours = None
     assert ours == (answer.value if answer.ok else None), answer.error
+
+
+_odd_names = _names | st.sampled_from(("", "a b", "A", "A.b/c", "-a", "a/", "/a", "a/b/c", "a" * 63, "a" * 64))
+_odd_values = _values | st.sampled_from(("a b", "-", "a/b", "a_b.C", "a" * 63, "a" * 64))
+
+
+@settings(max_examples=max(300, settings().max_examples))
+@given(_selectors(_odd_names, _odd_values))
+def test_a_rule_is_accepted_exactly_where_kubernetes_parses_its_selectors(selector: dict[str, Any]) -> None:
+    """W1: what it does not parse selects nothing that anybody could say."""
+    answer = the_oracle().ask({"op": "selector", "selector": selector, "labels": {}})
+    kind = {"version": "v1", "kind": "Secret"}
+    for spec in (
+        {"rules": [{"match": [{"labels": [selector]}]}]},
+        {"rules": [], "clusterFeatureMatch": [selector]},
+        {"rules": [], "targetClusters": selector},
+    ):
+        _, verdict = read_and_accept({"metadata": {"name": "r"}, "spec": {"groupVersionKind": kind, **spec}})
+        assert verdict.accepted == answer.ok, answer.error or verdict.message

@@ -308,3 +308,44 @@ def test_names_that_only_copies_elsewhere_would_get_are_left_out() -> None:
             assert not names & {"one-of-b-of-b", "two-of-b-of-b"}, at
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"version": "v1", "kind": "Widget"}, "the core group, version v1"),
+        ({"group": "sim.example", "version": "v1", "kind": "widgets"}, "group sim.example, version v1"),
+    ],
+    ids=["without its group", "as a plural"],
+)
+def test_a_kind_that_is_not_served_is_named_whole_with_the_one_that_may_be_meant(
+    asked: dict[str, str], named: str
+) -> None:
+    """R2: with its group and version."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        made = _rule()
+        made["spec"]["groupVersionKind"] = asked
+        found = await plan(group, "a", made)
+        words = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
+        assert [*found.troubles] == [
+            f"here: {asked['kind']}: is not served here in {named}; {words}",
+            f"peer b: {asked['kind']}: is not served there in {named}; {words}",
+        ]
+        meant = "{group: sim.example, version: v1, kind: Widget}"
+        assert [*found.notes] == [f"this cluster serves a Widget of sim.example/v1: is {meant} meant?"]
+
+    simulate(scenario, n=2)
+
+
+def test_nothing_is_guessed_of_a_kind_that_is_nowhere() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        made = _rule()
+        made["spec"]["groupVersionKind"] = WIDGET | {"kind": "Nothing"}
+        found = await plan(group, "a", made)
+        assert len(found.troubles) == 2
+        assert found.notes == []
+
+    simulate(scenario, n=2)

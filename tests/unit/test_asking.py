@@ -36,11 +36,16 @@ def ask(*args: str, stdin: str = "") -> tuple[int, str, str]:
         ("a: [", "<stdin>:1:5: error: yaml: "),
         ("a: b", "holds no ResourceSyncRule"),
         (GOOD.replace("name: good", "labels: {}"), "<stdin>:3:1: error: metadata.name: is missing"),
-        (GOOD.replace("name: good", "generateName: good-"), "every rule needs a metadata.name of its own"),
-        (GOOD + "---\n" + GOOD, "every rule needs a metadata.name of its own"),
+        (GOOD.replace("name: good", "generateName: good-"), "<stdin>:3:1: error: metadata.name: is missing"),
+        (GOOD + "---\n" + GOOD, "<stdin>:14:3: error: metadata.name: is that of the ResourceSyncRule in line 4, too"),
+        (GOOD + GOOD, "<stdin>:10:1: error: apiVersion: is there twice, first in line 1: is a line `---` missing"),
+        (GOOD + "  rules: []\n", "<stdin>:10:3: error: spec.rules: is there twice, first in line 7"),
     ],
-    ids=["not accepted", "an unknown field", "no YAML", "no rule", "no name", "a made name", "a name twice"],
-)
+    ids=[
+        "not accepted", "an unknown field", "no YAML", "no rule", "no name", "a made name", "a name twice",
+        "two in one document", "a field twice",
+    ],
+)  # fmt: skip
 def test_a_rule_that_would_not_be_accepted_is_refused_in_the_words_of_lint(text: str, said: str) -> None:
     code, out, err = ask("plan", "-f", "-", stdin=text)
     assert (code, out) == (1, "")

@@ -147,3 +147,15 @@ def test_a_feature_that_a_peer_lacks_is_named(features: list[tuple[str, dict[str
     held = tuple(Feature(name, name, labels) for name, labels in features)
     miss = feature_miss(wanted.features, held)
     assert (str(miss) if miss else None) == (f"spec.clusterFeatureMatch{said}" if said else None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "that cluster has no ClusterFeature at all"),
+        ({"matchLabels": {"role": "a"}}, "that cluster has no ClusterFeature with the labels that are asked for"),
+    ],
+)
+def test_a_feature_without_a_name_that_a_peer_lacks_is_said_in_whole_words(asked: dict[str, Any], said: str) -> None:
+    wanted = rule({"match": [{}]}, clusterFeatureMatch=[asked])
+    assert str(feature_miss(wanted.features, ())) == f"spec.clusterFeatureMatch[0]: {said}"
