@@ -11,7 +11,7 @@ import pytest
 
 from registry_controller.api.meta import CLUSTER_DISABLED
 from registry_controller.planner.plan import Action
-from tests.sim.group import SimGroup, rule, simulate
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.rehearsing import changed, plan, planned
 from tests.sim.request import Answer
 from tests.sim.transport import Fault
@@ -237,6 +237,37 @@ def test_a_field_that_an_edit_takes_away_goes_from_copies_that_others_added_to()
         await group.settle()
         assert changed(here.server.journal[mark:], who="a") == planned(found)
         assert here.get("Widget", "one-of-b", namespace="default")["spec"] == {"a": 1}
+
+    simulate(scenario, n=2)
+
+
+def test_what_an_override_says_as_string_data_is_compared_as_it_is_stored() -> None:
+    """A1: the copy is in step, for a plan, too, and what somebody changes in it is put back."""
+    overrides = [
+        {"type": "remove", "path": "/data"},
+        {"type": "replace", "path": "/stringData?", "value": "{{ toJson .Object.data }}", "parseValue": True},
+    ]
+    mutations = {"groupVersionKind": {"kind": "Secret"}, "overrides": overrides}
+    made = rule("as-secret", CONFIG_MAP, {"match": [{"objectKey": {"name": "one"}}], "mutations": mutations})
+    made["metadata"]["annotations"] = STAYS
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here = group["a"]
+        group["b"].create(config_map("one", {"a": "1"}))
+        here.create(made)
+        await group.settle()
+        copy = here.get("Secret", "one", namespace="default")
+        assert copy["data"] == {"a": "MQ=="}
+        mark = len(here.server.journal)
+        (row,) = (await plan(group, "a", made)).rows
+        assert (row.action, row.reason) == (Action.SKIP, "InSync")
+        here.replace({**copy, "data": {"a": "Mg==", "b": "Mg=="}})
+        await group.settle()
+        assert here.get("Secret", "one", namespace="default")["data"] == {"a": "MQ=="}
+        assert changed(here.server.journal[mark:], who="a", kinds={"Secret"}) == [
+            ("update", "Secret", "default", "one")
+        ]
 
     simulate(scenario, n=2)
 
