@@ -160,8 +160,8 @@ def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK
         raise InvalidObject("overrides", "must not change apiVersion or kind: mutations.groupVersionKind does that")
     info, was, born = field["metadata"], meta.metadata_of(before), meta.metadata_of(source)
     name, namespace = info["name"].text(), info["namespace"].text()
-    if not syntax.is_object_name(name):
-        raise InvalidObject("overrides", "metadata.name is no name of an object any more")
+    if not syntax.is_name_of(gvk.group, gvk.kind, name):
+        raise InvalidObject("overrides", f"metadata.name is none that a {gvk.kind} can have")
     if bool(namespace) != bool(was.get("namespace")) or (namespace and not syntax.is_namespace(namespace)):
         raise InvalidObject("overrides", "metadata.namespace is no namespace any more")
     annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
