@@ -33,6 +33,13 @@ _PROGRAM = Path(sys.executable).parent / "registry-controller"
 _CRDS = " ".join(
     f"{kind}.clusterregistry.k8s.cisco.com" for kind in ("clusters", "clusterfeatures", "resourcesyncrules")
 )
+_PUT_THERE = (
+    f"namespace/{NAMESPACE}",
+    *(f"customresourcedefinition/{name}" for name in _CRDS.split()),
+    *(f"clusterrole/{DEPLOYMENT}{end}" for end in ("", "-reader", "-aggregated", "-reader-aggregated")),
+    *(f"clusterrolebinding/{DEPLOYMENT}{end}" for end in ("", "-reader")),
+    "secret/hello",
+)
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _READY_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
@@ -52,8 +59,9 @@ class TheirStage:
         )
 
     def __enter__(self) -> Self:
-        for actor in self.actors:
-            self._refuse_what_is_there(actor)
+        in_the_way = [words for actor in self.actors if (words := self._in_the_way(actor))]
+        if in_the_way:
+            raise StoryError("\n\n".join(["it does not begin where something is in its way", *in_the_way]))
         self.actors = tuple(self._with_address(actor) for actor in self.actors)
         self._logs = Path(self._exit.enter_context(tempfile.TemporaryDirectory(prefix="registry-controller-demo-")))
         return self
@@ -105,18 +113,26 @@ class TheirStage:
         lines += [f"less {daemon.log}    # the daemon of {name}" for name, daemon in self._daemons.items()]
         return "\n".join(lines)
 
-    def _refuse_what_is_there(self, actor: Actor) -> None:
-        """Refuse a cluster that cannot be reached, or where the registry or the demo's objects are."""
-        self.terminal.ask(f"{actor.kubectl} version -o json")
-        for what in (
-            f"namespace {NAMESPACE}",
-            f"customresourcedefinition {_CRDS.split()[0]}",
-            "-n default secret hello",
-        ):
-            if self.terminal.succeeds(f"{actor.kubectl} get {what}"):
-                raise StoryError(
-                    f"{what} is in context {actor.context} already, and the demo would take it away at its end"
-                )
+    def _in_the_way(self, actor: Actor) -> str:
+        """Say why a cluster cannot be reached, or what is there of a registry or the demo; empty for nothing."""
+        try:
+            found = self.terminal.ask(
+                f"{actor.kubectl} -n default get {' '.join(_PUT_THERE)} -o name --ignore-not-found"
+            ).split()
+        except StoryError as error:
+            return f"context {actor.context} cannot be used: {error}"
+        if not found:
+            return ""
+        commands = [f"{actor.kubectl} -n default delete --ignore-not-found {' '.join(found)}"]
+        if self.terminal.succeeds(f"{actor.helm} status {RELEASE} --namespace {NAMESPACE}"):
+            commands.insert(0, f"{actor.helm} uninstall {RELEASE} --namespace {NAMESPACE}")
+        lines = [
+            f"in context {actor.context} is already what the demo would make, and take away at its end:",
+            *(f"  {name}" for name in found),
+            "an earlier demo that was killed may have left it; if nobody needs it, nor any Cluster or rule there:",
+            *(f"  {command}" for command in commands),
+        ]
+        return "\n".join(lines)
 
     def _with_address(self, actor: Actor) -> Actor:
         """Find the address under which the other daemons reach the cluster.

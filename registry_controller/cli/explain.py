@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import ObjectKey
 from registry_controller.cli.options import asking_options, load_settings
 
@@ -53,7 +54,15 @@ def explain(
     )
 
     async def answer(rehearsal: Rehearsal) -> tuple[str | Document, bool]:
-        found_kind, gvr = await rehearsal.engine.discovery.find(kind)
+        try:
+            found_kind, gvr = await rehearsal.engine.discovery.find(kind)
+        except NotServed:
+            where = rehearsal.engine.supervisor.name_of(rehearsal.engine.local) or rehearsal.home.server
+            command = " ".join(["kubectl", *(["--context", context_name] if context_name else []), "api-resources"])
+            words = (
+                f"cluster {where} serves no kind {kind} that can be listed and watched; {command} says what it serves"
+            )
+            raise click.ClickException(words) from None
         if gvr.namespaced != bool(namespace):
             words = "live in namespaces: give NAMESPACE/NAME" if gvr.namespaced else "have no namespace: give NAME"
             raise click.UsageError(f"{name}: {gvr.resource} {words}", ctx)

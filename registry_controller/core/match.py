@@ -5,6 +5,7 @@ Law: what cannot be evaluated is an error, never "no match".
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -17,8 +18,30 @@ from registry_controller.gotemplate.limits import Pool
 CREDENTIAL_TYPES: Final = frozenset(("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"))
 """Types of Secrets that Kubernetes fills with a token of the cluster in which they are, or lets their reader in by."""
 
-_CLUSTERS_OWN_SECRETS: Final = CREDENTIAL_TYPES | {"helm.sh/release.v1"}
-_CLUSTERS_OWN_CONFIG_MAP: Final = "kube-root-ca.crt"
+_HELM_RELEASE: Final = "helm.sh/release.v1"
+
+_API_SERVER: Final = frozenset({("default", "kubernetes")})
+_MADE_BY_KUBERNETES: Final[Mapping[tuple[str, str], frozenset[tuple[str, str]]]] = {
+    ("", "ConfigMap"): frozenset({("*", "kube-root-ca.crt")}),
+    ("", "ServiceAccount"): frozenset({("*", "default")}),
+    ("", "Service"): _API_SERVER,
+    ("", "Endpoints"): _API_SERVER,
+    ("discovery.k8s.io", "EndpointSlice"): _API_SERVER,
+    ("", "Namespace"): frozenset(
+        {("", "default"), ("", "kube-system"), ("", "kube-public"), ("", "kube-node-lease")},
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): frozenset({("", "system-cluster-critical"), ("", "system-node-critical")}),
+}
+"""Namespace, or `*` for each, and name of what is in every cluster, and comes again where somebody deletes it: no copy
+can take its place."""
+
+
+class Asked(enum.Enum):
+    """What a match has to ask for to get what every cluster has of its own."""
+
+    ANYTHING = "anything"
+    NAME = "name"
+    TYPE = "type"
 
 
 class Facts(Protocol):
@@ -63,13 +86,11 @@ def needs_body(rule: SyncRule) -> bool:
 
 def _entry_matches(entry: RuleEntry, kind: GVK, facts: Facts, contents: Contents) -> bool:
     if not entry.matches:
-        return not is_clusters_own(kind, facts)
+        return to_be_asked(kind, facts) is None
     return any(_matches(match, kind, facts, contents) for match in entry.matches)
 
 
 def _matches(match: Match, kind: GVK, facts: Facts, contents: Contents) -> bool:
-    if match.is_empty:
-        return not is_clusters_own(kind, facts)
     namespace, name = facts.key
     return (
         match.name in ("", name)
@@ -77,18 +98,44 @@ def _matches(match: Match, kind: GVK, facts: Facts, contents: Contents) -> bool:
         and (not match.namespaces or not namespace or namespace in match.namespaces)
         and (not match.labels or any(selector.matches(facts.labels) for selector in match.labels))
         and (not match.annotations or any(selector.matches(facts.annotations) for selector in match.annotations))
-        and asks_for_type(match, kind, facts)
+        and asks(match, to_be_asked(kind, facts), kind)
         and all(content_holds(content, kind, facts, contents) for content in match.content)
     )
 
 
-def asks_for_type(match: Match, kind: GVK, facts: Facts) -> bool:
-    """Say whether a match may have a Secret of its type: one that lets somebody in here is to be asked for by type.
+def to_be_asked(kind: GVK, facts: Facts) -> Asked | None:
+    """Say what a match has to ask for to get an object; None for one that is no cluster's own (W7).
 
-    Whoever offers an object chooses its name, labels and type: a rule that selects by others means no such Secret.
+    Whoever offers an object chooses its name, labels and type: a rule that selects by others means no Secret that lets
+    somebody in. And what Kubernetes makes here itself is not meant by who selects a namespace.
     """
-    is_credential = (kind.group, kind.kind) == ("", "Secret") and facts.kind_type in CREDENTIAL_TYPES
-    return not is_credential or any(is_secret_type(content, kind) for content in match.content)
+    is_secret = (kind.group, kind.kind) == ("", "Secret")
+    if is_secret and facts.kind_type in CREDENTIAL_TYPES:
+        return Asked.TYPE
+    if is_made_by_kubernetes(kind, facts.key):
+        return Asked.NAME
+    if facts.key.namespace.startswith("kube-") or (is_secret and facts.kind_type == _HELM_RELEASE):
+        return Asked.ANYTHING
+    return None
+
+
+def asks(match: Match, what: Asked | None, kind: GVK) -> bool:
+    """Say whether a match that holds otherwise asks for what it has to; None is nothing."""
+    match what:
+        case None:
+            return True
+        case Asked.ANYTHING:
+            return not match.is_empty
+        case Asked.NAME:
+            return bool(match.name)
+        case Asked.TYPE:
+            return any(is_secret_type(content, kind) for content in match.content)
+
+
+def is_made_by_kubernetes(kind: GVK, key: ObjectKey) -> bool:
+    """Say whether Kubernetes makes this object by itself in every cluster, or in every namespace."""
+    made = _MADE_BY_KUBERNETES.get((kind.group, kind.kind))
+    return made is not None and not made.isdisjoint({key, ("*", key.name)})
 
 
 def content_holds(content: ContentMatch, kind: GVK, facts: Facts, contents: Contents) -> bool:
@@ -101,14 +148,3 @@ def content_holds(content: ContentMatch, kind: GVK, facts: Facts, contents: Cont
 def is_secret_type(content: ContentMatch, kind: GVK) -> bool:
     """Say whether it is a Secret's type that is asked for, which is known without the body."""
     return content.key == "type" and kind.group == "" and kind.kind == "Secret"
-
-
-def is_clusters_own(kind: GVK, facts: Facts) -> bool:
-    """Say whether every cluster has its own of this, so that "everything of the kind" leaves it out (W7)."""
-    if facts.key.namespace.startswith("kube-"):
-        return True
-    if kind.group:
-        return False
-    if kind.kind == "Secret":
-        return facts.kind_type in _CLUSTERS_OWN_SECRETS
-    return kind.kind == "ConfigMap" and facts.key.name == _CLUSTERS_OWN_CONFIG_MAP

@@ -15,7 +15,7 @@ from registry_controller.api.meta import GVK, Manifest
 from registry_controller.api.selectors import Operator, Requirement, Selector
 from registry_controller.api.syncrule import Match, RuleEntry, SyncRule
 from registry_controller.core.content import Contents
-from registry_controller.core.match import Facts, asks_for_type, content_holds, is_clusters_own, is_secret_type
+from registry_controller.core.match import Asked, Facts, asks, content_holds, is_secret_type, to_be_asked
 
 
 class Miss(NamedTuple):
@@ -68,19 +68,26 @@ def targets_miss(selected: bool | None) -> Miss | None:
 def _misses(entry: RuleEntry, kind: GVK, facts: Facts, contents: Contents) -> Iterator[Miss | None]:
     """Give one answer for each match of an entry; None for one that holds."""
     if not entry.matches:
-        yield _own_miss(entry.path, kind, facts)
+        wanted = to_be_asked(kind, facts)
+        yield _own_miss(wanted, f"{entry.path}.match", facts) if wanted is not None else None
     for match in entry.matches:
-        if match.is_empty:
-            yield _own_miss(match.path, kind, facts)
-        else:
-            answers = list(_clauses(match, kind, facts, contents))
-            yield answers[-1]._replace(held=len(answers) - 1) if answers and answers[-1] is not None else None
+        answers = list(_clauses(match, kind, facts, contents))
+        yield answers[-1]._replace(held=len(answers) - 1) if answers and answers[-1] is not None else None
 
 
-def _own_miss(path: str, kind: GVK, facts: Facts) -> Miss | None:
-    if not is_clusters_own(kind, facts):
-        return None
-    return Miss(path, "asks for nothing, and so leaves out what every cluster has of its own; name or select it")
+def _own_miss(wanted: Asked, path: str, facts: Facts) -> Miss:
+    """Say what a match does not ask for, and has to for what every cluster has of its own (W7)."""
+    match wanted:
+        case Asked.ANYTHING:
+            return Miss(
+                path, "asks for nothing, and so leaves out what every cluster has of its own; name or select it"
+            )
+        case Asked.NAME:
+            words = f'Kubernetes itself makes "{facts.key.name}" in every cluster: a match has to name it'
+            return Miss(f"{path}.objectKey.name", words)
+        case Asked.TYPE:
+            words = f'the type is "{facts.kind_type}", which lets somebody into a cluster'
+            return Miss(f"{path}.content", f"{words}: a match has to ask for that type")
 
 
 def _clauses(match: Match, kind: GVK, facts: Facts, contents: Contents) -> Iterator[Miss | None]:
@@ -107,9 +114,9 @@ def _answers(match: Match, kind: GVK, facts: Facts, contents: Contents) -> Itera
         yield _selector_miss(match.labels, facts.labels, f"{path}.labels", noun="label")
     if match.annotations:
         yield _selector_miss(match.annotations, facts.annotations, f"{path}.annotations", noun="annotation")
-    if not asks_for_type(match, kind, facts):
-        words = f'the type is "{facts.kind_type}", which lets somebody into a cluster: a match has to ask for that type'
-        yield Miss(f"{path}.content", words)
+    wanted = to_be_asked(kind, facts)
+    if wanted is not None:
+        yield None if asks(match, wanted, kind) else _own_miss(wanted, path, facts)
     for content in match.content:
         if content_holds(content, kind, facts, contents):
             yield None

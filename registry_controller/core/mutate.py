@@ -5,6 +5,7 @@ Law: the input is never changed. Unchanged parts are shared with it.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -113,6 +114,8 @@ def desired(
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
         values = render_overrides(overrides, data=data, budget=budget)
         copy = _overridden(copy, apply_overrides(copy, values, budget=budget), source, gvk=copy_gvk)
+    if (copy_gvk.group, copy_gvk.kind) == ("", "Secret") and "stringData" in copy:
+        copy = _with_texts_in_data(copy)
     info = meta.metadata_of(copy)
     target = Target(copy_gvk.group, copy_gvk.kind, info.get("namespace", ""), info.get("name", ""))
     status = (source.get("status") or {}) if any(entry.mutations.sync_status for entry in entries) else None
@@ -157,8 +160,8 @@ def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK
         raise InvalidObject("overrides", "must not change apiVersion or kind: mutations.groupVersionKind does that")
     info, was, born = field["metadata"], meta.metadata_of(before), meta.metadata_of(source)
     name, namespace = info["name"].text(), info["namespace"].text()
-    if not syntax.is_object_name(name):
-        raise InvalidObject("overrides", "metadata.name is no name of an object any more")
+    if not syntax.is_name_of(gvk.group, gvk.kind, name):
+        raise InvalidObject("overrides", f"metadata.name is none that a {gvk.kind} can have")
     if bool(namespace) != bool(was.get("namespace")) or (namespace and not syntax.is_namespace(namespace)):
         raise InvalidObject("overrides", "metadata.namespace is no namespace any more")
     annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
@@ -173,6 +176,16 @@ def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK
         if then and now != then and syntax.is_label_value(then):
             labels[label] = then
     return _stripped({**after, "metadata": {**info.mapping(), "annotations": annotations, "labels": labels}})
+
+
+def _with_texts_in_data(secret: Manifest) -> Manifest:
+    """Merge `stringData` into `data`, as the server does that never stores it: what it gives back is compared."""
+    field = Field(secret, "")
+    texts = field["stringData"].text_map()
+    encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+    data = {**field["data"].mapping(), **encoded}
+    rest = {name: value for name, value in secret.items() if name != "stringData"}
+    return {**rest, "data": data} if encoded else rest
 
 
 def _mutate(found: Mapping[str, str], mutations: Iterable[MapMutation]) -> dict[str, str]:

@@ -36,7 +36,7 @@ class Judgement(Protocol):
 
 
 class Failure(NamedTuple):
-    """One object that fails, conflicts or is held: which, why in one word, and why in words."""
+    """One object that fails, conflicts, waits or is left alone: which, why in one word, and why in words."""
 
     object: str
     reason: str
@@ -47,9 +47,10 @@ class Failure(NamedTuple):
 class PeerCounts:
     """What a rule does for one source cluster.
 
-    `matched` sources have a copy that is `synced`, `failing`, `skipped` or `conflicting`; `held` copies are those
-    that nothing proves unwanted. `last_sync` is when something was last written (RFC 3339), so an idle group keeps
-    it. `last_error` is about the cluster as a whole. `deletions` is the brake's state as stored, None without one.
+    `matched` are those that are `synced`, `failing`, `skipped` or `conflicting`, and those that wait for something
+    here; `held` copies, which nothing proves unwanted, are not among them. `last_sync` is when something was last
+    written (RFC 3339), so an idle group keeps it. `last_error` is about the cluster as a whole. `deletions` is the
+    brake's state as stored, None without one.
     """
 
     cluster_id: ClusterUID

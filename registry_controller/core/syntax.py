@@ -7,6 +7,9 @@ from typing import Final
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS_LABEL_NAMES: Final = frozenset({("", "Namespace"), ("", "Service")})
+_DNS_SUBDOMAIN_NAMES: Final = frozenset({"", "apps", "batch"})
+"""Groups whose kinds are all named so; others have kinds with names of their own (`system:x`, `a:b`, `::1`)."""
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _FIELD_VALUE: Final = re.compile(r"[A-Za-z0-9./:_-]+")
 
@@ -30,6 +33,13 @@ def is_object_name(text: str) -> bool:
     """Say whether an object can have this name; kinds are stricter in many ways, their servers say so."""
     plain = text.isascii() and text.isprintable() and not set(text) & {"/", "%"}
     return plain and text not in ("", ".", "..") and len(text) <= 253
+
+
+def is_name_of(group: str, kind: str, text: str) -> bool:
+    """Say whether an object of a kind can have this name, as far as that is known without asking its server."""
+    if (group, kind) in _DNS_LABEL_NAMES:
+        return is_namespace(text)
+    return is_own_kinds_name(text) if group in _DNS_SUBDOMAIN_NAMES and kind != "Event" else is_object_name(text)
 
 
 def is_own_kinds_name(text: str) -> bool:

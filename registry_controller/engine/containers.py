@@ -12,6 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import Selection
+from registry_controller.core.match import is_made_by_kubernetes
 from registry_controller.core.own import read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -19,12 +20,6 @@ from registry_controller.kube.watch import Heard, decode_manifest, list_objects
 
 _NAMESPACE: Final = GroupKind("", "Namespace")
 _DEFINITION: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
-_EVERY_NAMESPACE_HAS: Final = frozenset(
-    {
-        (GroupKind("", "ConfigMap"), "kube-root-ca.crt"),
-        (GroupKind("", "ServiceAccount"), "default"),
-    }
-)
 _NOBODY_MADE: Final = frozenset(
     {
         GroupKind("", "Event"),
@@ -79,7 +74,7 @@ async def _has_native(reader: Reader, kind: GVK, gvr: GVR, selection: Selection)
 def _is_native(kind: GVK, heard: Heard) -> bool:
     """Say whether an object was made here, and by more than a controller that finds a copy, or a new namespace."""
     what = GroupKind(kind.group, kind.kind)
-    if (what, heard.key.name) in _EVERY_NAMESPACE_HAS:
+    if is_made_by_kubernetes(kind, heard.key):
         return False
     if what in _MADE_FOR_SERVICES and _is_made_for_service(what, heard):
         return False

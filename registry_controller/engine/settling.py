@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, NotServed
+from registry_controller.api.errors import ApiError, Forbidden, NotServed, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.core.wanted import target_kinds
 from registry_controller.engine.engine import Engine
@@ -88,7 +88,12 @@ def _waited_for_at(engine: Engine, link: PeerLink) -> Iterator[str]:
 
 
 def _is_open(streams: Iterable[Stream]) -> bool:
-    return any(not stream.is_complete and stream.error is None for stream in streams)
+    return any(not stream.is_complete and _passes(stream.error) for stream in streams)
+
+
+def _passes(error: RegistryError | None) -> bool:
+    """Say whether nothing is wrong, or the server says itself when to ask again: 429, as right after a CRD was made."""
+    return error is None or (isinstance(error, ApiError) and error.retry_after_s > 0)
 
 
 def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:

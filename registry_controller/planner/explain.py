@@ -30,6 +30,7 @@ from registry_controller.planner.rehearsal import Rehearsal
 from registry_controller.report.reasons import words_of
 
 _AT_ONCE: Final = 16
+_WRITES: Final = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
 
 
 class Fit(enum.Enum):
@@ -143,14 +144,22 @@ async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target]) -> Sequence[
     copies = rehearsal.engine.copies
     heard = {target for target in targets if copies.feed(target.group, target.kind) is not None}
     foreseen = rehearsal.keep_halted(await rehearsal.foresee(heard))
-    rows = [
-        in_words(rehearsal.engine, row)
-        for found in foreseen
-        for row in rows_of(found, name_of=rehearsal.engine.supervisor.name_of)
-    ]
+    name_of = rehearsal.engine.supervisor.name_of
+    rows = [_with_failure(rehearsal.engine, row) for found in foreseen for row in rows_of(found, name_of=name_of)]
     why = Reason.NOT_WANTED
     others = sorted({*targets} - heard)
     return rows + [Row(Action.SKIP, found, "", ClusterUID(""), why.value, words_of(why)) for found in others]
+
+
+def _with_failure(engine: Engine, row: Row) -> Row:
+    """Say of a write what the daemon says that came of it: what refuses a write shows in the write alone."""
+    held = engine.registry.rules.get(row.rule)
+    status = held.manifest.get("status") if held is not None else None
+    for entry in (status or {}).get("clusters") or () if row.action in _WRITES else ():
+        for failure in (entry.get("failures") or ()) if entry.get("clusterID") == row.owner else ():
+            if failure.get("object") == str(row.target):
+                row = replace(row, failed=(str(failure.get("reason", "")), str(failure.get("message", ""))))
+    return in_words(engine, row)
 
 
 async def _look_at(engine: Engine, refs: Iterable[SourceRef]) -> list[Source]:

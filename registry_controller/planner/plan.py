@@ -46,7 +46,10 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One object here, for one rule and owner. `source` is what it would be made of; None where that is not known."""
+    """One object here, for one rule and owner. `source` is what it would be made of; None where that is not known.
+
+    `failed` is what the rule's status says of the last try to write it, a reason and words; None where nothing failed.
+    """
 
     action: Action
     target: Target
@@ -55,6 +58,7 @@ class Row:
     reason: str
     words: str
     source: SourceRef | None = None
+    failed: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

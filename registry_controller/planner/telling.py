@@ -118,7 +118,8 @@ def _decision_text(row: Row, names: Names) -> str:
     rule = f", by rule {row.rule}" if row.rule else ""
     where = f", from cluster {names.text(row.owner)}" if row.owner and row.owner != names.local else ""
     label = "waits for" if row.action is Action.WAIT else "because"
-    return f"decision on {row.target}: {row.action.value} ({row.reason}){rule}{where}\n  {label}: {row.words}"
+    failed = f"\n  failed so far: {': '.join(filter(None, row.failed))}" if row.failed is not None else ""
+    return f"decision on {row.target}: {row.action.value} ({row.reason}){rule}{where}\n  {label}: {row.words}{failed}"
 
 
 def _from(row: Row, names: Names) -> str:
@@ -166,6 +167,7 @@ def _row(row: Row, names: Names) -> Document:
         "reason": row.reason,
         "message": row.words,
         "waitsFor": row.words if row.action is Action.WAIT else None,
+        "failed": None if row.failed is None else {"reason": row.failed[0], "message": row.failed[1]},
     }
 
 

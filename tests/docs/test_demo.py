@@ -54,12 +54,26 @@ def test_the_demo_tells_its_story_on_contexts_and_takes_everything_away_again() 
 
 
 def test_the_demo_does_not_begin_where_it_would_be_in_the_way() -> None:
+    """It says at once what is in its way, in all three, and the command that removes it."""
     with Group(1, prefix="taken") as group:
-        group[0].kubectl("create", "namespace", "cluster-registry")
-        done = _demo(group[0].name, "another", "a-third", env={"KUBECONFIG": str(group.kubeconfig)})
+        taken, env = group[0], {"KUBECONFIG": str(group.kubeconfig)}
+        before = _everything(taken)
+        taken.kubectl("create", "namespace", "cluster-registry")
+        taken.kubectl("create", "secret", "generic", "hello")
+        taken.kubectl("create", "clusterrole", "cluster-registry-controller", "--verb=get", "--resource=secrets")
+        held = _everything(taken)
+        done = _demo(taken.name, "another", "a-third", env=env)
         assert done.returncode == 1
-        assert "namespace cluster-registry is in context taken-1 already" in done.stderr
-        assert group[0].kubectl("get", "namespace", "cluster-registry", "-o", "name")
+        assert "context another cannot be used" in done.stderr
+        assert "context a-third cannot be used" in done.stderr
+        for name in ("namespace/cluster-registry", "secret/hello", "cluster-registry-controller"):
+            assert name in done.stderr
+        assert _everything(taken) == held
+        (command,) = (line for line in done.stderr.splitlines() if line.startswith("  kubectl"))
+        assert "--context taken-1 " in command
+        path = os.pathsep.join([str(ensure_binaries(["kubectl"])["kubectl"].parent), os.environ["PATH"]])
+        subprocess.run(["bash", "-c", command], env={**os.environ, **env, "PATH": path}, check=True, timeout=60)
+        assert _everything(taken) == before
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,14 @@ def test_the_rules_reference_has_every_count_of_the_status() -> None:
     assert {name for name in named if f"`{name}`" not in text} == set()
 
 
+def test_the_rules_reference_has_every_reason_of_the_conditions() -> None:
+    code = (ROOT / "registry_controller" / "core" / "rulestatus.py").read_text(encoding="utf-8")
+    told = " ".join(cell for row in table(RULES, header="condition") for cell in row)
+    said = set(re.findall(r'"([A-Z][A-Za-z]+)"', code)) - {"True", "False"}
+    assert {"ActionNeeded", "NotStalled", "Waiting"} <= said
+    assert {word for word in said if f"`{word}`" not in told} == set()
+
+
 def _properties() -> dict[str, Any]:
     schema = yaml.safe_load(CRD.read_text(encoding="utf-8"))["spec"]["versions"][0]["schema"]
     properties: dict[str, Any] = schema["openAPIV3Schema"]["properties"]

@@ -180,7 +180,10 @@ def test_a_crash_would_leave_nothing_of_a_daemons_memory(members: list[Member]) 
 
 
 def test_everything_of_a_kind_leaves_out_what_belongs_to_a_cluster(members: list[Member]) -> None:
-    """W7, A6: tokens, releases, root certificates; and no data of a Secret in any annotation."""
+    """W7, A6: tokens, releases, root certificates; and no data of a Secret in any annotation.
+
+    Root certificates are not meant by a namespace either, so that a rule for one can be in step.
+    """
     first, second = members
     second.create(secret("ordinary", {"password": CANARY}))
     first.apply(rule("all-secrets", SECRET, {"match": [{}]}), rule("all-maps", CONFIG_MAP, {"match": [{}]}))
@@ -193,7 +196,12 @@ def test_everything_of_a_kind_leaves_out_what_belongs_to_a_cluster(members: list
             assert item.get("type") not in ("kubernetes.io/service-account-token", "helm.sh/release.v1")
             assert item["metadata"]["name"] != "kube-root-ca.crt"
             assert not item["metadata"]["namespace"].startswith("kube-")
-    for name in ("all-secrets", "all-maps"):
+    first.kubectl("delete", "rsr", "all-maps")
+    first.apply(rule("maps-of-default", CONFIG_MAP, {"match": [{"namespaces": ["default"]}]}))
+    second.create(config_map("of-default", {"a": "1"}))
+    eventually(lambda: first.find("cm", "of-default"))
+    eventually(lambda: first.condition("rsr", "maps-of-default", "Synced")["status"] == "True")
+    for name in ("all-secrets", "maps-of-default"):
         first.kubectl("delete", "rsr", name)
     steadily(lambda: first.find("secret", "ordinary") and first.find("cm", "marker"), for_s=2)
 

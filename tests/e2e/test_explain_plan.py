@@ -249,7 +249,9 @@ def test_a_copy_is_explained_by_its_owner_its_rule_and_its_decision(members: lis
 def test_what_cannot_be_explained_says_so(members: list[Member]) -> None:
     first, _ = members
     assert "not here, nor in any cluster that is read" in ask(first, "explain", "cm", "default/nobody", code=1)
-    assert "serves no kind nonsense" in ask(first, "explain", "nonsense", "default/x", code=1)
+    said = ask(first, "explain", "nonsense", "default/x", code=1)
+    assert f"cluster {first.name} serves no kind nonsense that can be listed and watched; kubectl" in said
+    assert "api-resources says what it serves" in said
     assert "configmaps live in namespaces: give NAMESPACE/NAME" in ask(first, "explain", "cm", "x", code=2)
     assert "made here" in ask(first, "explain", "rsr", "near")
     said = ask(first, "explain", "resourcesyncrules.clusterregistry.k8s.cisco.com", "near")

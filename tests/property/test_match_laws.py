@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import given
@@ -29,7 +29,7 @@ class Object:
     kind_type: str
 
 
-NAMES = st.sampled_from(["one", "two", "not/a name"])
+NAMES = st.sampled_from(["one", "two", "kube-root-ca.crt", "not/a name"])
 SPACES = st.sampled_from(["apps", "web", "kube-system", "not/a name"])
 KEYS = st.sampled_from(["a", "x.io/b", "no key!"])
 VALUES = st.sampled_from(["", "1", "2", "no value!"])
@@ -72,13 +72,15 @@ OBJECTS = st.builds(
 BODIES = st.fixed_dictionaries({}, optional={"data": st.dictionaries(st.just("a"), TYPES)})
 
 
-def rule_of(entries: list[list[dict[str, Any]]]) -> SyncRule:
+def rule_of(entries: list[list[dict[str, Any]]], kind: str = "Secret") -> SyncRule:
     rules = [{"match": matches} for matches in entries]
-    gvk = {"version": "v1", "kind": "Secret"}
+    gvk = {"version": "v1", "kind": kind}
     return read_rule({"metadata": {"name": "r"}, "spec": {"groupVersionKind": gvk, "rules": rules}})
 
 
-RULES = st.builds(rule_of, st.lists(st.lists(MATCHES, max_size=3), max_size=3))
+ENTRIES = st.lists(st.lists(MATCHES, max_size=3), max_size=3)
+RULES = st.builds(rule_of, ENTRIES)
+RULES_FOR_MAPS = st.builds(rule_of, ENTRIES, st.just("ConfigMap"))
 
 
 def selects(selection: Selection, found: Object, *, namespaced: bool) -> bool:
@@ -126,11 +128,18 @@ def test_selections_are_supersets_of_what_matches(rule: SyncRule, found: Object)
         assert any(selects(selection, found, namespaced=namespaced) for selection in chosen)
 
 
-@given(RULES, OBJECTS, BODIES)
+@given(RULES | RULES_FOR_MAPS, OBJECTS, BODIES)
 def test_there_is_a_miss_exactly_when_nothing_matches(rule: SyncRule, found: Object, body: dict[str, Any]) -> None:
     miss = miss_of(rule, found, lambda: body)
     assert (miss is None) == bool(matching_entries(rule, found, lambda: body))
     assert miss is None or miss.path.startswith("spec.rules")
+
+
+@given(RULES_FOR_MAPS, st.builds(replace, OBJECTS, key=st.builds(ObjectKey, SPACES, st.just("kube-root-ca.crt"))))
+def test_what_kubernetes_makes_is_matched_by_its_name_only(rule: SyncRule, found: Object) -> None:
+    """W7: neither its namespace, its labels, its annotations nor its content name it."""
+    named = [match for entry in rule.entries for match in entry.matches if match.name == found.key.name]
+    assert named or not matching_entries(rule, found, lambda: {"type": found.kind_type})
 
 
 @given(st.lists(RULES, max_size=3), OBJECTS)

@@ -36,9 +36,12 @@ def puts_by_force(stage: Stage, member: Member, place: Spot, value: str, more: s
 
 @deed(lambda chance, who, names: (chance.choice(("default", "team")), f"v{chance.randrange(10**6)}"), weight=2)
 def has_what_stays_at_home(stage: Stage, member: Member, namespace: str, value: str) -> None:
-    """Make what each cluster has for itself: the certificates of its API server, and something of Kubernetes' own."""
-    for place in ((namespace, "kube-root-ca.crt"), ("kube-system", "x")):
-        member.apply(make_object(("ConfigMap", *place), value, ""))
+    """Make what each cluster has for itself: the certificates of its API server, and something of Kubernetes' own.
+
+    The first comes by no label either, nor by its namespace.
+    """
+    for place, more in (((namespace, "kube-root-ca.crt"), "sync"), (("kube-system", "x"), "")):
+        member.apply(make_object(("ConfigMap", *place), value, more))
 
 
 @deed(one, weight=8)

@@ -95,9 +95,14 @@ def asks_for_all(rule: Rule) -> bool:
 
 
 def stays_at_home(source: Manifest) -> bool:
-    """Say whether a ConfigMap is left out where everything is asked for (W7)."""
-    namespace, name = key_of(source)
-    return source["kind"] == "ConfigMap" and (name == "kube-root-ca.crt" or namespace.startswith("kube-"))
+    """Say whether an object is left out where everything is asked for (W7)."""
+    return key_of(source).namespace.startswith("kube-") or is_to_be_named(source)
+
+
+def is_to_be_named(source: Manifest) -> bool:
+    """Say whether Kubernetes makes it by itself in every cluster: it is copied for a match that names it (W7)."""
+    own = {"ConfigMap": ("kube-root-ca.crt",), "Namespace": ("default", "kube-system", "kube-public")}
+    return key_of(source).name in own.get(source["kind"], ())
 
 
 def _matches(match: Mapping[str, Any], source: Manifest) -> bool:
@@ -105,6 +110,8 @@ def _matches(match: Mapping[str, Any], source: Manifest) -> bool:
     if not match:
         return not stays_at_home(source)
     named = match.get("objectKey") or {}
+    if is_to_be_named(source) and "name" not in named:
+        return False
     if named.get("name", key.name) != key.name or named.get("namespace", key.namespace) != key.namespace:
         return False
     if match.get("namespaces") and key.namespace and key.namespace not in match["namespaces"]:

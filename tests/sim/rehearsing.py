@@ -57,16 +57,16 @@ def planned(found: Plan) -> Sequence[Change]:
     return sorted((row.action.value, row.target.kind, *row.target.key) for row in found.rows if row.action in writes)
 
 
-def changed(writes: Collection[Write], *, who: str) -> Sequence[Change]:
+_COPIED = frozenset({"Widget", "Gadget", "ConfigMap", "Namespace"})
+
+
+def changed(writes: Collection[Write], *, who: str, kinds: Collection[str] = _COPIED) -> Sequence[Change]:
     """List what became of objects by a daemon's writes, but for what it says itself and its own objects."""
     verbs: dict[tuple[str, ...], set[str]] = {}
     for write in writes:
-        if write.who == who and write.changed and write.kind in _COPIED:
+        if write.who == who and write.changed and write.kind in kinds:
             verbs.setdefault((write.kind, *write.key), set()).add(write.verb.partition(" ")[0])
     return sorted(
         ("create" if found == {"create", "update"} else "/".join(sorted(found)), kind, namespace, name)
         for (kind, namespace, name), found in verbs.items()
     )
-
-
-_COPIED = {"Widget", "Gadget", "ConfigMap", "Namespace"}

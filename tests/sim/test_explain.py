@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -184,6 +185,27 @@ def test_a_copy_says_that_its_owner_is_disabled_or_its_rule_suspended() -> None:
         found, _ = await _explained(group, "Widget", "one")
         (row,) = found.outlook
         assert (row.reason, row.words.partition(" (")[0]) == ("NoLongerWanted", "its owner is disabled here")
+
+    simulate(scenario, n=2)
+
+
+def test_what_the_rules_status_says_of_a_write_that_fails_is_quoted() -> None:
+    """S1: what refuses a write is in no decision."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        group["a"].server.denied.add("Widget")
+        group["b"].create(_widget("refused", sync="yes"))
+        await asyncio.sleep(5.0)
+        found, names = await _explained(group, "Widget", "refused")
+        (row,) = found.outlook
+        assert (row.action.value, row.reason) == ("create", "Create")
+        words = "create widgets.sim.example/v1 in default: 403 Forbidden"
+        assert row.failed == ("Forbidden", words)
+        assert f"\n  failed so far: Forbidden: {words}" in explanation_text(found, names)
+        (told,) = explanation_document(found, names)["decisions"]
+        assert told["failed"] == {"reason": "Forbidden", "message": words}
+        assert (await _explained(group, "Widget", "one"))[0].outlook[0].failed is None
 
     simulate(scenario, n=2)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 
 from registry_controller.api.meta import CLUSTER_DISABLED
 from registry_controller.planner.plan import Action
-from tests.sim.group import SimGroup, rule, simulate
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.rehearsing import changed, plan, planned
+from tests.sim.request import Answer
 from tests.sim.transport import Fault
+from tests.sim.watch import Watch
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
@@ -235,6 +239,63 @@ def test_a_field_that_an_edit_takes_away_goes_from_copies_that_others_added_to()
         await group.settle()
         assert changed(here.server.journal[mark:], who="a") == planned(found)
         assert here.get("Widget", "one-of-b", namespace="default")["spec"] == {"a": 1}
+
+    simulate(scenario, n=2)
+
+
+def test_what_an_override_says_as_string_data_is_compared_as_it_is_stored() -> None:
+    """A1: the copy is in step, for a plan, too, and what somebody changes in it is put back."""
+    overrides = [
+        {"type": "remove", "path": "/data"},
+        {"type": "replace", "path": "/stringData?", "value": "{{ toJson .Object.data }}", "parseValue": True},
+    ]
+    mutations = {"groupVersionKind": {"kind": "Secret"}, "overrides": overrides}
+    made = rule("as-secret", CONFIG_MAP, {"match": [{"objectKey": {"name": "one"}}], "mutations": mutations})
+    made["metadata"]["annotations"] = STAYS
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here = group["a"]
+        group["b"].create(config_map("one", {"a": "1"}))
+        here.create(made)
+        await group.settle()
+        copy = here.get("Secret", "one", namespace="default")
+        assert copy["data"] == {"a": "MQ=="}
+        mark = len(here.server.journal)
+        (row,) = (await plan(group, "a", made)).rows
+        assert (row.action, row.reason) == (Action.SKIP, "InSync")
+        here.replace({**copy, "data": {"a": "Mg==", "b": "Mg=="}})
+        await group.settle()
+        assert here.get("Secret", "one", namespace="default")["data"] == {"a": "MQ=="}
+        assert changed(here.server.journal[mark:], who="a", kinds={"Secret"}) == [
+            ("update", "Secret", "default", "one")
+        ]
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("busy", ["a", "b"], ids=["here", "there"])
+def test_a_server_that_asks_for_patience_is_waited_for(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does right after a definition was made: it answers 429 until it has a cache of the kind."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        server, loop = group[busy].server, asyncio.get_running_loop()
+        until, watch = loop.time() + 5.0, server.watch
+        said = {"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429}
+
+        def answer(path: str, *, lag: int = 0, behind_s: float = 0.0) -> Watch | Answer:
+            if "/widgets" in path and loop.time() < until:
+                return Answer(429, orjson.dumps({**said, "details": {"retryAfterSeconds": 1}}))
+            return watch(path, lag=lag, behind_s=behind_s)
+
+        monkeypatch.setattr(server, "watch", answer)
+        found = await plan(group, "a", _rule())
+        assert found.troubles == []
+        assert {row.action for row in found.rows} >= {Action.CREATE, Action.CONFLICT}
+        until = loop.time() + 60.0
+        (words,) = (await plan(group, "a", _rule())).troubles
+        assert "429 TooManyRequests" in words
 
     simulate(scenario, n=2)
 

@@ -21,6 +21,7 @@ from registry_controller.kube.connect import PAGES
 from registry_controller.kube.heard import COMMAS, CONTAINERS, MANIFEST_BYTES
 from registry_controller.kube.lines import TOGETHER_BYTES
 from registry_controller.kube.transport import ANSWER_BYTES
+from registry_controller.settings import OPTIONS
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).parents[2]
@@ -133,6 +134,15 @@ def test_the_schema_refuses_unknown_keys_everywhere_but_in_free_maps() -> None:
         ".podSecurityContext.windowsOptions", ".securityContext.windowsOptions",
     }  # fmt: skip
     assert all("additionalProperties" in node for _, node in objects(SCHEMA))
+
+
+def test_the_chart_sets_every_option_but_those_that_the_docs_name() -> None:
+    template = (CHART / "templates" / "deployment.yaml").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    sentence = re.search(r"it leaves ([^(]*) at their defaults", text)
+    assert sentence is not None
+    left = set(re.findall(r"`([A-Z_]+)`", sentence[1]))
+    assert set(re.findall(r"- name: ([A-Z_]+)$", template, re.MULTILINE)) == {o.environment for o in OPTIONS} - left
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def body_is_not_needed() -> Manifest:
     raise AssertionError("the body was asked for")
 
 
-def matches(match: dict[str, Any], found: Object, *, kind: str = "ConfigMap") -> bool:
-    return bool(matching_entries(rule({"match": [match]}, kind=kind), found, body_is_not_needed))
+def matches(match: dict[str, Any], found: Object, *, kind: str = "ConfigMap", group: str = "") -> bool:
+    return bool(matching_entries(rule({"match": [match]}, kind=kind, group=group), found, body_is_not_needed))
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,34 @@ def test_a_secret_that_lets_somebody_in_is_asked_for_by_its_type(match: dict[str
 )
 def test_a_match_that_asks_for_something_gets_it(kind: str, match: dict[str, Any], found: Object) -> None:
     assert matches(match, found, kind=kind)
+
+
+@pytest.mark.clause("W7")
+@pytest.mark.parametrize(
+    ("group", "kind", "key"),
+    [
+        ("", "ConfigMap", ObjectKey("apps", "kube-root-ca.crt")),
+        ("", "ConfigMap", ObjectKey("kube-system", "kube-root-ca.crt")),
+        ("", "ServiceAccount", ObjectKey("apps", "default")),
+        ("", "Service", ObjectKey("default", "kubernetes")),
+        ("", "Endpoints", ObjectKey("default", "kubernetes")),
+        ("discovery.k8s.io", "EndpointSlice", ObjectKey("default", "kubernetes")),
+        ("", "Namespace", ObjectKey("", "default")),
+        ("", "Namespace", ObjectKey("", "kube-node-lease")),
+        ("scheduling.k8s.io", "PriorityClass", ObjectKey("", "system-node-critical")),
+    ],
+)
+def test_what_kubernetes_makes_in_every_cluster_is_asked_for_by_its_name(group: str, kind: str, key: ObjectKey) -> None:
+    """No copy can take its place: who selects a namespace, or what lacks a label, does not mean it."""
+    without = {"matchExpressions": [{"key": "local", "operator": "DoesNotExist"}]}
+    selections: list[dict[str, Any]] = [
+        {"namespaces": [key.namespace or "any"]}, {"labels": [without]}, {"annotations": [without]},
+    ]  # fmt: skip
+    for match in selections:
+        assert not matches(match, Object(key), kind=kind, group=group)
+        assert matches(match | {"objectKey": {"name": key.name}}, Object(key), kind=kind, group=group)
+        assert matches(match, Object(key._replace(name="ours")), kind=kind, group=group)
+    assert not matches({}, Object(key), kind=kind, group=group)
 
 
 @pytest.mark.clause("W7")

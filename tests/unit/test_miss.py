@@ -110,6 +110,24 @@ def test_what_everything_leaves_out_is_said(entry: dict[str, Any]) -> None:
     assert "leaves out what every cluster has of its own" in str(miss)
 
 
+@pytest.mark.parametrize(
+    ("entry", "path"),
+    [({}, "spec.rules[0].match.objectKey.name"), ({"match": [{"namespaces": ["apps"]}]}, f"{FIRST}.objectKey.name")],
+)
+def test_what_has_to_be_named_is_said(entry: dict[str, Any], path: str) -> None:
+    """W7."""
+    miss = miss_of(rule(entry), Object(ObjectKey("apps", "kube-root-ca.crt")), dict)
+    assert str(miss) == f'{path}: Kubernetes itself makes "kube-root-ca.crt" in every cluster: a match has to name it'
+
+
+@pytest.mark.parametrize("match", [{}, {"namespaces": ["apps"]}])
+def test_a_type_that_has_to_be_asked_for_is_said(match: dict[str, Any]) -> None:
+    """W7."""
+    found = Object(kind_type="bootstrap.kubernetes.io/token")
+    miss = miss_of(rule({"match": [match]}, kind="Secret"), found, dict)
+    assert str(miss).startswith(f'{FIRST}.content: the type is "bootstrap.kubernetes.io/token"')
+
+
 def test_what_the_daemon_made_itself_is_said() -> None:
     """W7."""
     miss = miss_of(rule({"match": [{}]}), Object(labels={meta.CORE_RESOURCE: "true"}), dict)

@@ -65,6 +65,52 @@ def test_all_adds_come_before_all_removes_and_a_later_rule_wins(where: str) -> N
     assert texts == {"stays": "1", "changes": "3", "new": "2"}
 
 
+@pytest.mark.parametrize(
+    ("gvk", "name", "is_good"),
+    [
+        (CONFIG_MAP, "a.b-1", True), (CONFIG_MAP, "a_b", False), (CONFIG_MAP, "A", False), (CONFIG_MAP, "", False),
+        (CONFIG_MAP, "a" * 254, False), (SERVICE, "a-1", True), (SERVICE, "a.b", False), (SERVICE, "a" * 64, False),
+        (GVK("apps", "v1", "Deployment"), "a:b", False), (GVK("example.com", "v1", "Tag"), "a:b", True),
+        (GVK("rbac.authorization.k8s.io", "v1", "Role"), "system:A", True),
+        (GVK("example.com", "v1", "Tag"), "a/b", False),
+    ],
+)  # fmt: skip
+def test_an_override_gives_no_name_that_the_kind_cannot_have(gvk: GVK, name: str, *, is_good: bool) -> None:
+    """S1: a plan says so, because the daemon does not even ask the API server."""
+    renamed = {"overrides": [{"type": "replace", "path": "/metadata/name", "value": name}]}
+    if is_good:
+        assert copy_of(source(), renamed, gvk=gvk)["metadata"]["name"] == name
+    else:
+        with pytest.raises(InvalidObject, match=f"metadata.name is none that a {gvk.kind} can have"):
+            copy_of(source(), renamed, gvk=gvk)
+
+
+AS_SECRET = {"version": "v1", "kind": "Secret"}
+
+
+def test_a_secrets_string_data_is_what_its_server_makes_of_it() -> None:
+    """A1: it is merged into data, over what is there, and is never stored."""
+    texts = {
+        "type": "replace",
+        "path": "/stringData?",
+        "value": '{"a": "two", "b": "ü", "c": null}',
+        "parseValue": True,
+    }
+    data = {"type": "replace", "path": "/data", "value": '{"a": "MQ==", "d": "MQ=="}', "parseValue": True}
+    found = copy_of(source(), {"groupVersionKind": AS_SECRET, "overrides": [texts, data]})
+    assert "stringData" not in found
+    assert found["data"] == {"a": "dHdv", "b": "w7w=", "c": "", "d": "MQ=="}
+    assert "stringData" in copy_of(source(), {"overrides": [texts]})
+
+
+@pytest.mark.parametrize(("value", "path"), [("[]", "stringData"), ('{"a": 1}', "stringData[a]")])
+def test_string_data_that_is_no_map_of_texts_is_an_error(value: str, path: str) -> None:
+    texts = {"type": "replace", "path": "/stringData?", "value": value, "parseValue": True}
+    with pytest.raises(InvalidObject) as found:
+        copy_of(source(), {"groupVersionKind": AS_SECRET, "overrides": [texts]})
+    assert found.value.path == path
+
+
 def test_the_owner_cannot_be_mutated_away() -> None:
     mutation = {where: {"add": {meta.OWNER: "x"}, "remove": [meta.OWNER]} for where in ("labels", "annotations")}
     found = copy_of(source(), mutation)
