@@ -49,8 +49,8 @@ class PeerCounts:
 
     `matched` are those that are `synced`, `failing`, `skipped` or `conflicting`, and those that wait for something
     here; `held` copies, which nothing proves unwanted, are not among them. `last_sync` is when something was last
-    written (RFC 3339), so an idle group keeps it. `last_error` is about the cluster as a whole. `deletions` is the
-    brake's state as stored, None without one.
+    written (RFC 3339), so an idle group keeps it. `last_error` is why not everything is read there at the moment.
+    `deletions` is the brake's state as stored, None without one.
     """
 
     cluster_id: ClusterUID

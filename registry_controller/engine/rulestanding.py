@@ -103,19 +103,18 @@ class RuleStanding:
         assert held.rule is not None
         names = {choice.cluster.cluster_id: found for found, choice in self._supervisor.choices.items()}
         self._look_at_home(name, troubles)
-        owners = set(self._ledger.places(name))
+        owners, passing = set(self._ledger.places(name)), dict[ClusterUID, str]()
         for link in self._supervisor.links.values():
             feed = self._sources.feed(link.cluster_id, held.rule.kind)
             if feed is not None and feed.has_rule(name):
                 owners.add(link.cluster_id)
                 if link.alive and feed.is_complete_for(name) and self._is_idle():
                     self._brake.nothing_waits((name, link.cluster_id))
-                troubles.hear(f"peer {link.name}", held.rule.kind, feed.streams.values(), is_told=bool(link.failure))
+                who = f"peer {link.name}"
+                passing[link.cluster_id] = troubles.hear(who, held.rule.kind, feed.streams.values())
                 unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
-                troubles.problems += [
-                    f"peer {link.name}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear
-                ]
-        peers = [self._peer_counts(name, owner, names.get(owner, "")) for owner in sorted(owners)]
+                troubles.problems += [f"{who}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear]
+        peers = [self._peer_counts(name, uid, names.get(uid, ""), passing.get(uid, "")) for uid in sorted(owners)]
         failures = (Failure(*failure) for peer in peers for failure in peer.failures)
         refused = (failure for failure in failures if failure.reason == _FORBIDDEN)
         troubles.problems += [f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1)]
@@ -129,9 +128,10 @@ class RuleStanding:
         for kind in sorted(target_kinds([active] if active is not None else ())):
             feed = self._copies.feed(kind.group, kind.kind)
             if feed is not None:
-                troubles.hear("here", feed.kind, feed.streams.values())
+                words = troubles.hear("here", feed.kind, feed.streams.values())
+                troubles.waits += [f"here: {words}"] if words else []
 
-    def _peer_counts(self, name: str, owner: ClusterUID, peer: str) -> PeerCounts:
+    def _peer_counts(self, name: str, owner: ClusterUID, peer: str, passing: str) -> PeerCounts:
         place = (name, owner)
         counts = self._ledger.counts(place)
         link = self._supervisor.links.get(owner)
@@ -146,7 +146,7 @@ class RuleStanding:
             skipped=counts[Class.SKIPPED],
             conflicting=counts[Class.CONFLICTING],
             last_sync=f"{wrote_at:%Y-%m-%dT%H:%M:%SZ}" if wrote_at is not None else "",
-            last_error=link.failure if link is not None else "",
+            last_error=(link.failure if link is not None else "") or passing,
             failures=tuple(self._ledger.failures(place)),
             deletions=self._brake.stored_form(place),
         )
@@ -179,11 +179,9 @@ class _Troubles:
         self.problems: list[str] = []
         self.waits: list[str] = []
 
-    def hear(self, who: str, kind: GVK, streams: Iterable[Stream], *, is_told: bool = False) -> None:
-        """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3).
-
-        That the whole cluster is not read may be told already.
-        """
+    def hear(self, who: str, kind: GVK, streams: Iterable[Stream]) -> str:
+        """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3). Give what passes by itself."""
+        passing = ""
         label, place = (meta.CONTROLLER_AGGREGATED, "here") if who == "here" else (meta.READER_AGGREGATED, "there")
         for error in (stream.error for stream in streams):
             if isinstance(error, Forbidden):
@@ -191,9 +189,10 @@ class _Troubles:
             elif isinstance(error, NotServed):
                 self.problems.append(f"{who}: cannot list or watch {kind}: it is not served {place}")
             elif isinstance(error, _PASSING):
-                self.waits += [f"{who}: {error}"] if not is_told else []
+                passing = passing or str(error)
             elif error is not None:
                 self.problems.append(f"{who}: {error}")
+        return passing
 
 
 _PASSING: Final = (Unreachable, Unauthorized, ServerError, TooManyRequests, Gone)
