@@ -63,6 +63,9 @@ class Template:
             return evaluate(self._tree, shown, library=FUNCTIONS, budget=budget)
         except TemplateError as error:
             raise InvalidObject(self._path, str(error)) from None
+        except Exception as error:  # who wrote it may be a stranger: a mistake of this program must not end it
+            words = f"cannot be evaluated: {type(error).__name__}, a mistake of this program"
+            raise InvalidObject(self._path, words) from None
 
 
 def compile_template(source: str, *, path: str, limits: Limits = DEFAULT) -> Template:

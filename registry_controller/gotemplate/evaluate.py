@@ -115,9 +115,8 @@ class _Walker:
                 self._budget.step()
                 yield Int(index), item
         elif isinstance(value, Mapping):
-            self._budget.step(len(value))  # all are sorted, however soon it breaks off
-            for key in sorted(value):
-                yield key, value[key]
+            self._budget.step(len(value))  # all are sorted, however soon it breaks off, and may go meanwhile
+            yield from [(key, value[key]) for key in sorted(value)]
         elif isinstance(value, int) and not isinstance(value, bool):
             if len(pipeline.variables) > 1:
                 raise self._values.error("a range over a number has no second variable", pipeline.at)

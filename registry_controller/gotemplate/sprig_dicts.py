@@ -70,15 +70,19 @@ def _merged(budget: Budget, overwrite: bool, *given: Any) -> Dict:
 
 
 def _merge(budget: Budget, into: dict[str, Any], other: Mapping[str, Any], overwrite: bool) -> None:
-    """Do as mergo does. A dict below that is not the template's own becomes so before it is changed."""
+    """Do as mergo does. A dict below that is not the template's own becomes so before it is changed.
+
+    What is merged into may be below the other one, and so change it: its keys are those that it has now.
+    """
     takes = not isinstance(into, TextMap) or isinstance(other, TextMap)
-    for key, value in other.items():
+    budget.hold(len(other))
+    for key in list(other):
         budget.step()
-        held = into.get(key)
-        if isinstance(value, Mapping) and isinstance(held, Mapping) and held:
+        value, held = other[key], into.get(key)
+        if isinstance(value, Mapping) and isinstance(held, Mapping):
             own = held if isinstance(held, Dict | TextMap) else copied(budget, held)
             _merge(budget, own, value, overwrite)
-            into[key] = own
+            into[key] = own if own else _fit(value, takes=takes)
         elif isinstance(value, Mapping):
             if is_empty(held):
                 into[key] = _fit(value, takes=takes)

@@ -109,6 +109,18 @@ def test_a_template_is_read_once_for_all_objects(monkeypatch: pytest.MonkeyPatch
     assert len(read) == 50
 
 
+def test_a_mistake_of_ours_in_a_template_is_an_error_on_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the kind of the error alone: its words may hold data."""
+
+    def broken(*_: Any) -> str:
+        raise RuntimeError("s3cret")
+
+    monkeypatch.setattr(gotemplate, "FUNCTIONS", {**gotemplate.FUNCTIONS, "upper": broken})
+    with pytest.raises(InvalidObject, match="cannot be evaluated: RuntimeError, a mistake of this program") as found:
+        gotemplate.compile_template("{{ upper `a` }}", path="p").render({})
+    assert "s3cret" not in str(found.value)
+
+
 def test_the_templates_that_are_kept_are_limited_in_characters() -> None:
     kept = rendering._Templates(most=10_000)
     for number in range(100):
