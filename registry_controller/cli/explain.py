@@ -57,7 +57,7 @@ def explain(
         try:
             found_kind, gvr = await rehearsal.engine.discovery.find(kind)
         except NotServed:
-            where = rehearsal.engine.supervisor.name_of(rehearsal.engine.local) or rehearsal.home.server
+            where = rehearsal.engine.supervisor.name_of(rehearsal.engine.local)
             command = " ".join(["kubectl", *(["--context", context_name] if context_name else []), "api-resources"])
             words = (
                 f"cluster {where} serves no kind {kind} that can be listed and watched; {command} says what it serves"

@@ -44,6 +44,10 @@ class Hit(NamedTuple):
         """Say what the object of that key becomes here."""
         return self.moved_to or Target(self.kind.group, self.kind.kind, key.namespace, key.name)
 
+    def is_moved(self, source: GVK) -> bool:
+        """Say whether an object of that kind becomes one of another kind, or elsewhere."""
+        return self.moved_to is not None or (self.kind.group, self.kind.kind) != (source.group, source.kind)
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveRule:

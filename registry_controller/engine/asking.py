@@ -72,7 +72,7 @@ class Asking:
         self, heard: Heard, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
     ) -> tuple[tuple[Hit, ...], frozenset[str]]:
         """Tell what is made of an object, and which rules cannot tell; of another's copy nobody needs to (W1)."""
-        had = frozenset(hit.rule for hit in before if self._is_elsewhere(hit))
+        had = frozenset(hit.rule for hit in before if hit.is_moved(self._kind))
         self._release(before)
         hits: list[Hit] = []
         unclear: set[str] = set()
@@ -100,7 +100,7 @@ class Asking:
     def _keep(self, hit: Hit, *, had: bool) -> Hit | InvalidObject:
         """Count what is made elsewhere; what was before stays, and what is too much cannot be told."""
         stranger = self._strangers.get(hit.rule)
-        if stranger is not None and self._is_elsewhere(hit):
+        if stranger is not None and hit.is_moved(self._kind):
             if not had and self._kept.moved[stranger] >= MOST_MOVED:
                 words = (
                     f"make more than {MOST_MOVED} objects of other names or kinds, with the other rules of that cluster"
@@ -112,11 +112,8 @@ class Asking:
     def _release(self, hits: tuple[Hit, ...]) -> None:
         for hit in hits:
             stranger = self._strangers.get(hit.rule)
-            if stranger is not None and self._is_elsewhere(hit):
+            if stranger is not None and hit.is_moved(self._kind):
                 self._kept.moved[stranger] -= 1
-
-    def _is_elsewhere(self, hit: Hit) -> bool:
-        return hit.moved_to is not None or (hit.kind.group, hit.kind.kind) != (self._kind.group, self._kind.kind)
 
     def _note(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:
         """Keep the words on an object; where there are too many already, the first of each rule stand for all."""

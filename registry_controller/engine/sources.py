@@ -78,14 +78,14 @@ class Sources:
         """Keep the way back from targets that are of another kind or elsewhere than their source."""
         place = (feed.peer, feed.kind, key)
         for hit in old:
-            if _is_moved(hit, feed):
+            if hit.is_moved(feed.kind):
                 held = self._renamed.get(hit.target(key))
                 if held is not None:
                     held.discard(place)
                     if not held:
                         del self._renamed[hit.target(key)]
         for hit in new:
-            if _is_moved(hit, feed):
+            if hit.is_moved(feed.kind):
                 self._renamed.setdefault(hit.target(key), set()).add(place)
 
     def claiming(self, target: Target) -> Iterator[tuple[Feed, ObjectKey, SourceRecord, Hit]]:
@@ -109,7 +109,3 @@ class Sources:
     def deleted_at(self, peer: ClusterUID, target: Target) -> int:
         """Tell up to which revision a member was seen to have deleted a membership object (O4), or 0."""
         return self.deletions.at(peer, target)
-
-
-def _is_moved(hit: Hit, feed: Feed) -> bool:
-    return hit.moved_to is not None or (hit.kind.group, hit.kind.kind) != (feed.kind.group, feed.kind.kind)
