@@ -4,6 +4,7 @@ RegistryError
   BadInput            somebody wrote something wrong: say where, wait for the edit
     InvalidOption       an option of the daemon; ends the start
     InvalidObject       a field of one of our own kinds
+      Mistake             a bug of this program that one object brings out: the others go on
     InvalidKubeconfig   a peer's credentials
   ApiError            an API server's answer; `.status` is the HTTP code
     Unauthorized        401: credentials are wrong or gone
@@ -25,6 +26,7 @@ RegistryError
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Self
 
 
@@ -56,6 +58,31 @@ class InvalidObject(BadInput):
         self.path = path
         self.message = message
         self.reason = reason
+
+
+class Mistake(InvalidObject):
+    """A bug of this program that an object, or a rule on it, brings out.
+
+    Both may be a stranger's: it is said of that object, and ends nothing.
+    """
+
+    @classmethod
+    def of(cls, error: Exception, *, path: str) -> Self:
+        """Speak of an error that nobody raised on purpose: its kind and place; its words may hold data."""
+        where = _deepest(error.__traceback__)
+        words = f"cannot be evaluated: {type(error).__name__}{where}, a mistake of this program: please report it"
+        return cls(path, words, reason="Mistake")
+
+
+def _deepest(trace: TracebackType | None) -> str:
+    """Spell the last line of this program's own that a traceback goes through."""
+    where = ""
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__"))
+        if module.startswith("registry_controller."):
+            where = f" at {module.removeprefix('registry_controller.')}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return where
 
 
 class InvalidKubeconfig(BadInput):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from registry_controller.api.errors import InvalidObject
+from registry_controller.api.errors import InvalidObject, Mistake
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
 from registry_controller.core.wanted import ActiveRule, Hit
 from registry_controller.engine.shared import Shared
@@ -66,6 +66,8 @@ class Asking:
                 answer = active.hit(heard, body, owner=self._peer, pool=pool)
             except InvalidObject as error:
                 answer = error
+            except Exception as error:  # a stranger may have written either
+                answer = Mistake.of(error, path="spec.rules")
             yield active, answer
 
     def ask(

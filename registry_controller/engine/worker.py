@@ -16,6 +16,7 @@ from registry_controller.api.errors import (
     Conflict,
     Contested,
     Forbidden,
+    Mistake,
     NotFound,
     RegistryError,
     TooManyRequests,
@@ -79,6 +80,8 @@ class Worker:
             carried = await self._carrier.carry_out(judgement)
         except RegistryError as error:
             self._failed(target, judgement, error)
+        except Exception as error:  # what is written, and by which rule, may be a stranger's
+            self._failed(target, judgement, Mistake.of(error, path="spec.rules"))
         else:
             self._settled(target, judgement.view, carried, wanted_at)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from registry_controller.api.errors import InvalidObject
+from registry_controller.api.errors import InvalidObject, Mistake
 from registry_controller.gotemplate.evaluate import evaluate
 from registry_controller.gotemplate.library import FUNCTIONS
 from registry_controller.gotemplate.limits import DEFAULT, Budget, Limits, Pool, TemplateError
@@ -63,9 +63,8 @@ class Template:
             return evaluate(self._tree, shown, library=FUNCTIONS, budget=budget)
         except TemplateError as error:
             raise InvalidObject(self._path, str(error)) from None
-        except Exception as error:  # who wrote it may be a stranger: a mistake of this program must not end it
-            words = f"cannot be evaluated: {type(error).__name__}, a mistake of this program"
-            raise InvalidObject(self._path, words) from None
+        except Exception as error:  # who wrote it may be a stranger
+            raise Mistake.of(error, path=self._path) from None
 
 
 def compile_template(source: str, *, path: str, limits: Limits = DEFAULT) -> Template:
