@@ -10,15 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.errors import (
-    Forbidden,
-    Gone,
-    NotServed,
-    ServerError,
-    TooManyRequests,
-    Unauthorized,
-    Unreachable,
-)
+from registry_controller.api.errors import Gone, ServerError, TooManyRequests, Unauthorized, Unreachable
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.core.accept import Verdict
 from registry_controller.core.decide import BARRED
@@ -29,8 +21,7 @@ from registry_controller.engine.brake import Brake
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.ledger import SAMPLES, Class, Failure, Ledger
 from registry_controller.engine.registry import HeldRule
-from registry_controller.engine.stream import Stream
-from registry_controller.report.reasons import granting
+from registry_controller.engine.stream import Stream, why_unheard
 from registry_controller.report.status import StatusWriter
 
 _FORBIDDEN: Final = "Forbidden"
@@ -182,16 +173,11 @@ class _Troubles:
     def hear(self, who: str, kind: GVK, streams: Iterable[Stream]) -> str:
         """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3). Give what passes by itself."""
         passing = ""
-        label, place = (meta.CONTROLLER_AGGREGATED, "here") if who == "here" else (meta.READER_AGGREGATED, "there")
         for error in (stream.error for stream in streams):
-            if isinstance(error, Forbidden):
-                self.problems.append(f"{who}: cannot {error}; {granting(label, place=place)}")
-            elif isinstance(error, NotServed):
-                self.problems.append(f"{who}: cannot list or watch {kind}: it is not served {place}")
-            elif isinstance(error, _PASSING):
+            if isinstance(error, _PASSING):
                 passing = passing or str(error)
             elif error is not None:
-                self.problems.append(f"{who}: {error}")
+                self.problems.append(f"{who}: {kind.kind}: {why_unheard(kind, error, at_home=who == 'here')}")
         return passing
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from registry_controller.api import meta
-from registry_controller.api.errors import ApiError, Forbidden, NotServed, RegistryError
+from registry_controller.api.errors import ApiError, NotServed, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.core.wanted import target_kinds
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.feed import Feed
 from registry_controller.engine.localfeed import LocalFeed
 from registry_controller.engine.peerlink import PeerLink
-from registry_controller.engine.stream import Stream
-from registry_controller.report.reasons import granting
+from registry_controller.engine.stream import Stream, why_unheard
 
 
 def waited_for(engine: Engine) -> list[str]:
@@ -98,7 +96,7 @@ def _passes(error: RegistryError | None) -> bool:
 
 def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
     for feed in _feeds_here(engine, rules):
-        yield from (f"here: {words}" for words in _errors(feed.kind, feed.streams.values(), place="here"))
+        yield from (f"here: {words}" for words in _errors(feed.kind, feed.streams.values(), at_home=True))
 
 
 def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[str]:
@@ -108,21 +106,14 @@ def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[st
     if link.features.held is None:
         yield "its ClusterFeatures were not heard in time"
     for feed in _feeds_at(engine, link, rules):
-        yield from _errors(feed.kind, feed.streams.values(), place="there")
+        yield from _errors(feed.kind, feed.streams.values(), at_home=False)
 
 
-def _errors(kind: GVK, streams: Iterable[Stream], *, place: str) -> Iterator[str]:
+def _errors(kind: GVK, streams: Iterable[Stream], *, at_home: bool) -> Iterator[str]:
     """Say why a kind is not heard: each sentence begins with the kind."""
-    label = meta.CONTROLLER_AGGREGATED if place == "here" else meta.READER_AGGREGATED
     for stream in streams:
-        if isinstance(stream.error, Forbidden):
-            yield f"{kind.kind}: cannot {stream.error}; {granting(label, place=place)}"
-        elif isinstance(stream.error, NotServed):
-            group = f"group {kind.group}" if kind.group else "the core group"
-            correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
-            yield f"{kind.kind}: is not served {place} in {group}, version {kind.version}; {correct}"
-        elif stream.error is not None:
-            yield f"{kind.kind}: {stream.error}"
+        if stream.error is not None:
+            yield f"{kind.kind}: {why_unheard(kind, stream.error, at_home=at_home)}"
         elif not stream.is_complete:
             yield f"{kind.kind}: not heard in time"
 

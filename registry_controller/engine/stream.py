@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from registry_controller.api.errors import InvalidObject, RegistryError
-from registry_controller.api.meta import ObjectKey
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, RegistryError
+from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.watch import Heard
+from registry_controller.report.reasons import granting
 
 
 class Hearer(Protocol):
@@ -84,3 +86,16 @@ class Stream:
         if self.error is not None:
             self.error = None
             self._feed.changed()
+
+
+def why_unheard(kind: GVK, error: RegistryError, *, at_home: bool) -> str:
+    """Say why a kind cannot be heard here, or there: verb and resource, and what to do (R2, S3)."""
+    place = "here" if at_home else "there"
+    if isinstance(error, Forbidden):
+        label = meta.CONTROLLER_AGGREGATED if at_home else meta.READER_AGGREGATED
+        return f"cannot {error}; {granting(label, place=place)}"
+    if isinstance(error, NotServed):
+        group = f"group {kind.group}" if kind.group else "the core group"
+        correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
+        return f"it is not served {place} in {group}, version {kind.version}; {correct}"
+    return str(error)

@@ -62,7 +62,7 @@ def test_a_kind_that_nobody_serves_or_allows_is_said_and_heals(members: list[Mem
         member.apply(crd("Widget", versions=("v1alpha1", "v1")), crd("Planet", scope="Cluster"), crd("Gadget"))
     eventually(
         lambda: re.search(
-            rf"peer {second.name}: cannot (list|watch) widgets.test.example.com[^;]*;[^;]*{READER_AGGREGATED}",
+            rf"peer {second.name}: Widget: cannot (list|watch) widgets.test.example.com[^;]*;[^;]*{READER_AGGREGATED}",
             first.condition("rsr", "widgets", "Stalled")["message"],
         ),
         within_s=90, what="forbidden",

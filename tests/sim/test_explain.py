@@ -159,7 +159,7 @@ def test_what_could_not_be_looked_at_is_said_of_an_object_that_was_not_found() -
         found, names = await _explained(group, "Widget", "nobody")
         text = explanation_text(found, names)
         assert "not here, nor in any cluster that could be read" in text
-        assert "not heard: peer b: Widget: is not served there" in text
+        assert "not heard: peer b: Widget: it is not served there" in text
         group["b"].server.change_served("Widget", served=True)
         found, names = await _explained(group, "Widget", "nobody")
         assert explanation_text(found, names).endswith("not here, nor in any cluster that is read")

@@ -391,8 +391,8 @@ def test_a_kind_that_is_not_served_is_named_whole_with_the_one_that_may_be_meant
         found = await plan(group, "a", made)
         words = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
         assert [*found.troubles] == [
-            f"here: {asked['kind']}: is not served here in {named}; {words}",
-            f"peer b: {asked['kind']}: is not served there in {named}; {words}",
+            f"here: {asked['kind']}: it is not served here in {named}; {words}",
+            f"peer b: {asked['kind']}: it is not served there in {named}; {words}",
         ]
         meant = "{group: sim.example, version: v1, kind: Widget}"
         assert [*found.notes] == [f"this cluster serves a Widget of sim.example/v1: is {meant} meant?"]

@@ -57,7 +57,7 @@ def test_a_rule_whose_copies_are_of_a_kind_that_is_not_heard_here_says_so_until_
         await asyncio.sleep(90.0)
         status, reason, words = _told(group, "as-gadgets", "Synced")
         assert (status, reason) == ("False", "Waiting")
-        assert words.startswith("2 waiting; here: cannot ")
+        assert words.startswith("2 waiting; here: Gadget: ")
         status, reason, words = _told(group, "as-gadgets", "Stalled")
         assert (status, reason) == ("True", "ActionNeeded")
         if trouble == "not served":

@@ -191,7 +191,7 @@ def test_a_plan_says_that_a_kind_is_not_served_whatever_version_a_rule_asks_for(
         here.server.change_versions("Widget", [])
         await group.settle()
         found = await plan(group, "a", here.get("ResourceSyncRule", name))
-        assert [words for words in found.troubles if words.startswith("here: Widget: is not served here")]
+        assert [words for words in found.troubles if words.startswith("here: Widget: it is not served here")]
 
     simulate(scenario, n=2)
 

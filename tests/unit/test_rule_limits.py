@@ -116,7 +116,7 @@ def test_a_mistake_of_ours_in_a_template_is_an_error_on_its_rule(monkeypatch: py
         raise RuntimeError("s3cret")
 
     monkeypatch.setattr(gotemplate, "FUNCTIONS", {**gotemplate.FUNCTIONS, "upper": broken})
-    with pytest.raises(InvalidObject, match="RuntimeError at gotemplate.*, a mistake of this program") as found:
+    with pytest.raises(InvalidObject, match=r"RuntimeError at gotemplate.*, a mistake of this program") as found:
         gotemplate.compile_template("{{ upper `a` }}", path="p").render({})
     assert "s3cret" not in str(found.value)
 
