@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from registry_controller.cli.documents import Document, Duplicate, Item, Place, 
 from registry_controller.core import syntax
 from registry_controller.core.accept import examine, is_vast
 from registry_controller.core.finding import Finding
-from registry_controller.core.schema import misfits
+from registry_controller.core.schema import did_you_mean, misfits
 from registry_controller.engine.definitions import read_bundled
 
 _API_VERSION: Final = meta.RULE.api_version
@@ -134,9 +133,7 @@ def _findings(manifest: Mapping[str, Any], *, named: bool) -> list[Finding]:
     kind, version = str(manifest.get("kind")), meta.group_version(str(manifest["apiVersion"]))[1]
     kinds = {definition["spec"]["names"]["kind"]: definition for definition in read_bundled().values()}
     if kind not in kinds:
-        meant = difflib.get_close_matches(kind, kinds, n=1)
-        advice = f"; did you mean {meant[0]}?" if meant else ""
-        return [Finding("kind", f"the registry has no such kind as {kind}{advice}")]
+        return [Finding("kind", f"the registry has no such kind as {kind}{did_you_mean(kind, kinds)}")]
     found = [*_name_findings(manifest, named=named)]
     if version != meta.VERSION:
         found.append(Finding("apiVersion", f"the registry has no version {version}: write {_API_VERSION}"))

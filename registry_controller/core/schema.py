@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from registry_controller.api.errors import InvalidObject
@@ -92,14 +92,14 @@ def _in_object(field: Field, schema: Schema) -> Iterator[Finding]:
         elif schema.get("x-kubernetes-preserve-unknown-fields"):
             continue
         else:
-            yield Finding(field[name].path, f"is no field of this kind{_meant(name, properties)}")
+            yield Finding(field[name].path, f"is no field of this kind{did_you_mean(name, properties)}")
             continue
         if value is not None:
             yield from _misfits(found, below)
 
 
-def _meant(name: str, known: Mapping[str, object]) -> str:
-    """Guess which of the fields that are there is meant; empty for none."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Guess which of the names that there are is meant; empty for none."""
     lowered = {field.lower(): field for field in known}
     found = difflib.get_close_matches(name[:_LONGEST_NAME].lower(), lowered, n=1)
     return f"; did you mean `{lowered[found[0]]}`?" if found else ""

@@ -6,6 +6,7 @@ Laws: level-based, a worker decides afresh each time · one failing object never
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -57,7 +58,7 @@ class Worker:
         self._carrier = carrier
         self._ledger = ledger
         self._metrics = metrics
-        self._name_of = name_of
+        self._outcomes = functools.partial(outcomes_of, name_of=name_of)
 
     async def run(self) -> NoReturn:
         """Work forever."""
@@ -97,7 +98,7 @@ class Worker:
             self._ledger.wrote((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
         if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: nothing to say yet
             return
-        changed = self._ledger.note(target, outcomes_of(decision, view, name_of=self._name_of, losers=carried.losers))
+        changed = self._ledger.note(target, self._outcomes(decision, view, losers=carried.losers))
         match decision:
             case Apply():
                 if decision.reason is Reason.HISTORY_RESTORED:
@@ -116,14 +117,14 @@ class Worker:
             return
         if isinstance(error, NotFound) and error.details_kind == "namespaces":
             missing = Hold(Reason.NAMESPACE_MISSING, owner_of(decision))
-            self._ledger.note(target, outcomes_of(missing, view, name_of=self._name_of))
+            self._ledger.note(target, self._outcomes(missing, view))
             self._queue.retry(target, at_least_s=1.0)
             return
         wait_s = error.retry_after_s if isinstance(error, TooManyRequests | Contested) else 0.0
         is_told_to_wait = isinstance(error, TooManyRequests) and wait_s > 0
         delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=is_told_to_wait)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
-        said = outcomes_of(decision, view, name_of=self._name_of, failure=Failing(reason, _words(error)))
+        said = self._outcomes(decision, view, failure=Failing(reason, _words(error)))
         if said and self._ledger.note(target, said):
             log.warning("cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2))
         self._metrics.decided(decision=type(decision).__name__, reason=reason)

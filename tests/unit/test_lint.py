@@ -77,7 +77,7 @@ def lint(text: str, tmp_path: Path) -> tuple[int, list[str]]:
         pytest.param(
             GOOD.replace("ResourceSyncRule", "ResourceSyncRules"),
             "/rule.yaml:2:1: error: kind: the registry has no such kind as ResourceSyncRules; did you mean "
-            "ResourceSyncRule?",
+            "`ResourceSyncRule`?",
             id="no such kind",
         ),
         pytest.param(GOOD.replace("name: good", "labels: {}"), "/rule.yaml:3:1: error: metadata.name: ", id="no name"),
