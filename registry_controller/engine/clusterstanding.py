@@ -14,11 +14,11 @@ from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.clusterstatus import ClusterFacts, PeerView, cluster_status
+from registry_controller.engine.choices import Choice
 from registry_controller.engine.clustermetadata import LocalMetadata
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.home import Home
 from registry_controller.engine.peerlink import PeerLink
-from registry_controller.engine.supervisor import Choice
 from registry_controller.report.status import StatusWriter
 
 

@@ -1,55 +1,32 @@
-"""Which peers are read, and which rules read from them: the registry's state turned into links and feeds.
+"""The registry's state turned into links to peers, and the rules that read from each.
 
-Laws: level-based, the whole plan is made anew from the registry at each change · one cluster ID is read through one
-Cluster object, the others of that ID are aliases · a cluster whose ID is held twice by itself is in conflict.
+Law: level-based, the whole plan is made anew from the registry at each change.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from registry_controller.api.cluster import Cluster, ClusterType
-from registry_controller.api.errors import InvalidKubeconfig
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
+from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
-from registry_controller.engine.aliases import Alias, Aliases
+from registry_controller.engine.choices import Choice, Chooser
 from registry_controller.engine.contexts import Contexts
 from registry_controller.engine.credentialstore import CredentialStore
 from registry_controller.engine.hearsay import Hearsay
 from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members
-from registry_controller.engine.newcomers import MOST_OF_ONE
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.rebuilds import Rebuilds
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.views import Standing
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.kubeconfig import Credentials, with_endpoint
+from registry_controller.kube.kubeconfig import Credentials
 
 _Key = TypeVar("_Key")
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What becomes of one Cluster object. Exactly one of the texts is filled, or none and `credentials` is.
-
-    `waiting` is True while its Secret was not heard yet.
-    """
-
-    cluster: Cluster
-    credentials: Credentials | None = None
-    auth_problem: str = ""
-    missing_auth: bool = False
-    disabled: bool = False
-    alias_of: str = ""
-    conflict: str = ""
-    waiting: bool = False
 
 
 class Supervisor:
@@ -80,12 +57,10 @@ class Supervisor:
         self.links: dict[ClusterUID, PeerLink] = {}
         self.choices: dict[str, Choice] = {}
         self.active: dict[str, ActiveRule] = {}
-        self._network_name = network_name
         self._namespace = namespace
         self._registry = registry
         self._sources = sources
         self._members = members
-        self._credentials = credentials
         self._home = home
         self.leftovers = leftovers
         self._connect_peer = connect_peer
@@ -110,8 +85,14 @@ class Supervisor:
             changed=rebuilt,
             said=changed,
         )
-        self._aliases = Aliases(connect_peer=connect_peer, changed=self.poke)
-        self._cloned: set[ClusterUID] = set()
+        self._chooser = Chooser(
+            local=local,
+            network_name=network_name,
+            members=members,
+            credentials=credentials,
+            connect_peer=connect_peer,
+            changed=self.poke,
+        )
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
         self._alive: frozenset[ClusterUID] = frozenset()
 
@@ -157,7 +138,7 @@ class Supervisor:
 
     def _plan(self, scope: asyncio.TaskGroup) -> None:
         self._plan_members()
-        self._plan_aliases(scope)
+        self._chooser.ask_aliases(scope, self.choices)
         self._plan_links(scope)
         self.rebuilds.plan(scope)
         self._plan_rules()
@@ -168,81 +149,7 @@ class Supervisor:
         clusters = [held.cluster for held in self._registry.clusters.values() if held.cluster is not None]
         namespaces = {self._namespace, *(cluster.secret.namespace for cluster in clusters if cluster.secret)}
         self._home.set_secret_namespaces(sorted(namespaces))
-        by_id: dict[ClusterUID, list[Cluster]] = {}
-        for cluster in clusters:
-            by_id.setdefault(cluster.cluster_id, []).append(cluster)
-        self.choices = {}
-        for cluster_id, same in by_id.items():
-            found = self._choose_local(same) if cluster_id == self.local else self._choose_peer(cluster_id, same)
-            self.choices.update(found)
-
-    def _choose_local(self, same: list[Cluster]) -> Mapping[str, Choice]:
-        names = sorted(cluster.name for cluster in same)
-        words = ""
-        if len(same) > 1:
-            words = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the others"
-        return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
-
-    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster]) -> Mapping[str, Choice]:
-        """Choose the Cluster object through which a peer is read (P1)."""
-        own_names = {
-            name
-            for name, view in self._members.there(cluster_id).items()
-            if view.cluster_id == cluster_id and view.type in ("", ClusterType.LOCAL.value)
-        }
-        ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
-        read, *aliases = ordered
-        genuine = [c.name for c in aliases if self._aliases.is_genuine(Alias(cluster_id, c.name))]
-        if genuine and own_names and not own_names.issuperset(genuine):
-            self._cloned.add(cluster_id)
-        if not genuine:
-            self._cloned.discard(cluster_id)
-        if cluster_id in self._cloned:
-            names = ", ".join(sorted([read.name, *genuine]))
-            words = (
-                f"two API servers have the ID {cluster_id}, as {names}: one is a clone; delete one of these Clusters"
-            )
-            return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
-        choices = {read.name: self._choose_credentials(read)}
-        for alias in aliases:
-            choices[alias.name] = Choice(alias, alias_of=read.name, disabled=alias.disabled)
-        return choices
-
-    def _plan_aliases(self, scope: asyncio.TaskGroup) -> None:
-        wanted: dict[Alias, Credentials] = {}
-        of_one: Counter[ClusterUID] = Counter()
-        for choice in self.choices.values():
-            cluster = choice.cluster
-            is_alias = (choice.alias_of or choice.conflict) and cluster.cluster_id != self.local
-            found = self._choose_credentials(cluster).credentials if is_alias and not choice.disabled else None
-            if found is not None and of_one[cluster.cluster_id] < MOST_OF_ONE:
-                of_one[cluster.cluster_id] += 1
-                wanted[Alias(cluster.cluster_id, cluster.name)] = found
-        self._aliases.plan(scope, wanted)
-
-    def _choose_credentials(self, cluster: Cluster) -> Choice:
-        if cluster.disabled:
-            return Choice(cluster, disabled=True)
-        if cluster.secret is None:
-            return Choice(cluster, missing_auth=True)
-        found = self._credentials.find(cluster.secret)
-        if found is None:
-            return Choice(cluster, waiting=True)
-        if isinstance(found, str):
-            return Choice(cluster, auth_problem=found)
-        dispute = self._dispute(cluster.secret)
-        if dispute:
-            return Choice(cluster, auth_problem=dispute)
-        try:
-            return Choice(cluster, credentials=with_endpoint(found, cluster.endpoint_for(self._network_name)))
-        except InvalidKubeconfig as error:
-            return Choice(cluster, auth_problem=str(error))
-
-    def _dispute(self, secret: ObjectKey) -> str:
-        for held, names in self._members.disputed_secrets():
-            if held == secret:
-                return f"Secret {secret} is named by the Clusters {', '.join(names)}: each needs one of its own"
-        return ""
+        self.choices = self._chooser.choose(clusters)
 
     def _plan_links(self, scope: asyncio.TaskGroup) -> None:
         wanted = {c.cluster.cluster_id: c for c in self.choices.values() if c.credentials is not None}
