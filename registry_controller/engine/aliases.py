@@ -13,17 +13,16 @@ from typing import Final, NamedTuple, NoReturn
 from registry_controller.api import meta
 from registry_controller.api.cluster import ClusterType
 from registry_controller.api.errors import RegistryError, TooMuch, Unreachable
-from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.engine.room import MOST_OWN
 from registry_controller.engine.taps import read_view
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import Heard, decode_heard, decode_manifest, list_objects
+from registry_controller.kube.watch import Heard, decode_manifest, list_objects, read_cluster_id
 
 PERIOD_S: Final = 60.0
 _LIST_S: Final = 30.0
-_KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
 
 
 class Alias(NamedTuple):
@@ -74,7 +73,7 @@ class Aliases:
         """List the names by which the API server calls itself; none when it has another ID."""
         reader = self._connect_peer(credentials)
         try:
-            if decode_heard(await reader.get(meta.NAMESPACES, _KUBE_SYSTEM)).uid != cluster_id:
+            if await read_cluster_id(reader) != cluster_id:
                 return set()
             return await _local_names(reader, cluster_id)
         finally:

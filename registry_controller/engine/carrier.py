@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
@@ -24,6 +24,7 @@ from registry_controller.engine.copies import Copies
 from registry_controller.engine.fights import Deed, Fights
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection, Judgement
 from registry_controller.engine.localfeed import CopyRecord, LocalFeed
+from registry_controller.engine.losers import hits_beside, losers_of
 from registry_controller.engine.relays import Relays
 from registry_controller.engine.views import Offer
 from registry_controller.engine.writing import Hand, Wanted, copy_slot
@@ -89,7 +90,7 @@ class Carrier:
         match decision:
             case Apply():
                 offer = offers[view.claims.index(decision.claim)]
-                return await self._apply(view, decision, offer, _beside(offer, offers))
+                return await self._apply(view, decision, offer, hits_beside(offer, offers))
             case Delete():
                 await self._delete(view, decision)
                 return Carried(decision)
@@ -133,7 +134,7 @@ class Carrier:
         if record is not None and record.status_digest != self._hand.status_digest(wanted):
             bringing = self._hand.bring_status(wanted, record, feed)
             has_written = await self._timed("update status", view.target, bringing) or has_written
-        losers = _losers(offer, wanted, manifest, owner=owner)
+        losers = losers_of(offer, wanted.target, manifest, owner=owner)
         losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
         if record is not None:
             record.made_from = made_from
@@ -275,31 +276,3 @@ class Carrier:
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed is not None else None
         return record.losers if record is not None else ()
-
-
-def _beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
-    """List by which other rules the same source claims the same place, in another version of its kind."""
-    peer, kind = offer.feed.peer, offer.feed.kind
-    return tuple(
-        other.hit
-        for other in offers
-        if other.feed is not offer.feed
-        and (other.feed.peer, other.key) == (peer, offer.key)
-        and (other.feed.kind.group, other.feed.kind.kind) == (kind.group, kind.kind)
-        and other.hit.barrier is None
-    )
-
-
-def _losers(offer: Offer, wanted: Wanted, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
-    """Name the other rules that make something else of the same source at the same place (W2)."""
-    found = []
-    for hit in offer.record.hits:
-        if hit.rule == offer.hit.rule or hit.entries == offer.hit.entries or hit.target(offer.key) != wanted.target:
-            continue
-        if hit.barrier is not None:
-            continue
-        other = desired(manifest, offer.feed.kind, hit.entries, owner=owner, context=hit.context)
-        ours = desired(manifest, offer.feed.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
-        if (other.manifest, other.status) != (ours.manifest, ours.status):
-            found.append(hit.rule)
-    return tuple(found)

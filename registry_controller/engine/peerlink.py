@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn, Protocol
 
-from registry_controller.api import meta
 from registry_controller.api.errors import (
     Forbidden,
     InvalidObject,
@@ -20,7 +19,7 @@ from registry_controller.api.errors import (
     RegistryError,
     Unauthorized,
 )
-from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.meta import ClusterUID
 from registry_controller.core.peer import PeerHealth, backoff_s
 from registry_controller.engine.clustermetadata import read_metadata
 from registry_controller.engine.members import Members
@@ -30,12 +29,11 @@ from registry_controller.engine.taps import ClusterTap, FeatureTap
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
 
-KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
 PROBE_TIMEOUT_S: Final = 5.0
 REDIAL_CAP_S: Final = 5.0
 METADATA_PERIOD_S: Final = 300.0
@@ -189,12 +187,11 @@ class PeerLink:
 
     async def _prove(self, reader: Reader) -> None:
         try:
-            raw = await reader.get(meta.NAMESPACES, KUBE_SYSTEM, timeout_s=PROBE_TIMEOUT_S)
+            uid = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
         except NotFound as error:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
         except Unauthorized as error:
             raise Unauthorized(f"{error}; {_OUTDATED}", status=error.status) from None
-        uid = decode_heard(raw, kind=meta.NAMESPACE).uid
         if uid != self.cluster_id:
             raise RegistryError(
                 f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "

@@ -14,12 +14,12 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.engine.peerlink import KUBE_SYSTEM, PROBE_TIMEOUT_S, PeerLink
+from registry_controller.engine.peerlink import PROBE_TIMEOUT_S, PeerLink
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.silences import Silences
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_heard, decode_manifest
+from registry_controller.kube.watch import decode_manifest, read_cluster_id
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -150,10 +150,10 @@ class Rebuilds:
         credentials = await self._credentials(link.reader, cluster, cluster.secret)
         reader = self._connect_peer(credentials)
         try:
-            answer = await reader.get(meta.NAMESPACES, KUBE_SYSTEM, timeout_s=PROBE_TIMEOUT_S)
+            found = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
         finally:
             await reader.close()
-        return credentials.place if decode_heard(answer).uid == rebuild.cluster_id else None
+        return credentials.place if found == rebuild.cluster_id else None
 
     async def _credentials(self, reader: Reader, cluster: Cluster, key: ObjectKey) -> Credentials:
         secret = decode_manifest(await reader.get(meta.SECRETS, key))

@@ -25,6 +25,7 @@ from registry_controller.api.errors import (
 )
 from registry_controller.api.meta import GVK, GVR, ObjectKey, revision
 from registry_controller.api.selection import Selection
+from registry_controller.engine.breath import Breath
 from registry_controller.engine.pauses import Pauses
 from registry_controller.engine.sink import Sink
 from registry_controller.kube.connect import Reader
@@ -38,8 +39,6 @@ _INITIAL_S: Final = 120.0  # 100,000 objects take ten seconds
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
 _ROOM: Final = 64  # new objects between two questions whether there is room
-_BREATH_S: Final = 0.01  # between two turns of the loop; an object that rules look at for longer is followed by a pause
-_PAUSE_S: Final = 1.0
 
 
 class Reflector:
@@ -83,8 +82,7 @@ class Reflector:
         self._tainted = False
         self._swapped = False
         self._ends_at_s = 0.0
-        self._breathed_at_s = 0.0
-        self._owed_s = 0.0
+        self._breath = Breath()
 
     @property
     def size(self) -> int:
@@ -162,7 +160,7 @@ class Reflector:
                 if event.type is EventType.BOOKMARK:
                     break  # the server did not understand what it was asked
                 self._take(event, seen=seen)
-                await self._breathe()
+                await self._breath.take()
         except Invalid:
             pass
         except TimeoutError:
@@ -182,7 +180,7 @@ class Reflector:
                 continue
             self._take(event, seen=self._keys)
             self._advance(event)
-            await self._breathe()
+            await self._breath.take()
         if self._tainted:
             self._resume = ""
 
@@ -198,7 +196,7 @@ class Reflector:
                     seen, self._tainted = {}, False
                 for heard in page.items:
                     self._hear(heard, seen=seen)
-                    await self._breathe()
+                    await self._breath.take()
                 if page.refused:
                     self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
                     self.refused += page.refused - 1
@@ -250,10 +248,8 @@ class Reflector:
         if heard.key not in self._keys and len(self._keys) % _ROOM == 0:
             self._make_room()
         self._keys[heard.key] = seen[heard.key] = None
-        began_s = asyncio.get_running_loop().time()
-        self._sink.upsert(heard)
-        took_s = asyncio.get_running_loop().time() - began_s
-        self._owed_s = min(took_s, _PAUSE_S) if took_s > _BREATH_S else 0.0
+        with self._breath.spent():
+            self._sink.upsert(heard)
 
     def _advance(self, event: Event) -> None:
         if event.resource_version:
@@ -292,16 +288,6 @@ class Reflector:
         if self._stalled:
             self._stalled = False
             self._sink.current()
-
-    async def _breathe(self) -> None:
-        """Let others run now and then, for as long as the last object took, if that was long.
-
-        A stream whose bytes are here already never waits by itself.
-        """
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._breathed_at_s >= _BREATH_S:
-            await asyncio.sleep(self._owed_s)
-            self._breathed_at_s = loop.time()
 
     async def _absorb(self, error: RegistryError, *, lasted_s: float) -> None:
         """Say what went wrong, and wait as long as its kind asks for."""

@@ -19,11 +19,12 @@ from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
 from registry_controller import __version__
-from registry_controller.api.errors import ProtocolError, RegistryError, TooMuch, Unreachable
+from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube import tls
+from registry_controller.kube.answers import check_plain, error_of, hang_up, read_answer, read_status
 from registry_controller.kube.connector import Connector
-from registry_controller.kube.translate import FAILURES, STATUS_BYTES, error_of_answer, error_of_failure
+from registry_controller.kube.translate import FAILURES, STATUS_BYTES, error_of_failure
 
 DRY_RUN: Final = "dryRun=All"
 """The parameter with which a server says what it would store, and stores nothing."""
@@ -99,15 +100,15 @@ class Transport(RESTClientObject):
                 response = await self._open(method, path, body=body, content_type=content_type)
                 try:
                     if response.status in _ANSWERED:
-                        return await _read(response, limit=limit_bytes, what=what)
+                        return await read_answer(response, limit=limit_bytes, what=what)
                     # What validation says of an object that was written quotes it.
                     limit = STATUS_BYTES if body is None else limit_bytes
-                    content = await _read_status(response, limit=limit, what=what)
+                    content = await read_status(response, limit=limit, what=what)
                 finally:
                     response.release()
         except FAILURES as error:
             raise error_of_failure(error, what=what) from error
-        raise _error_of(response, content, what=what, gvr=gvr, key=key)
+        raise error_of(response, content, what=what, gvr=gvr, key=key)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -123,15 +124,15 @@ class Transport(RESTClientObject):
         try:
             if response.status != 200:
                 async with self._deadline(open_s):
-                    content = await _read_status(response, limit=STATUS_BYTES, what=what)
-                raise _error_of(response, content, what=what)
-            _check_plain(response, what=what)
+                    content = await read_status(response, limit=STATUS_BYTES, what=what)
+                raise error_of(response, content, what=what)
+            check_plain(response, what=what)
             yield response.content.iter_any()
         except FAILURES as error:
             raise error_of_failure(error, what=what) from error
         finally:
             self._streams.discard(response)
-            _hang_up(response)
+            hang_up(response)
 
     @property
     def ca_pem(self) -> str:
@@ -255,52 +256,3 @@ def is_allowed(method: str, path: str, methods: frozenset[str]) -> bool:
     if method in methods:
         return True
     return f"{method} {DRY_RUN}" in methods and DRY_RUN in path.partition("?")[2].split("&")
-
-
-async def _read(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
-    _check_plain(response, what=what)
-    if (response.content_length or 0) > limit:
-        _hang_up(response)
-        raise TooMuch(f"{what}: the answer is larger than {limit // 1024} KiB")
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > limit:
-            _hang_up(response)
-            raise TooMuch(f"{what}: the answer is larger than {limit // 1024} KiB")
-        chunks.append(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-async def _read_status(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
-    """Read what an error says; nothing of it where that is too much: its code tells enough."""
-    try:
-        return await _read(response, limit=limit, what=what)
-    except TooMuch:
-        return b""
-
-
-def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """End a connection that is in use, at once: TLS would wait for a farewell that a silent server never says."""
-    if response.connection is not None and response.connection.protocol is not None:
-        response.connection.protocol.abort()
-    response.close()
-
-
-def _check_plain(response: aiohttp.ClientResponse, *, what: str) -> None:
-    """Refuse compression that we did not ask for: a small answer could become a huge one."""
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise ProtocolError(f"{what}: the answer is compressed, which was not asked for")
-
-
-def _error_of(
-    response: aiohttp.ClientResponse,
-    content: bytes,
-    *,
-    what: str,
-    gvr: GVR | None = None,
-    key: ObjectKey | None = None,
-) -> RegistryError:
-    retry_after = response.headers.get("Retry-After", "")
-    return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after)

@@ -73,12 +73,14 @@ class _Mark(msgspec.Struct):
 _LINE: Final = msgspec.json.Decoder(_Line)
 _MARK: Final = msgspec.json.Decoder(_Mark)
 _STATUS: Final = msgspec.json.Decoder(Status)
+_KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
 _TYPES: Final = {kind.value: kind for kind in EventType}
 
 
-async def read_cluster_id(reader: Reader) -> ClusterUID:
-    """Read a cluster's own ID."""
-    return ClusterUID(decode_heard(await reader.get(meta.NAMESPACES, ObjectKey("", "kube-system"))).uid)
+async def read_cluster_id(reader: Reader, *, timeout_s: float = 10.0) -> ClusterUID:
+    """Read a cluster's own ID: the UID of its namespace kube-system."""
+    raw = await reader.get(meta.NAMESPACES, _KUBE_SYSTEM, timeout_s=timeout_s)
+    return ClusterUID(decode_heard(raw, kind=meta.NAMESPACE).uid)
 
 
 async def read_object(reader: Reader, gvr: GVR, key: ObjectKey, *, kind: GVK, timeout_s: float) -> Heard:

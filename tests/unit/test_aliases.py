@@ -30,7 +30,7 @@ class Server:
         self.asked = 0
         self._pages, self._size = pages, size
 
-    async def get(self, gvr: GVR, key: ObjectKey) -> bytes:
+    async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float) -> bytes:
         return json.dumps({"metadata": {"name": key.name, "uid": ID}}).encode()
 
     async def list_page(self, gvr: GVR, selection: Selection, *, query: Mapping[str, str]) -> bytes:

@@ -1,0 +1,63 @@
+"""Read an API server's answer, bounded in bytes.
+
+Law: nothing is decompressed, and what is too much is hung up on.
+"""
+
+from __future__ import annotations
+
+import aiohttp
+
+from registry_controller.api.errors import ProtocolError, RegistryError, TooMuch
+from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.kube.translate import error_of_answer
+
+
+async def read_answer(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
+    """Read a whole answer of at most `limit` bytes."""
+    check_plain(response, what=what)
+    if (response.content_length or 0) > limit:
+        hang_up(response)
+        raise TooMuch(f"{what}: the answer is larger than {limit // 1024} KiB")
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > limit:
+            hang_up(response)
+            raise TooMuch(f"{what}: the answer is larger than {limit // 1024} KiB")
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def read_status(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
+    """Read what an error says; nothing of it where that is too much: its code tells enough."""
+    try:
+        return await read_answer(response, limit=limit, what=what)
+    except TooMuch:
+        return b""
+
+
+def hang_up(response: aiohttp.ClientResponse) -> None:
+    """End a connection that is in use, at once: TLS would wait for a farewell that a silent server never says."""
+    if response.connection is not None and response.connection.protocol is not None:
+        response.connection.protocol.abort()
+    response.close()
+
+
+def check_plain(response: aiohttp.ClientResponse, *, what: str) -> None:
+    """Refuse compression that we did not ask for: a small answer could become a huge one."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise ProtocolError(f"{what}: the answer is compressed, which was not asked for")
+
+
+def error_of(
+    response: aiohttp.ClientResponse,
+    content: bytes,
+    *,
+    what: str,
+    gvr: GVR | None = None,
+    key: ObjectKey | None = None,
+) -> RegistryError:
+    """Find what an answer that is no success means."""
+    retry_after = response.headers.get("Retry-After", "")
+    return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after)
