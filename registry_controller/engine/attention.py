@@ -31,15 +31,18 @@ class Attention:
             if feed.kind in (meta.CLUSTER, meta.SECRET):
                 self._look_at_offers(feed)
 
-    def rules_changed(self, rules: Set[str], members: Set[ClusterUID]) -> None:
+    def rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
         """Look at the copies that rules made which are others now, and at those of members with other features.
 
-        What such rules newly ask for comes with the feeds that are opened for them.
+        `kinds` are what these rules read, and did before: what is made of such a source may have waited for what one
+        of them wants of it. What they newly ask for comes with the feeds that are opened for them.
         """
 
-        def is_meant(_: LocalFeed, record: CopyRecord) -> bool:
+        def is_meant(local_feed: LocalFeed, record: CopyRecord) -> bool:
             provenance = record.marks.provenance
-            return provenance is None or provenance.rule in rules or record.marks.owner in members
+            if provenance is None or provenance.rule in rules or record.marks.owner in members:
+                return True
+            return _kind_behind(local_feed, record) in kinds
 
         self._look_at_copies_of(is_meant)
 
@@ -115,6 +118,11 @@ def _parties(record: CopyRecord) -> tuple[ClusterUID | None, ...]:
 
 def _kinds_behind(local_feed: LocalFeed, record: CopyRecord) -> tuple[tuple[str, str], ...]:
     """Name the kinds at the owner that say whether a copy stays. What credentials are for, a Cluster says."""
-    here = (local_feed.kind.group, local_feed.kind.kind)
-    source = (record.source[0].group, record.source[0].kind) if record.source is not None else here
+    here, source = (local_feed.kind.group, local_feed.kind.kind), _kind_behind(local_feed, record)
     return (here, source, *_MEMBERSHIP) if here in _MEMBERSHIP else (here, source)
+
+
+def _kind_behind(local_feed: LocalFeed, record: CopyRecord) -> tuple[str, str]:
+    """Name the kind of what a copy was made from."""
+    kind = record.source[0] if record.source is not None else local_feed.kind
+    return (kind.group, kind.kind)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
@@ -62,6 +62,15 @@ class HeldRule:
         born = provenance.created if provenance else self.rule.created
         fence = Fence(allowance, self.is_synced(local))
         return activate(self.rule, born=born, owner=self.marks.owner or local, fence=fence)
+
+
+class Wish(NamedTuple):
+    """What decides whether a rule's copies are wanted here: while it is the same, nobody needs to look."""
+
+    rule: SyncRule | None
+    accepted: bool
+    selects_us: bool | None
+    synced: bool
 
 
 class Registry:
@@ -148,10 +157,10 @@ class Registry:
             for held in self.rules.values()
         )
 
-    def wishes(self, local: ClusterUID) -> Mapping[str, object]:
-        """Tell by rule what decides whether its copies are wanted here: while it is the same, nobody needs to look."""
+    def wishes(self, local: ClusterUID) -> Mapping[str, Wish]:
+        """Tell by rule what decides whether its copies are wanted here."""
         return {
-            name: (
+            name: Wish(
                 held.rule,
                 held.verdict.accepted,
                 held.rule is not None and self.selects_us(held.rule, local=local),

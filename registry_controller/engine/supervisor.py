@@ -20,7 +20,7 @@ from registry_controller.engine.leftovers import Leftovers
 from registry_controller.engine.members import Members
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.rebuilds import Rebuilds
-from registry_controller.engine.registry import Registry
+from registry_controller.engine.registry import Registry, Wish
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.views import Standing
 from registry_controller.kube.connect import Reader
@@ -49,7 +49,7 @@ class Supervisor:
         trusts_after_s: float,
         changed: Callable[[], None],
         members_changed: Callable[[Set[ClusterUID]], None],
-        rules_changed: Callable[[Set[str], Set[ClusterUID]], None],
+        rules_changed: Callable[[Set[str], Set[tuple[str, str]], Set[ClusterUID]], None],
         rebuilt: Callable[[str], None],
         planned: Callable[[], None],
     ) -> None:
@@ -74,7 +74,7 @@ class Supervisor:
         self._is_judged = False  # for which clusters a rule is: our own Cluster says which one we are
         self._contexts = Contexts(registry=registry, local=local)
         self._given: dict[ClusterUID, tuple[PeerLink, object, object, object]] = {}
-        self._wishes: Mapping[str, object] = {}
+        self._wishes: Mapping[str, Wish] = {}
         self._features: Mapping[ClusterUID, object] = {}
         self.rebuilds = Rebuilds(
             network_name=network_name,
@@ -213,7 +213,13 @@ class Supervisor:
         wishes = self._registry.wishes(self.local)
         features = {uid: (link.features.held, self._is_judged) for uid, link in self.links.items()}
         if (wishes, features) != (self._wishes, self._features):
-            self._rules_changed(_differing(self._wishes, wishes), _differing(self._features, features))
+            rules = _differing(self._wishes, wishes)
+            kinds = {
+                (wish.rule.kind.group, wish.rule.kind.kind)
+                for wish in (table.get(name) for name in rules for table in (self._wishes, wishes))
+                if wish is not None and wish.rule is not None
+            }
+            self._rules_changed(rules, kinds, _differing(self._features, features))
             self._wishes, self._features = wishes, features
 
 

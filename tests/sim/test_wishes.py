@@ -297,3 +297,27 @@ def test_a_copy_of_what_no_rule_could_read_for_a_while_is_not_forgotten(then: st
         assert (here.find("Widget", "x-t", namespace="default") is not None) == (then == "named otherwise")
 
     simulate(scenario, n=2)
+
+
+def test_a_copy_that_waited_for_what_another_rule_wants_goes_when_that_rule_is_suspended() -> None:
+    """W3: the other rule's list may never come now, and nothing else changes."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        owner.create({"kind": "Widget", "metadata": {"name": "x", "namespace": "default"}, "spec": {"size": 1}})
+        asks = {"group": "sim.example", "version": "v1", "kind": "Widget"}
+        here.create(rule("first", asks, deletionPolicy="Delete"))
+        here.create(rule("second", asks))
+        await asyncio.sleep(10.0)
+        assert here.find("Widget", "x", namespace="default") is not None
+        edited = here.get("ResourceSyncRule", "first")
+        edited["spec"]["clusterFeatureMatch"] = [{"featureName": "none.example.com"}]
+        here.replace(edited)
+        ended = here.get("ResourceSyncRule", "second")
+        ended["spec"]["suspend"] = True
+        here.replace(ended)
+        await asyncio.sleep(60.0)
+        assert here.find("Widget", "x", namespace="default") is None
+
+    simulate(scenario, n=2)
