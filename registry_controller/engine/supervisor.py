@@ -214,14 +214,15 @@ class Supervisor:
         features = {uid: (link.features.held, self._is_judged) for uid, link in self.links.items()}
         if (wishes, features) != (self._wishes, self._features):
             rules = _differing(self._wishes, wishes)
-            kinds = {
-                (wish.rule.kind.group, wish.rule.kind.kind)
-                for wish in (table.get(name) for name in rules for table in (self._wishes, wishes))
-                if wish is not None and wish.rule is not None
-            }
-            self._rules_changed(rules, kinds, _differing(self._features, features))
+            read = _kinds_read(rules, self._wishes) | _kinds_read(rules, wishes)
+            self._rules_changed(rules, read, _differing(self._features, features))
             self._wishes, self._features = wishes, features
 
 
 def _differing(old: Mapping[_Key, object], new: Mapping[_Key, object]) -> frozenset[_Key]:
     return frozenset(key for key in {*old, *new} if key not in old or key not in new or old[key] != new[key])
+
+
+def _kinds_read(rules: Set[str], wishes: Mapping[str, Wish]) -> frozenset[tuple[str, str]]:
+    found = (wishes[name].rule for name in rules if name in wishes)
+    return frozenset((rule.kind.group, rule.kind.kind) for rule in found if rule is not None)
