@@ -34,6 +34,7 @@ from registry_controller.engine.readertoken import token_type
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.relays import Relays
 from registry_controller.engine.replicas import Replicas
+from registry_controller.engine.resync import look_at_all
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.supervisor import Supervisor
@@ -221,6 +222,8 @@ class Engine:
         scope.create_task(self.supervisor.run(), name="supervisor")
         scope.create_task(self.leftovers.find(), name="leftovers")
         scope.create_task(self.leaving.run(), name="tombstones")
+        looking = look_at_all(sources=self.sources, copies=self.copies, add=self._listener.target_changed)
+        scope.create_task(looking, name="resync")
 
     def connection(self, peer: ClusterUID) -> Connection | None:
         """Find the connection to a peer; None while there is none."""
