@@ -25,7 +25,7 @@ class Attention:
         self._add = add
 
     def members_changed(self, members: Set[ClusterUID]) -> None:
-        """Look at what bears on members that became alive, or no longer are, and at what is offered of membership."""
+        """Look at what bears on members that are known or alive now, or no longer, and at offers of membership."""
         self._look_at_copies_of(lambda _, record: not members.isdisjoint(_parties(record)))
         for feed in self._sources.all_feeds():
             if feed.kind in (meta.CLUSTER, meta.SECRET):

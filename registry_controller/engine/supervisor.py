@@ -94,7 +94,7 @@ class Supervisor:
             changed=self.poke,
         )
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
-        self._alive: frozenset[ClusterUID] = frozenset()
+        self._standing = Standing(frozenset(), frozenset())
 
     def poke(self) -> None:
         """Say that something the plan is made of has changed."""
@@ -132,7 +132,7 @@ class Supervisor:
 
     def link_changed(self) -> None:
         """Hear that something about a link changed."""
-        self._compare_alive()
+        self._compare_standing()
         self.poke()
         self._changed()
 
@@ -177,7 +177,7 @@ class Supervisor:
             )
             self.links[cluster_id] = link
             self._tasks[cluster_id] = scope.create_task(link.run(), name=f"peer {link.name}")
-        self._compare_alive()
+        self._compare_standing()
 
     def has_chosen_rules(self, member: ClusterUID, kind: GVK) -> bool:
         """Say whether the rules that read a kind from a member are all that do, by its features and by our Cluster."""
@@ -193,10 +193,10 @@ class Supervisor:
             return False
         return self._is_judged or not self._registry.may_be_asked(kind, local=self.local)
 
-    def _compare_alive(self) -> None:
-        was, self._alive = self._alive, self.standing().alive
-        if self._alive != was:
-            self._members_changed(self._alive ^ was)
+    def _compare_standing(self) -> None:
+        was, self._standing = self._standing, self.standing()
+        if self._standing != was:
+            self._members_changed((self._standing.alive ^ was.alive) | (self._standing.known ^ was.known))
 
     def _plan_rules(self) -> None:
         active = self._registry.active_rules(self.local)
