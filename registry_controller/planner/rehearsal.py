@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Conflict, RegistryError, Unreachable
+from registry_controller.api.errors import Conflict, RegistryError, TooManyRequests, Unreachable
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.core.brake import Verdict, judge
 from registry_controller.core.decision import Apply, Delete, Hold, Reason
@@ -41,6 +41,7 @@ _LOOK_EVERY_S: Final = 0.05
 _AT_ONCE: Final = 16
 _MORE_ATTEMPTS: Final = 3
 _PAUSE_S: Final = 0.3  # something changed while it was read
+_PATIENCE_S: Final = 0.2  # at least, where a server asks for some and does not say how much
 
 
 class Settings(EngineSettings, Protocol):
@@ -222,13 +223,7 @@ async def rehearse(
 
     Raises RegistryError when our own API server cannot be read.
     """
-    try:
-        async with asyncio.timeout(wait_s):
-            local = await read_cluster_id(home)
-            rehearsal = Rehearsal(settings, home=home, local=local, connect_peer=connect_peer)
-            await rehearsal.engine.own_kinds.read_once()
-    except TimeoutError:
-        raise Unreachable(f"{home.server}: our own kinds were not listed within {wait_s:g} s") from None
+    rehearsal = await _begin(settings, home=home, wait_s=wait_s, connect_peer=connect_peer)
     for manifest in manifests:
         stage(rehearsal.engine.registry, manifest, now=now)
     failure: Exception | None = None
@@ -244,6 +239,25 @@ async def rehearse(
             listening.cancel()
     if failure is not None:
         raise failure
+
+
+async def _begin(
+    settings: Settings, *, home: Writer, wait_s: float, connect_peer: Callable[[Credentials], Reader]
+) -> Rehearsal:
+    """Read who we are, and our own kinds; a server that asks for patience is asked again when it says."""
+    try:
+        async with asyncio.timeout(wait_s):
+            while True:
+                try:
+                    local = await read_cluster_id(home)
+                    rehearsal = Rehearsal(settings, home=home, local=local, connect_peer=connect_peer)
+                    await rehearsal.engine.own_kinds.read_once()
+                except TooManyRequests as error:
+                    await asyncio.sleep(max(error.retry_after_s, _PATIENCE_S))
+                else:
+                    return rehearsal
+    except TimeoutError:
+        raise Unreachable(f"{home.server}: our own kinds were not listed within {wait_s:g} s") from None
 
 
 class _Nobody:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import CLUSTER_DISABLED
 from registry_controller.planner.plan import Action
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
@@ -296,6 +297,26 @@ def test_a_server_that_asks_for_patience_is_waited_for(busy: str, monkeypatch: p
         until = loop.time() + 60.0
         (words,) = (await plan(group, "a", _rule())).troubles
         assert "429 TooManyRequests" in words
+
+    simulate(scenario, n=2)
+
+
+def test_a_server_that_asks_for_patience_at_once_is_waited_for() -> None:
+    """The very first requests of a plan are told to come later."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        said = {"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429}
+        busy = Answer(429, orjson.dumps({**said, "details": {"retryAfterSeconds": 1}}))
+        await group["a"].stop()
+        group["a"].server.trouble.extend([busy] * 4)
+        found = await plan(group, "a", _rule())
+        assert found.troubles == []
+        assert {row.action for row in found.rows} >= {Action.CREATE, Action.CONFLICT}
+        assert not group["a"].server.trouble
+        group["a"].server.trouble.extend([busy] * 100)
+        with pytest.raises(Unreachable, match="not listed within 20 s"):
+            await plan(group, "a", _rule())
 
     simulate(scenario, n=2)
 
