@@ -17,14 +17,14 @@ async def read_answer(response: aiohttp.ClientResponse, *, limit: int, what: str
     check_plain(response, what=what)
     if (response.content_length or 0) > limit:
         hang_up(response)
-        raise TooMuch(f"{what}: the answer is larger than {limit // 1024} KiB")
+        raise TooMuch(f"{what}: the answer is larger than {spell_size(limit)}")
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > limit:
             hang_up(response)
-            raise TooMuch(f"{what}: the answer is larger than {limit // 1024} KiB")
+            raise TooMuch(f"{what}: the answer is larger than {spell_size(limit)}")
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -61,3 +61,8 @@ def error_of(
     """Find what an answer that is no success means."""
     retry_after = response.headers.get("Retry-After", "")
     return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after)
+
+
+def spell_size(count: int) -> str:
+    """Spell a number of bytes: in MiB where they are whole ones, else in KiB."""
+    return f"{count // 2**20} MiB" if count % 2**20 == 0 else f"{count // 2**10} KiB"

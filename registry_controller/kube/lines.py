@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from registry_controller.api.errors import TooMuch
+from registry_controller.kube.answers import spell_size
 from registry_controller.kube.transport import ANSWER_BYTES
 
 TOGETHER_BYTES: Final = 2 * ANSWER_BYTES
@@ -43,9 +44,9 @@ class Line:
         self._size_bytes += size_bytes
         self._lines.size_bytes += size_bytes
         if self._size_bytes > ANSWER_BYTES:
-            raise TooMuch(f"{what}: a line longer than {ANSWER_BYTES // 1024} KiB")
+            raise TooMuch(f"{what}: a line longer than {spell_size(ANSWER_BYTES)}")
         if self._lines.size_bytes > TOGETHER_BYTES:
-            raise TooMuch(f"{what}: lines longer than {TOGETHER_BYTES // 1024} KiB together")
+            raise TooMuch(f"{what}: lines longer than {spell_size(TOGETHER_BYTES)} together")
 
     def end(self) -> None:
         """Count it no longer."""

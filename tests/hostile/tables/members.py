@@ -256,7 +256,7 @@ MEMBERS: Final = (
         "has 100 rules of 1 MiB each",
         "some come, and the others are left",
         _has_heavy_rules,
-        (f"{_MOST} 8 MiB of the kind ResourceSyncRule",),
+        ("than 8 MiB",),
         copied=(GOOD,),
         brings=f"{_RULE}-*",
     ),

@@ -133,7 +133,7 @@ LINES: Final = (
         "sends a line without end",
         "is left at 8 MiB, and tried again after half a minute",
         _endless_line,
-        "a line longer than 8192 KiB",
+        "a line longer than 8 MiB",
     ),
 )
 
