@@ -4,6 +4,9 @@ SHELL := bash
 
 PYTHON := .venv/bin/python
 
+# Sets have their own order in each process unless this is fixed, and no simulated group would play the same way twice.
+export PYTHONHASHSEED ?= 0
+
 .PHONY: help test check fix demo lock venv controlplanes
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile

@@ -5,7 +5,7 @@ Law: too many looks are harmless, one too few is a bug; a look is a key in the q
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from typing import Final
 
 from registry_controller.api import meta
@@ -92,17 +92,29 @@ class Attention:
                     self._add(local_feed.target(key), record.marks.owner or HERE)
 
     def _look_at_copies(self, local_feed: LocalFeed) -> None:
-        for key, record in local_feed.records.items():
-            self._add(local_feed.target(key), record.marks.owner or HERE)
+        for target, lane in copies_of(local_feed):
+            self._add(target, lane)
 
     def _look_at_offers(self, feed: Feed, *, kind: GVK | None = None, namespace: str | None = None) -> None:
-        for key, record in feed.records.items():
-            for hit in record.hits:
-                target = hit.target(key)
-                if namespace is not None and target.namespace != namespace:
-                    continue
-                if kind is None or (target.group, target.kind) == (kind.group, kind.kind):
-                    self._add(target, feed.peer)
+        for target, lane in offers_of(feed):
+            if namespace is not None and target.namespace != namespace:
+                continue
+            if kind is None or (target.group, target.kind) == (kind.group, kind.kind):
+                self._add(target, lane)
+
+
+def copies_of(local_feed: LocalFeed) -> Iterator[tuple[Target, str]]:
+    """List the copies of a kind, each with its lane of the queue; they may change meanwhile."""
+    for key in list(local_feed.records):
+        if (record := local_feed.records.get(key)) is not None:
+            yield local_feed.target(key), record.marks.owner or HERE
+
+
+def offers_of(feed: Feed) -> Iterator[tuple[Target, str]]:
+    """List what is to be made of what a peer offers, each with its lane of the queue; it may change meanwhile."""
+    for key in list(feed.records):
+        if (record := feed.records.get(key)) is not None:
+            yield from ((hit.target(key), feed.peer) for hit in record.hits)
 
 
 _FEATURE: Final = (meta.FEATURE.group, meta.FEATURE.kind)

@@ -100,9 +100,8 @@ class Carrier:
                 return Carried(decision, self._losers_of(view.target))
 
     async def _apply(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Carried:
-        made_from = (decision.claim, offer.record.hits, beside)  # all of them: a younger rule may lose it now (W2)
         owner = decision.claim.owner
-        if self._is_made_from(view.target, made_from):
+        if self._is_made_from(view.target, _made_from(decision, offer, beside)):
             return Carried(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
         heard = await self._source(offer)
         if (heard.uid, heard.revision) != (offer.record.uid, offer.record.revision):
@@ -117,8 +116,7 @@ class Carrier:
             return await self._write(view, decision, offer, beside, heard)
 
     async def _write(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: Heard) -> Carried:
-        made_from = (decision.claim, offer.record.hits, beside)
-        owner = decision.claim.owner
+        owner, made_from = decision.claim.owner, _made_from(decision, offer, beside)
         manifest = decode_body(heard.raw, what=str(offer.key))
         wanted = self._render(view, decision.claim, offer, manifest)
         if view.membership:
@@ -276,3 +274,8 @@ class Carrier:
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed is not None else None
         return record.losers if record is not None else ()
+
+
+def _made_from(decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> object:
+    """Gather all that decides what a copy is, for comparing: every hit, because a younger rule may lose it now (W2)."""
+    return decision.claim, offer.record.hits, beside

@@ -1,4 +1,4 @@
-"""One peer's lifetime: dial, prove, listen, probe; one cancellation scope.
+"""One peer's lifetime: reached, listened to, probed, lost, reached again; one cancellation scope.
 
 Laws: a peer is read only once its kube-system UID is the one that its Cluster names · one peer's trouble never
 touches another · what a lost connection had heard stays, and listening goes on where it stopped.
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NoReturn, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
 
 from registry_controller.api.errors import (
     Forbidden,
     InvalidObject,
-    NotFound,
     ProtocolError,
     RegistryError,
     Unauthorized,
 )
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.peer import PeerHealth, backoff_s
+from registry_controller.core.peer import PeerHealth
 from registry_controller.engine.clustermetadata import read_metadata
+from registry_controller.engine.dialler import Dialler, Others
 from registry_controller.engine.members import Members
 from registry_controller.engine.peerfeeds import PeerFeeds
 from registry_controller.engine.sources import Sources
@@ -29,29 +29,11 @@ from registry_controller.engine.taps import ClusterTap, FeatureTap
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
 
-PROBE_TIMEOUT_S: Final = 5.0
-REDIAL_CAP_S: Final = 5.0
 METADATA_PERIOD_S: Final = 300.0
-
-_OUTDATED: Final = (
-    "the credentials in its Secret are not good any more: newer ones come through any member that has them; "
-    "if none has, carry the Secret over from its cluster again"
-)
-
-
-class Others(Protocol):
-    """What other members hold of how the peer is reached; see `hearsay`."""
-
-    async def ways(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
-        """List what is to be tried next; `held` are ours, and `refused` says that the peer did not take them."""
-
-    def forget(self) -> None:
-        """Hear that the peer answers."""
 
 
 class PeerLink:
@@ -91,10 +73,9 @@ class PeerLink:
             heard_from=self._heard,
         )
         self._changed = changed
-        self._credentials = self._used = credentials
-        self._connect_peer = connect_peer
-        self._others = others
-        self._offered = asyncio.Event()
+        self._dialler = Dialler(
+            cluster_id=cluster_id, name=name, credentials=credentials, connect_peer=connect_peer, others=others
+        )
         self._next: Reader | None = None
 
     @property
@@ -110,7 +91,7 @@ class PeerLink:
     @property
     def place(self) -> tuple[str, str]:
         """Tell where the peer is known to be: the server, and the name that it is asked for by."""
-        return self._credentials.place
+        return self._dialler.place
 
     @property
     def connected(self) -> bool:
@@ -124,9 +105,7 @@ class PeerLink:
 
     def offer(self, credentials: Credentials) -> None:
         """Use other credentials or another endpoint from now on, the old ones until those work."""
-        if credentials != self._credentials:
-            self._credentials = credentials
-            self._offered.set()
+        self._dialler.offer(credentials)
 
     def close(self) -> None:
         """Withdraw everything this peer offered; the task that runs the link is cancelled by its owner."""
@@ -137,12 +116,13 @@ class PeerLink:
         attempt = 0
         while True:
             try:
-                reader, self._next = self._next or await self._dial(), None
+                reader, self._next = self._next or await self._dialler.dial(), None
             except RegistryError as error:
                 self._fail(error)
-                self._next = await self._dial_as_others(error)
+                if not self.alive:
+                    self._next = await self._dialler.dial_as_others(error)
                 if self._next is None:
-                    await self._pause(backoff_s(attempt, base=0.2, cap=REDIAL_CAP_S, chance=random.random()))  # noqa: S311
+                    await self._dialler.pause(attempt)
                     attempt += 1
                 continue
             attempt = 0
@@ -152,59 +132,13 @@ class PeerLink:
                 self.reader = self.discovery = None
                 await reader.close()
 
-    async def _dial(self) -> Reader:
-        self._offered.clear()
-        return await self._dial_with(self._credentials)
-
-    async def _dial_with(self, credentials: Credentials) -> Reader:
-        reader = self._connect_peer(credentials)
-        try:
-            await self._prove(reader)
-        except BaseException:
-            await reader.close()
-            raise
-        self._used = credentials
-        return reader
-
-    async def _dial_as_others(self, error: RegistryError) -> Reader | None:
-        """Dial with what other members hold, once ours do not work; None where nothing of it works either.
-
-        It is stored nowhere: when it works, the peer says itself how it is reached.
-        """
-        if self.alive:
-            return None
-        refused = isinstance(error, Unauthorized | Forbidden)
-        for credentials in await self._others.ways(self.name, self._credentials, refused=refused):
-            if self._offered.is_set():
-                return None
-            try:
-                reader = await self._dial_with(credentials)
-            except RegistryError:
-                continue
-            log.info("peer reached with the credentials that another member holds", peer=self.name)
-            return reader
-        return None
-
-    async def _prove(self, reader: Reader) -> None:
-        try:
-            uid = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
-        except NotFound as error:
-            raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
-        except Unauthorized as error:
-            raise Unauthorized(f"{error}; {_OUTDATED}", status=error.status) from None
-        if uid != self.cluster_id:
-            raise RegistryError(
-                f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "
-                f"{uid or 'missing'}, not the clusterID {self.cluster_id}; correct the kubeconfig or the clusterID"
-            )
-
     async def _serve(self, reader: Reader) -> None:
         discovery = Discovery(reader)
         self.reader, self.discovery = reader, discovery
         self.failure = ""
         self.health.heard(_now())
         self.health.prove(_now())
-        self._others.forget()
+        self._dialler.arrived()
         log.info("peer connected", peer=self.name, server=reader.server)
         self._changed()
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -234,7 +168,7 @@ class PeerLink:
                 continue
             began = _now()
             try:
-                await self._prove(reader)
+                await self._dialler.prove(reader)
             except RegistryError as error:
                 if self.health.probe_failed(_now(), started_at=began):
                     log.warning("peer unreachable", peer=self.name, error=str(error))
@@ -247,24 +181,9 @@ class PeerLink:
                 self._heard()
 
     async def _renew(self, lost: asyncio.Future[str]) -> None:
-        """Dial with credentials that were offered while the link is up, and change over when they work."""
-        attempt = 0
-        while True:
-            await self._offered.wait()
-            if self._credentials == self._used:  # found with another member, and now said by the peer itself
-                self._offered.clear()
-                continue
-            try:
-                self._next = await self._dial()
-            except RegistryError as error:
-                if attempt == 0:
-                    log.warning("new credentials do not work yet", peer=self.name, error=str(error))
-                await self._pause(backoff_s(attempt, base=0.2, cap=REDIAL_CAP_S, chance=random.random()))  # noqa: S311
-                self._offered.set()
-                attempt += 1
-                continue
-            _settle(lost, "")
-            return
+        """Change over to credentials that are offered while the link is up, when they work."""
+        self._next = await self._dialler.dial_anew()
+        _settle(lost, "")
 
     async def _read_metadata(self, reader: Reader) -> NoReturn:
         while True:
@@ -278,14 +197,6 @@ class PeerLink:
             self._changed()
             pause_s = METADATA_PERIOD_S * (0.9 + 0.2 * random.random())  # noqa: S311
             await asyncio.sleep(30.0 if self.metadata_problem else pause_s)
-
-    async def _pause(self, delay_s: float) -> None:
-        """Wait, but no longer than until other credentials are offered."""
-        try:
-            async with asyncio.timeout(delay_s):
-                await self._offered.wait()
-        except TimeoutError:
-            pass
 
     def _heard(self) -> None:
         if self.health.heard(_now()):

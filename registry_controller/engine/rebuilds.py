@@ -14,7 +14,8 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.engine.peerlink import PROBE_TIMEOUT_S, PeerLink
+from registry_controller.engine.dialler import PROBE_TIMEOUT_S
+from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.registry import Registry
 from registry_controller.engine.silences import Silences
 from registry_controller.kube.connect import Reader

@@ -23,10 +23,11 @@ from registry_controller.api.errors import (
     Unauthorized,
     Unreachable,
 )
-from registry_controller.api.meta import GVK, GVR, ObjectKey, revision
+from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.engine.breath import Breath
 from registry_controller.engine.pauses import Pauses
+from registry_controller.engine.roll import Roll
 from registry_controller.engine.sink import Sink
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -38,7 +39,6 @@ _INITIAL_SILENCE_S: Final = 10.0  # a server with WatchList ends its initial eve
 _INITIAL_S: Final = 120.0  # 100,000 objects take ten seconds
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
-_ROOM: Final = 64  # new objects between two questions whether there is room
 
 
 class Reflector:
@@ -69,13 +69,12 @@ class Reflector:
         self._selection = selection
         self._sink = sink
         self._heard_from = heard_from
-        self._make_room = make_room
         self._watch_list = watch_list
         self._resumes = resumes
         self.revision = 0
         self.synced = False
         self.refused = 0
-        self._keys: dict[ObjectKey, None] = {}
+        self._roll = Roll(make_room)
         self._resume = ""  # empty: list
         self._pauses = Pauses()
         self._stalled = False
@@ -87,7 +86,7 @@ class Reflector:
     @property
     def size(self) -> int:
         """Count the objects that are known."""
-        return len(self._keys)
+        return len(self._roll)
 
     async def run(self) -> NoReturn:
         """Follow until cancelled."""
@@ -146,8 +145,7 @@ class Reflector:
 
     async def _hear_initial(self, events: AsyncGenerator[Event, None], gvr: GVR) -> bool:
         """Hear the initial events to their end; false when they have none, or are of the past."""
-        self._tainted = False
-        seen: dict[ObjectKey, None] = {}
+        self._begin_list()
         answers = self._reader.answers
         ends_at_s = asyncio.get_running_loop().time() + _INITIAL_S
         try:
@@ -155,11 +153,11 @@ class Reflector:
                 if event.is_initial_end:
                     if revision(event.resource_version) < self.revision:
                         return False  # of a cache that is late; a list says what is stored
-                    self._finish(seen, resource_version=event.resource_version)
+                    self._finish(event.resource_version)
                     return True
                 if event.type is EventType.BOOKMARK:
                     break  # the server did not understand what it was asked
-                self._take(event, seen=seen)
+                self._take(event)
                 await self._breath.take()
         except Invalid:
             pass
@@ -178,7 +176,7 @@ class Reflector:
         async for event in events:
             if event.heard is not None and 0 < event.heard.revision <= began:
                 continue
-            self._take(event, seen=self._keys)
+            self._take(event)
             self._advance(event)
             await self._breath.take()
         if self._tainted:
@@ -186,22 +184,20 @@ class Reflector:
 
     async def _list_everything(self, gvr: GVR) -> None:
         """Hear everything in pages."""
-        self._tainted = False
-        seen: dict[ObjectKey, None] = {}
         pages = list_objects(self._reader, gvr, self._selection, kind=self._kind)
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._heard_from()
                 if page.is_first:
-                    seen, self._tainted = {}, False
+                    self._begin_list()
                 for heard in page.items:
-                    self._hear(heard, seen=seen)
+                    self._hear(heard)
                     await self._breath.take()
                 if page.refused:
                     self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
                     self.refused += page.refused - 1
                 if page.is_last:
-                    self._finish(seen, resource_version=page.resource_version)
+                    self._finish(page.resource_version)
 
     def _start_over(self) -> None:
         self._resume = ""
@@ -232,22 +228,18 @@ class Reflector:
         async with asyncio.timeout_at(min(ends_at_s, asyncio.get_running_loop().time() + _INITIAL_SILENCE_S)):
             return await anext(events, None)
 
-    def _take(self, event: Event, *, seen: dict[ObjectKey, None]) -> None:
-        """Pass an event on; `seen` are the keys that exist as far as the present list knows."""
+    def _take(self, event: Event) -> None:
         heard = event.heard
         if event.refused:
             self._refuse(event.refused)
         elif heard is not None and event.type is EventType.DELETED:
-            self._keys.pop(heard.key, None)
-            seen.pop(heard.key, None)
+            self._roll.drop(heard.key)
             self._sink.remove(heard.key, heard)
         elif heard is not None:
-            self._hear(heard, seen=seen)
+            self._hear(heard)
 
-    def _hear(self, heard: Heard, *, seen: dict[ObjectKey, None]) -> None:
-        if heard.key not in self._keys and len(self._keys) % _ROOM == 0:
-            self._make_room()
-        self._keys[heard.key] = seen[heard.key] = None
+    def _hear(self, heard: Heard) -> None:
+        self._roll.add(heard.key)
         with self._breath.spent():
             self._sink.upsert(heard)
 
@@ -256,16 +248,18 @@ class Reflector:
             self._resume = event.resource_version
             self.revision = revision(event.resource_version)
 
-    def _finish(self, seen: dict[ObjectKey, None], *, resource_version: str) -> None:
-        """End a list: what was known and was not seen is gone, unless something in it could not be read."""
+    def _begin_list(self) -> None:
+        self._tainted = False
+        self._roll.begin()
+
+    def _finish(self, resource_version: str) -> None:
+        """End a list: what was known and was not named is gone, unless something in it could not be read."""
         self._resume = resource_version
         self.revision = revision(resource_version)
+        for key in self._roll.end(is_whole=not self._tainted):
+            self._sink.remove(key, None)
         if self._tainted:
             return
-        gone = [key for key in self._keys if key not in seen]
-        self._keys = seen
-        for key in gone:
-            self._sink.remove(key, None)
         self.synced = True
         self._sink.complete(self.revision)
         self._say_current()

@@ -6,12 +6,13 @@ Law: it mends no more than time; whatever is found by it is a bug in what `atten
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from registry_controller.api.meta import Target
+from registry_controller.engine.attention import copies_of, offers_of
 from registry_controller.engine.copies import Copies
-from registry_controller.engine.localfeed import HERE
 from registry_controller.engine.sources import Sources
 
 PERIOD_S: Final = 3600.0
@@ -23,19 +24,9 @@ async def look_at_all(*, sources: Sources, copies: Copies, add: Callable[[Target
     """Put every copy, and all that is offered, into the queue, a few a second."""
     while True:
         await asyncio.sleep(PERIOD_S)
-        for count, (target, lane) in enumerate(_everything(sources, copies), start=1):
+        here = itertools.chain.from_iterable(map(copies_of, copies.all_feeds()))
+        there = itertools.chain.from_iterable(map(offers_of, sources.all_feeds()))
+        for count, (target, lane) in enumerate(itertools.chain(here, there), start=1):
             add(target, lane)
             if count % _A_SECOND == 0:
                 await asyncio.sleep(1.0)
-
-
-def _everything(sources: Sources, copies: Copies) -> Iterator[tuple[Target, str]]:
-    """List what is known, while it may change."""
-    for local_feed in copies.all_feeds():
-        for key in list(local_feed.records):
-            if (copy := local_feed.records.get(key)) is not None:
-                yield local_feed.target(key), copy.marks.owner or HERE
-    for feed in sources.all_feeds():
-        for key in list(feed.records):
-            if (record := feed.records.get(key)) is not None:
-                yield from ((hit.target(key), feed.peer) for hit in record.hits)

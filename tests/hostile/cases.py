@@ -21,7 +21,8 @@ GOOD: Final = "good-{}"
 class Case:
     """One server. `does` is the row's first column, `happens` the second.
 
-    `said` are the words that its Cluster, or the rules on its account, must say here; `state` is its Cluster's.
+    `said` are the words that its Cluster, or the rules on its account, must say here, where one of several will do
+    those in a tuple; `state` is its Cluster's.
     `copied` are the ConfigMaps that must come all the same, and no others may, but those that `may_come` (patterns);
     `introduces` is the Cluster, with its Secret and its words, and `brings` the rules that may come too. The honest
     peer is followed once, and again and again for `lasts_s` seconds.
@@ -30,7 +31,7 @@ class Case:
     does: str
     happens: str
     arm: Callable[[Stranger], None]
-    said: tuple[str, ...] = ()
+    said: tuple[str | tuple[str, ...], ...] = ()
     state: str = ""
     copied: tuple[str, ...] = ()
     may_come: tuple[str, ...] = ()
@@ -46,7 +47,12 @@ class Case:
     @property
     def told(self) -> str:
         """What the third column says."""
-        return "; ".join(f"`{words}`" for words in self.said) or "nothing"
+        return "; ".join(" or ".join(f"`{words}`" for words in ways) for ways in self.ways) or "nothing"
+
+    @property
+    def ways(self) -> tuple[tuple[str, ...], ...]:
+        """What must be said, each with the ways in which it may be."""
+        return tuple((words,) if isinstance(words, str) else words for words in self.said)
 
 
 def good_name(server: Stranger) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tests.sim.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one
+from tests.sim.group import rule
 from tests.sim.making import marks_of
 from tests.sim.member import Member
 from tests.sim.stage import Spot, Stage, deed
-from tests.sim.vocabulary import ELSEWHERE, NAMES, Wish, make_object, make_rule
+from tests.sim.vocabulary import ELSEWHERE, LETS_IN, NAMES, Wish, gvk, make_object, make_rule
 
 # Their own objects.
 
@@ -137,6 +138,18 @@ def turns_gold(stage: Stage, member: Member) -> None:
         member.create({"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}})
     else:
         member.delete("ClusterFeature", "gold")
+
+
+@deed(lambda chance, who, names: (chance.choice(NAMES), f"v{chance.randrange(10**6)}"), weight=0)
+def shares_what_lets_in(stage: Stage, member: Member, name: str, value: str) -> bool:
+    """Have what lets in whoever holds it, and a rule that asks for such: from another cluster it does nothing."""
+    found = stage.find(member, ("Secret", "default", name))
+    if found is not None or member.find("ResourceSyncRule", "letting-in") is not None:
+        return False
+    member.create({**make_object(("Secret", "default", name), value, "sync"), "type": LETS_IN})
+    entry = {"match": [{"content": [{"key": "type", "value": LETS_IN}]}]}
+    member.create(rule("letting-in", gvk("Secret"), entry, deletionPolicy="Delete"))
+    return True
 
 
 # Namespaces.

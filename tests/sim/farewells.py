@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ TRUST_S = 600
 
 
 @contextlib.asynccontextmanager
-async def farewell(group: SimGroup, at: str) -> AsyncIterator[Farewell]:
+async def farewell(group: SimGroup, at: str, *, say: Callable[[str], None]) -> AsyncIterator[Farewell]:
     """Give the command, as somebody runs it at a member."""
     transport: Any = SimTransport(group.wire("kubectl", at), token=None, methods=WRITING, life=Life())
     writer = Writer(transport)
@@ -32,19 +32,30 @@ async def farewell(group: SimGroup, at: str) -> AsyncIterator[Farewell]:
             local=group[at].id,
             settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
             today=datetime.now(UTC).date(),
-            say=lambda _: None,
+            say=say,
         )
     finally:
         await writer.close()
 
 
-async def leave(group: SimGroup, name: str, *, without: tuple[str, ...] = (), wait_s: float = 120.0) -> None:
-    async with farewell(group, name) as found:
+def _unheard(_: str) -> None:
+    pass
+
+
+async def leave(
+    group: SimGroup,
+    name: str,
+    *,
+    without: tuple[str, ...] = (),
+    wait_s: float = 120.0,
+    say: Callable[[str], None] = _unheard,
+) -> None:
+    async with farewell(group, name, say=say) as found:
         await found.leave(without=without, wait_s=wait_s)
 
 
 async def declare(group: SimGroup, name: str, *, at: str, wait_s: float = 120.0) -> None:
-    async with farewell(group, at) as found:
+    async with farewell(group, at, say=_unheard) as found:
         await found.declare(name, wait_s=wait_s)
 
 

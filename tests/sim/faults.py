@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 
 from tests.sim.drawing import another, nothing
+from tests.sim.group import carry_over
 from tests.sim.making import marks_of
-from tests.sim.member import Member
+from tests.sim.member import NAMESPACE, Member
 from tests.sim.request import Answer
 from tests.sim.stage import Stage, deed
 from tests.sim.store import Change, Refusal
@@ -56,6 +57,29 @@ def is_down(stage: Stage, member: Member, duration_s: float) -> None:
     """Kill the daemon; another one starts later."""
     member.kill()
     stage.until(duration_s, member.start_again)
+
+
+@deed(_other_and_duration, fault=True, weight=0)
+def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> None:
+    """Build the cluster anew, under its old name and address; somebody swaps it with another one later."""
+    before = member.server
+    stage.group.rebuild(member.name)
+    stage.observer.see_rebuilt(member, before)
+    stage.rebuilt.add(member.name)
+    member.create({"kind": "Namespace", "metadata": {"name": "team"}})
+    member.start_again()
+    stage.until(duration_s, lambda: introduce_again(member, stage.group[peer]))
+
+
+def introduce_again(member: Member, other: Member) -> bool:
+    """Carry a rebuilt cluster's Cluster and Secret over what another has of the one that it was, and the other's."""
+    for giver, taker in ((member, other), (other, member)):
+        if not giver.find("Cluster", giver.name) or not giver.find("Secret", giver.name, namespace=NAMESPACE):
+            return False
+        held = taker.find("Cluster", giver.name)
+        if held is None or held["spec"]["clusterID"] != giver.id:
+            carry_over(giver, taker)
+    return True
 
 
 # Ways.
@@ -255,14 +279,15 @@ class Meddler:
     def __init__(self, member: Member, kind: str) -> None:
         self._member = member
         self._kind = kind
-        member.server.store.listeners.append(self._hear)
+        self._store = member.server.store
+        self._store.listeners.append(self._hear)
         self._is_on = True
 
     def stop(self) -> None:
         """Stop for good."""
         if self._is_on:
             self._is_on = False
-            self._member.server.store.listeners.remove(self._hear)
+            self._store.listeners.remove(self._hear)
 
     def _hear(self, change: Change) -> None:
         new = change.new

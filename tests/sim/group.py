@@ -106,10 +106,10 @@ class SimGroup:
             for server in self.members:
                 self.wire(who.name, server.name).delay_s = delay_s
 
-    async def rebuild(self, name: str) -> None:
-        """Replace a cluster by a new one of that name, at the same address, with another CA."""
+    def rebuild(self, name: str) -> None:
+        """Replace a cluster by a new one of that name, at the same address, with another CA; its daemon is to start."""
         member = self[name]
-        await member.stop()
+        member.kill()
         generation = member.server.generation + 1
         member.install(self.chance)
         member.server.generation = generation
@@ -169,6 +169,15 @@ def hand_over(giver: Member, taker: Member) -> None:
         if taker.find(kind, giver.name, namespace=namespace) is None:
             info = {name: value for name, value in carried["metadata"].items() if name != "resourceVersion"}
             taker.create({**carried, "metadata": info})
+
+
+def carry_over(giver: Member, taker: Member, *, called: str = "") -> None:
+    """Carry one member's Cluster and Secret to another, over what is there."""
+    name = called or giver.name
+    for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
+        found = giver.get(kind, name, namespace=namespace)
+        parts = {part: value for part, value in found.items() if part not in ("metadata", "status")}
+        taker.apply({**parts, "metadata": {"name": name, "namespace": namespace}})
 
 
 def simulate(

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
+from tests.sim.apiserver import ApiServer
 from tests.sim.fields import Manifest
-from tests.sim.kinds import BY_KIND
+from tests.sim.kinds import BY_KIND, Kind
 from tests.sim.member import Member
 from tests.sim.store import Change
 
@@ -29,17 +30,42 @@ class State(NamedTuple):
     manifest: Manifest | None
 
 
+class Rebuild(NamedTuple):
+    """Up to so many entries, a cluster was another one."""
+
+    count: int
+    cluster: str
+    id: str
+
+
 class History:
-    """The changes of all clusters, in order, and every state of every object."""
+    """The changes of all clusters, in order, and every state of every object.
+
+    What a cluster was before it was built anew has a name of its own: `ids` has all of them, `members` those of now.
+    """
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = {member.name: member for member in members}
+        self.ids = {member.name: str(member.id) for member in members}
         self.entries: list[Entry] = []
+        self.rebuilds: list[Rebuild] = []
         self._states: dict[tuple[str, str, ObjectKey], list[State]] = {}
         for member in members:
-            for kind in BY_KIND.values():
-                for key, found in member.server.store.all(kind).items():
-                    self._states[member.name, kind.kind, key] = [State(0.0, found)]
+            for kind, key, found in _objects(member.server):
+                self._states[member.name, kind.kind, key] = [State(0.0, found)]
+
+    def rebuilt(self, name: str, before: ApiServer, *, at: float) -> None:
+        """Note that a cluster is another one now: what there was is of the past, and nobody has deleted it."""
+        member = self.members[name]
+        former = f"{name} {len(self.ids)}"
+        self.rebuilds.append(Rebuild(len(self.entries), name, before.uid))
+        self.ids |= {former: before.uid, name: str(member.id)}
+        for place in [held for held in self._states if held[0] == name]:
+            self._states[(former, *place[1:])] = self._states.pop(place)
+        for kind, key, found in _objects(before):
+            self.entries.append(Entry(at, name, "", Change(0, kind, key, found, None, found)))
+        for kind, key, found in _objects(member.server):
+            self.add(Entry(at, name, "", Change(0, kind, key, None, found, None)))
 
     def add(self, entry: Entry) -> None:
         """Note a change."""
@@ -78,6 +104,10 @@ class History:
                 return state.at
         return 0.0
 
+    def called(self, cluster: str) -> str:
+        """Tell the name by which a cluster is, or was, known to others."""
+        return cluster.partition(" ")[0]
+
     def world(self) -> Now:
         """Look at the group as it is."""
         return Now(self)
@@ -93,6 +123,10 @@ class History:
         return Past(self, (), {(cluster, kind): known})
 
 
+def _objects(server: ApiServer) -> Iterator[tuple[Kind, ObjectKey, Manifest]]:
+    return ((kind, key, found) for kind in BY_KIND.values() for key, found in server.store.all(kind).items())
+
+
 class Now:
     """The group as it is."""
 
@@ -100,7 +134,7 @@ class Now:
         self.names = list(history.members)
         self._history = history
         self._members = history.members
-        self._ids = {name: str(member.id) for name, member in history.members.items()}
+        self._ids = {name: history.ids[name] for name in history.members}
 
     def id_of(self, cluster: str) -> str:
         """Tell a cluster's ID."""
@@ -136,6 +170,9 @@ class Past(Now):
     ) -> None:
         super().__init__(history)
         self._made = dict(made or {})
+        for rebuild in reversed(history.rebuilds):
+            if rebuild.count >= len(history.entries) - len(undone):
+                self._ids[rebuild.cluster] = rebuild.id
         for entry in reversed(undone):
             place = entry.cluster, entry.change.kind.kind
             if place not in self._made:

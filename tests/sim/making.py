@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.fields import Manifest
 from tests.sim.kinds import BY_KIND
-from tests.sim.vocabulary import TEMPLATES
+from tests.sim.vocabulary import LETS_IN, TEMPLATES
 
 
 class Marks(NamedTuple):
@@ -111,6 +111,8 @@ def _matches(match: Mapping[str, Any], source: Manifest) -> bool:
         return not stays_at_home(source)
     named = match.get("objectKey") or {}
     if is_to_be_named(source) and "name" not in named:
+        return False
+    if source.get("type") == LETS_IN and not any(content["key"] == "type" for content in match.get("content") or ()):
         return False
     if named.get("name", key.name) != key.name or named.get("namespace", key.namespace) != key.namespace:
         return False

@@ -56,6 +56,7 @@ class SimEar:
     ) -> None:
         self._on_restart = on_restart
         self._wire = wire
+        self._store = wire.server.store  # that of another cluster is none of ours
         self._on_event = on_event
         self._last_s: dict[str, float] = {}
         self._missed: list[tuple[str, str, Manifest]] = []
@@ -65,13 +66,13 @@ class SimEar:
         """Begin to listen."""
         self._on = True
         self.list_again()
-        self._wire.server.store.listeners.append(self._hear)
+        self._store.listeners.append(self._hear)
         asyncio.get_running_loop().call_later(_SETTLED_S, self._resync)
 
     def list_again(self) -> None:
         """Hear everything that is there, as after each of kopf's lists."""
         for name in _OWN_KINDS:
-            for found in self._wire.server.store.all(BY_KIND[name]).values():
+            for found in self._store.all(BY_KIND[name]).values():
                 self._later(BY_KIND[name], "ADDED", found)
 
     def _resync(self) -> None:
@@ -82,7 +83,7 @@ class SimEar:
         """Stop listening."""
         if self._on:
             self._on = False
-            self._wire.server.store.listeners.remove(self._hear)
+            self._store.listeners.remove(self._hear)
 
     def _hear(self, change: Change) -> None:
         if change.kind.kind in _OWN_KINDS:

@@ -11,6 +11,7 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.leaving import LASTS
+from registry_controller.engine.newcomers import MOST_OF_ONE
 from tests.sim.drawing import another, nothing
 from tests.sim.group import hand_over
 from tests.sim.making import marks_of
@@ -70,7 +71,24 @@ def names_anothers_secret(stage: Stage, member: Member, peer: str) -> bool:
     spec = {"clusterID": "99999999-0000-4000-8000-000000000000", "authInfo": {"secretRef": reference}}
     info = {"name": "nobody", "annotations": {meta.SYNC_DISABLED: "true"}}
     member.create({"kind": "Cluster", "metadata": info, "spec": spec})
-    stage.at_the_end(lambda: member.delete("Cluster", "nobody"))
+    stage.at_the_end(lambda: _forget(member, "nobody"))
+    return True
+
+
+def _forget(member: Member, name: str) -> None:
+    if member.find("Cluster", name) is not None:
+        member.delete("Cluster", name)
+
+
+@deed(nothing, weight=0)
+def has_many_names(stage: Stage, member: Member) -> bool:
+    """Make more Clusters of the own ID than others take; take them away at the end."""
+    names = [f"{member.name}-{number}" for number in range(MOST_OF_ONE + 1)]
+    if any(member.find("Cluster", name) for name in names):
+        return False
+    for name in names:
+        member.create({"kind": "Cluster", "metadata": {"name": name}, "spec": {"clusterID": member.id}})
+        stage.at_the_end(lambda name=name: _forget(member, name))  # type: ignore[misc]
     return True
 
 

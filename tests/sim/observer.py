@@ -19,6 +19,7 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision import Reason
+from tests.sim.apiserver import ApiServer
 from tests.sim.ending import Wrong
 from tests.sim.fields import Manifest
 from tests.sim.group import SimGroup
@@ -67,11 +68,19 @@ class Observer:
     def check_journals(self) -> None:
         """Check who asked for what to be written, whether or not it was."""
         for member in self.history.members.values():
-            self._tally.clauses["R5"] += len(member.server.journal)
-            for write in member.server.journal:
-                if write.who != member.name:
-                    asked = f"{write.verb} {write.kind} {write.key} at {member.name} by {write.who}"
-                    self._break("R5", asked, "a write")
+            self._check_journal(member.server, member.name)
+
+    def see_rebuilt(self, member: Member, before: ApiServer) -> None:
+        """Hear that a cluster is another one now."""
+        self._check_journal(before, member.name)
+        self.history.rebuilt(member.name, before, at=asyncio.get_running_loop().time())
+        self._listen(member)
+
+    def _check_journal(self, server: ApiServer, name: str) -> None:
+        self._tally.clauses["R5"] += len(server.journal)
+        for write in server.journal:
+            if write.who != name:
+                self._break("R5", f"{write.verb} {write.kind} {write.key} at {name} by {write.who}", "a write")
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:
@@ -224,7 +233,8 @@ class Observer:
             if rule.kind != state["kind"] or not rule.matching(state):
                 said = said if "differs" in said else "was made by a rule that does not match its source"
                 continue
-            copy = make_copy(state, rule, owner=owner, owner_id=marks.owner, local=entry.cluster)
+            called = self.history.called(owner)
+            copy = make_copy(state, rule, owner=called, owner_id=marks.owner, local=entry.cluster)
             if copy is None or copy.place != Place(new["kind"], key_of(new)):
                 continue
             wrong = dataclasses.replace(copy, status=None).differs(new)
@@ -269,7 +279,11 @@ class Observer:
                 self._break("O5", where, "was deleted, and its owner had it, and a rule wanted it")
         elif kind in ("Cluster", "Secret"):
             owner = self._name(before["spec"]["clusterID"] if kind == "Cluster" else marks_of(before).owner)
-            if owner and not self._was_absent(entry, owner, kind, key_of(before)) and not self._has_left(entry, owner):
+            if owner and owner not in self.history.members:
+                self._tally.clause("P11")  # its cluster was built anew
+            elif (
+                owner and not self._was_absent(entry, owner, kind, key_of(before)) and not self._has_left(entry, owner)
+            ):
                 self._break("O5", where, f"was deleted, and {owner} had it")
 
     def _may_go(self, entry: Entry, before: Manifest) -> bool:
@@ -295,7 +309,8 @@ class Observer:
         rule = str(marks.provenance.get("rule", ""))
         for world in self._worlds(entry, since_s=self.history.made_at(entry.cluster, *place), kind=kind, rule=rule):
             oracle = Oracle(world)
-            if not any(claim.owner == owner for claim in oracle.claims(entry.cluster).get(place, [])):
+            claims = oracle.claims(entry.cluster).get(place, [])
+            if not any(world.id_of(claim.owner) == marks.owner for claim in claims):
                 self._tally.clause("W3")
                 if oracle.fate(entry.cluster, before) is not Fate.STAYS:
                     return True
@@ -315,9 +330,8 @@ class Observer:
 
     def _has_left(self, entry: Entry, owner: str) -> bool:
         """Say whether an owner lately had no Cluster of its own, or a tombstone of it stands here (O6)."""
-        left = self._was_absent(entry, owner, "Cluster", ObjectKey("", owner)) or self._is_said_to_have_left(
-            entry, owner
-        )
+        own = ObjectKey("", self.history.called(owner))
+        left = self._was_absent(entry, owner, "Cluster", own) or self._is_said_to_have_left(entry, owner)
         self._tally.clauses["O6"] += left
         return left
 
@@ -346,10 +360,10 @@ class Observer:
         return self.history.states_since(owner, kind, key, at=max(since_s, entry.at - WINDOW_S))
 
     def _id(self, cluster: str) -> str:
-        return str(self.history.members[cluster].id)
+        return self.history.ids[cluster]
 
     def _name(self, cluster_id: str) -> str:
-        return next((name for name in self.history.members if self._id(name) == cluster_id), "")
+        return next((name for name, found in self.history.ids.items() if found == cluster_id), "")
 
 
 def _named(path: str, body: bytes | None) -> str:

@@ -16,7 +16,7 @@ from registry_controller.api.meta import ObjectKey
 from tests.sim.fields import Manifest
 from tests.sim.kinds import BY_KIND
 from tests.sim.making import Copy, Marks, Place, Rule, key_of, make_copy, marks_of
-from tests.sim.vocabulary import WRITTEN
+from tests.sim.vocabulary import LETS_IN, WRITTEN
 
 
 class World(Protocol):
@@ -121,16 +121,17 @@ class Oracle:
             acts = not rule.spec.get("suspend") and self.is_for(rule, local) and self.reads(rule, owner)
             if rule.kind == source["kind"] and acts and rule.matching(source):
                 copy = make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
-                if copy is None or not self.is_barred(rule, copy.place, local):
+                if copy is None or not self.is_barred(rule, copy, local):
                     yield rule, copy
 
-    def is_barred(self, rule: Rule, place: Place, cluster: str) -> bool:
-        """Say whether the administrator of a cluster keeps a rule from writing somewhere (W8)."""
-        allowed = self.world.option(cluster, "SYNCED_RULES_NAMESPACES").split(",")
+    def is_barred(self, rule: Rule, copy: Copy, cluster: str) -> bool:
+        """Say whether a rule may not write a copy: its cluster's administrator keeps it from there, or all do (W8)."""
+        namespace, option = copy.place.key.namespace, self.world.option
+        allowed = option(cluster, "SYNCED_RULES_NAMESPACES").split(",")
         is_synced = marks_of(rule.manifest).owner not in ("", self.world.id_of(cluster))
-        if is_synced and allowed != [""] and place.key.namespace not in allowed:
+        if is_synced and (copy.content.get("type") == LETS_IN or (allowed != [""] and namespace not in allowed)):
             return True
-        return bool(place.key.namespace) and place.key.namespace == self.world.option(cluster, "CLOSED_NAMESPACES")
+        return bool(namespace) and namespace == option(cluster, "CLOSED_NAMESPACES")
 
     def claims(self, cluster: str) -> dict[Place, list[Claim]]:
         """List what all others claim of places here, the winner first."""

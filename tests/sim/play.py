@@ -25,6 +25,7 @@ from registry_controller.report.metrics import Metrics
 from tests.sim.apiserver import Snapshot
 from tests.sim.clock import virtual_clocks
 from tests.sim.ending import Wrong, check_end
+from tests.sim.faults import introduce_again
 from tests.sim.group import SimGroup
 from tests.sim.loop import BEGIN_S, VirtualLoop, run
 from tests.sim.memberdeeds import carry_secret, take_forgery_back
@@ -155,6 +156,8 @@ async def _mend(stage: Stage) -> None:
             stage.observer.say(f"   {one.name} comes back")
             await one.restart()
     await asyncio.sleep(20.0)
+    if stage.rebuilt:
+        await _introduce_rebuilt(stage)
     group.swap_all()
     for giver in group.members:
         for taker in group.members:
@@ -162,6 +165,15 @@ async def _mend(stage: Stage) -> None:
                 stage.observer.say(f"   the credentials of {giver.name} are carried to {taker.name}")
             if giver is not taker and take_forgery_back(taker, giver.name):
                 stage.observer.say(f"   the forged endpoint of {giver.name} is taken away at {taker.name}")
+
+
+async def _introduce_rebuilt(stage: Stage) -> None:
+    """Swap each cluster that was built anew with one other; from that one the rest hear of it."""
+    for name in sorted(stage.rebuilt):
+        one, other = stage.group[name], next(found for found in stage.group.members if found.name != name)
+        if introduce_again(one, other):
+            stage.observer.say(f"   {name}, which was built anew, is swapped with {other.name}")
+    await asyncio.sleep(60.0)
 
 
 async def _rest(stage: Stage, outcome: Outcome) -> None:

@@ -17,6 +17,7 @@ _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
 _BRAKED, _CLOSED = 0.12, 0.15
+_RARE = {"is rebuilt": 0.1, "shares what lets in": 0.05, "has many names": 0.02}
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,18 @@ def draw(seed: int) -> Schedule:
     for scene in [*scenes, mass_loss] if braked else scenes:
         at = chance.randint(3, len(steps))
         steps[at:at] = scene(chance, names)
+    if joined:
+        _add_what_is_rare(random.Random(f"rare {seed}"), names, steps)
     furniture = [_step(chance, names, DEEDS[name], pause_s=0.0) for name in _furnish(chance)]
     first = [] if joined else _meet(chance, names)
     return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed)
+
+
+def _add_what_is_rare(chance: random.Random, names: str, steps: list[Step]) -> None:
+    """Add what changes a group so much that few schedules should have it, drawn for itself."""
+    for deed, share in _RARE.items():
+        if chance.random() < share:
+            steps.insert(chance.randint(3, len(steps)), _step(chance, names, DEEDS[deed]))
 
 
 def _furnish(chance: random.Random) -> list[str]:

@@ -39,6 +39,7 @@ class Stage:
         self.group = group
         self.observer = observer
         self.tally = tally
+        self.rebuilt: set[str] = set()
         self._mending: list[tuple[Callable[[], None], asyncio.TimerHandle | None]] = []
 
     def until(self, duration_s: float, mend: Callable[[], None]) -> None:

@@ -276,6 +276,11 @@ def test_what_fails_for_a_while_is_tried_again() -> None:
         group.wire("kubectl", "b").delay_s = (0.4, 0.5)
         group.fail("c", Fault.REFUSED)
         await asyncio.sleep(60.0)
+        waits = asyncio.Event()
+
+        def heard(words: str) -> None:
+            if words.startswith("c: waits"):
+                waits.set()
 
         async def trouble() -> None:
             for number in range(6):
@@ -283,7 +288,7 @@ def test_what_fails_for_a_while_is_tried_again() -> None:
                 found = b.find("Cluster", "b")
                 if found is not None:
                     b.replace({**found, "metadata": {**found["metadata"], "labels": {"n": str(number)}}})
-            await asyncio.sleep(5.0)
+            await waits.wait()
             assert b.find("Cluster", "b") is None
             group.wire("kubectl", "b").set(Fault.REFUSED)
             await asyncio.sleep(3.0)
@@ -291,7 +296,7 @@ def test_what_fails_for_a_while_is_tried_again() -> None:
 
         troubling = group.scope.create_task(trouble())
         with pytest.raises(StillThere, match="c: waits"):
-            await leave(group, "b", wait_s=30.0)
+            await leave(group, "b", wait_s=30.0, say=heard)
         await troubling
         assert knows(b, "a") == (False, False)
 

@@ -125,7 +125,7 @@ def test_a_cluster_that_was_carried_here_by_hand_is_not_replaced() -> None:
         group.swap_all()
         await group.settle()
         old = b.id
-        await group.rebuild("b")
+        group.rebuild("b")
         b.start()
         await asyncio.sleep(60.0)
         c = group["c"]

@@ -6,18 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.member import NAMESPACE, Member
+from tests.sim.group import CONFIG_MAP, SimGroup, carry_over, config_map, rule, simulate
+from tests.sim.member import Member
 from tests.sim.transport import Fault
-
-
-def carry(giver: Member, taker: Member, *, called: str = "") -> None:
-    """Carry one member's Cluster and Secret to another, over what is there."""
-    name = called or giver.name
-    for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
-        found = giver.get(kind, name, namespace=namespace)
-        parts = {part: value for part, value in found.items() if part not in ("metadata", "status")}
-        taker.apply({**parts, "metadata": {"name": name, "namespace": namespace}})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -32,14 +23,14 @@ def test_a_rebuilt_cluster_takes_its_name_back_with_one_swap(seed: int) -> None:
             b.create(config_map(name, {"at": "old b"}, labels={"sync": "yes"}))
         await group.settle()
         old = b.id
-        await group.rebuild("b")
+        group.rebuild("b")
         assert b.id != old
         b.create(config_map("both", {"at": "new b"}, labels={"sync": "yes"}))
         b.start()
         await asyncio.sleep(60.0)
         assert c.get("Cluster", "b")["spec"]["clusterID"] == old
-        carry(b, a)
-        carry(a, b)
+        carry_over(b, a)
+        carry_over(a, b)
         await group.settle()
         for member in (a, c):
             assert member.get("Cluster", "b")["spec"]["clusterID"] == b.id, member.name
@@ -97,15 +88,15 @@ def test_of_two_live_clusters_with_one_name_each_member_keeps_the_one_that_it_kn
         for member in group.members:
             member.create(config_map(f"of-{member.name}", {"at": member.name}, labels={"sync": "yes"}))
         await group.settle()
-        carry(twin, c, called="b")
-        carry(c, twin)
+        carry_over(twin, c, called="b")
+        carry_over(c, twin)
         await group.settle()
         assert [known(member) for member in group.members] == [b.id, b.id, twin.id, twin.id]
         assert {item["metadata"]["name"] for item in c.list("ConfigMap")} >= {"of-a", "of-b", "of-c", "of-d"}
         for member in (a, b, twin):
             said = member.condition("Cluster", "c" if member is not twin else "a", "ClustersSynced")
             assert (said["status"], said["message"]) == ("False", "does not know cluster b"), member.name
-        carry(b, c)
+        carry_over(b, c)
         await c.restart()
         await group.settle()
         assert [known(member) for member in (a, b, c)] == [b.id] * 3

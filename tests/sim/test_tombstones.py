@@ -157,7 +157,7 @@ def test_a_tombstone_of_an_older_membership_is_nothing_to_a_rebuilt_cluster() ->
     async def scenario(group: SimGroup) -> None:
         await joined_again(group)
         a, c = group["a"], group["c"]
-        await group.rebuild("b")
+        group.rebuild("b")
         b = group["b"]
         b.start()
         await asyncio.sleep(120.0)

@@ -26,6 +26,9 @@ EVIL = "https://evil."
 CANARY = "canary-"
 """How every value in a Secret begins."""
 
+LETS_IN = "bootstrap.kubernetes.io/token"
+"""The type of Secrets that no rule from another cluster copies, nor any that does not ask for it."""
+
 NAMED_BY_OWNER = '{{ printf "%s-%s" .Object.GetName .Cluster.GetName }}'
 NAMED_BY_LABEL = "{{ .Object.GetName }}-{{ .Object.metadata.labels.suffix }}"
 SEEN_IN = "seen in {{ .LocalCluster.GetName }}"

@@ -14,7 +14,7 @@ import pytest
 from registry_controller.api import errors
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.engine import pauses
+from registry_controller.engine import pauses, roll
 from registry_controller.engine import reflector as module
 from registry_controller.engine.reflector import Reflector
 from registry_controller.kube.connect import PAGES
@@ -374,7 +374,7 @@ async def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: what was heard stays; nothing is complete, so nothing is deleted."""
     monkeypatch.setattr(pauses, "_PATIENT_CAP_S", 60.0)
-    monkeypatch.setattr(module, "_ROOM", 1)
+    monkeypatch.setattr(roll, "_ROOM", 1)
 
     def make_room() -> None:
         if follower.diary.lines:
