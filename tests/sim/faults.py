@@ -60,15 +60,21 @@ def is_down(stage: Stage, member: Member, duration_s: float) -> None:
 
 
 @deed(_other_and_duration, fault=True, weight=0)
-def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> None:
-    """Build the cluster anew, under its old name and address; somebody swaps it with another one later."""
+def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> bool:
+    """Build the cluster anew, under its old name and address; somebody swaps it with another one later.
+
+    Not one that has more names: under those the old one would be known for ever.
+    """
     before = member.server
+    if any(one.find("Cluster", f"{member.name}-0") for one in stage.group.members):
+        return False
     stage.group.rebuild(member.name)
     stage.observer.see_rebuilt(member, before)
     stage.rebuilt.add(member.name)
     member.create({"kind": "Namespace", "metadata": {"name": "team"}})
     member.start_again()
     stage.until(duration_s, lambda: introduce_again(member, stage.group[peer]))
+    return True
 
 
 def introduce_again(member: Member, other: Member) -> bool:

@@ -31,10 +31,12 @@ class State(NamedTuple):
 
 
 class Rebuild(NamedTuple):
-    """Up to so many entries, a cluster was another one."""
+    """Up to so many entries a cluster was another one, which is called `former` now."""
 
     count: int
+    at: float
     cluster: str
+    former: str
     id: str
 
 
@@ -58,7 +60,7 @@ class History:
         """Note that a cluster is another one now: what there was is of the past, and nobody has deleted it."""
         member = self.members[name]
         former = f"{name} {len(self.ids)}"
-        self.rebuilds.append(Rebuild(len(self.entries), name, before.uid))
+        self.rebuilds.append(Rebuild(len(self.entries), at, name, former, before.uid))
         self.ids |= {former: before.uid, name: str(member.id)}
         for place in [held for held in self._states if held[0] == name]:
             self._states[(former, *place[1:])] = self._states.pop(place)
@@ -122,6 +124,15 @@ class History:
         known = {held: manifest for held, manifest in now.items() if held != key} | ({key: found} if found else {})
         return Past(self, (), {(cluster, kind): known})
 
+    def world_as_if(self, rebuild: Rebuild) -> Past:
+        """Look at the group as it is, but with a cluster as it was when it was built anew."""
+        made: dict[tuple[str, str], dict[ObjectKey, Manifest]] = {(rebuild.cluster, kind): {} for kind in BY_KIND}
+        for (where, kind, key), states in self._states.items():
+            found = states[-1].manifest
+            if where == rebuild.former and found is not None:
+                made[rebuild.cluster, kind][key] = found
+        return Past(self, (), made, ids={rebuild.cluster: rebuild.id})
+
 
 def _objects(server: ApiServer) -> Iterator[tuple[Kind, ObjectKey, Manifest]]:
     return ((kind, key, found) for kind in BY_KIND.values() for key, found in server.store.all(kind).items())
@@ -167,8 +178,11 @@ class Past(Now):
         history: History,
         undone: Sequence[Entry],
         made: Mapping[tuple[str, str], dict[ObjectKey, Manifest]] | None = None,
+        *,
+        ids: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(history)
+        self._ids |= ids or {}
         self._made = dict(made or {})
         for rebuild in reversed(history.rebuilds):
             if rebuild.count >= len(history.entries) - len(undone):

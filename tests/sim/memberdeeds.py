@@ -84,7 +84,7 @@ def _forget(member: Member, name: str) -> None:
 def has_many_names(stage: Stage, member: Member) -> bool:
     """Make more Clusters of the own ID than others take; take them away at the end."""
     names = [f"{member.name}-{number}" for number in range(MOST_OF_ONE + 1)]
-    if any(member.find("Cluster", name) for name in names):
+    if stage.rebuilt or any(member.find("Cluster", name) for name in names):
         return False
     for name in names:
         member.create({"kind": "Cluster", "metadata": {"name": name}, "spec": {"clusterID": member.id}})
@@ -196,8 +196,12 @@ def declares_left(stage: Stage, member: Member, peer: str) -> bool:
 
 @deed(nothing, weight=1)
 def leaves(stage: Stage, member: Member) -> bool:
-    """Delete the own Cluster: the member leaves, until it comes back at the end."""
-    if member.find("Cluster", member.name) is None:
+    """Delete the own Cluster: the member leaves, until it comes back at the end.
+
+    Not one that was built anew: those who have not heard of that yet would bring the old one back under its name, and
+    that is for people to clear up.
+    """
+    if member.find("Cluster", member.name) is None or member.name in stage.rebuilt:
         return False
     member.delete("Cluster", member.name)
     return True

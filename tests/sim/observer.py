@@ -307,7 +307,8 @@ class Observer:
         if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):
             return True
         rule = str(marks.provenance.get("rule", ""))
-        for world in self._worlds(entry, since_s=self.history.made_at(entry.cluster, *place), kind=kind, rule=rule):
+        since_s = self.history.made_at(entry.cluster, *place)
+        for world in self._worlds(entry, since_s=since_s, owner=owner, kind=kind, rule=rule):
             oracle = Oracle(world)
             claims = oracle.claims(entry.cluster).get(place, [])
             if not any(world.id_of(claim.owner) == marks.owner for claim in claims):
@@ -316,8 +317,8 @@ class Observer:
                     return True
         return False
 
-    def _worlds(self, entry: Entry, *, since_s: float, kind: str, rule: str) -> Iterator[World]:
-        """List the groups that a daemon may know by now: all of late, and the present with its rule of late."""
+    def _worlds(self, entry: Entry, *, since_s: float, owner: str, kind: str, rule: str) -> Iterator[World]:
+        """List the groups that a daemon may know by now: all of late, and the present with one thing of late."""
         kinds = (kind, "ResourceSyncRule", "ClusterFeature", "Cluster")
         for count, undone in enumerate([None, *reversed(self.history.entries)]):
             if undone is not None and undone.at < max(since_s, entry.at - WINDOW_S):
@@ -327,6 +328,9 @@ class Observer:
         key = ObjectKey("", rule)
         for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
             yield self.history.world_where(entry.cluster, "ResourceSyncRule", key, found)
+        for rebuild in self.history.rebuilds:
+            if rebuild.former == owner and rebuild.at >= entry.at - WINDOW_S:
+                yield self.history.world_as_if(rebuild)
 
     def _has_left(self, entry: Entry, owner: str) -> bool:
         """Say whether an owner lately had no Cluster of its own, or a tombstone of it stands here (O6)."""
