@@ -125,6 +125,21 @@ def _raced(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def race_on_slow_ways(chance: random.Random, names: str) -> list[Step]:
+    """The same, where what is on its way takes long."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    place = (kind, "default", chance.choice("xyz"))
+    values = [f"v{chance.randrange(10**6)}" for _ in range(2)]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", owner, (place, values[0], "sync")),
+        Step(3.0, "is slow", here, (20.0,)),
+        Step(0.0, "drops", owner, (place,)),
+        Step(chance.uniform(0.5, 4.0), "puts by force", here, (place, values[1], "")),
+    ]
+
+
 def _late_cache(chance: random.Random, names: str) -> list[Step]:
     """A daemon starts again and is told of the past."""
     here, owner, _ = _three(chance, names)

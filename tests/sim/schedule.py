@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tests.sim import copydeeds, deeds, faults, memberdeeds  # noqa: F401 -- they put their deeds on the list
-from tests.sim.scenes import SCENES, mass_loss
+from tests.sim.scenes import SCENES, mass_loss, race_on_slow_ways
 from tests.sim.stage import DEEDS, Deed, Step
 
 STEPS = (18, 26)
@@ -17,6 +17,7 @@ _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
 _BRAKED, _CLOSED = 0.12, 0.15
+_RACED = 0.08
 _RARE = {"is rebuilt": 0.1, "shares what lets in": 0.05, "has many names": 0.02}
 
 
@@ -82,10 +83,13 @@ def draw(seed: int) -> Schedule:
 
 
 def _add_what_is_rare(chance: random.Random, names: str, steps: list[Step]) -> None:
-    """Add what changes a group so much that few schedules should have it, drawn for itself."""
+    """Add what changes a group so much that few schedules should have it, and a race, drawn for themselves."""
     for deed, share in _RARE.items():
         if chance.random() < share:
             steps.insert(chance.randint(3, len(steps)), _step(chance, names, DEEDS[deed]))
+    if chance.random() < _RACED:
+        at = chance.randint(3, len(steps))
+        steps[at:at] = race_on_slow_ways(chance, names)
 
 
 def _furnish(chance: random.Random) -> list[str]:
