@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 
@@ -20,6 +21,8 @@ from tests.e2e.group import (
 
 WANTED = {"sync": "yes"}
 FROZEN_S = 60
+UNTOUCHED_S = 20
+"""Nobody who waits for a frozen server does anything within this time, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,15 @@ def _has(member: Member, name: str) -> bool:
     return member.find("cm", name) is not None
 
 
+@contextlib.contextmanager
+def _frozen(member: Member) -> Iterator[None]:
+    member.cluster.apiserver.freeze()
+    try:
+        yield
+    finally:
+        member.cluster.apiserver.thaw()
+
+
 def _standing(member: Member, other: Member) -> list[str]:
     return [member.condition("cluster", other.name, kind).get("status", "") for kind in ("Ready", "ClustersSynced")]
 
@@ -46,21 +58,19 @@ def test_a_silent_owner_costs_no_copy_and_nobody_else_any_time(members: list[Mem
     for member in (first, third):
         for name in ("stays", "goes", "lost"):
             eventually(lambda member=member, name=name: _has(member, name), within_s=60)
-    owner.cluster.apiserver.freeze()
-    try:
+    with _frozen(owner):
         for number in range(FROZEN_S // 5):
             began = time.monotonic()
             first.create(config_map(f"meanwhile-{number}", {"n": str(number)}, labels=WANTED))
-            eventually(lambda number=number: _has(third, f"meanwhile-{number}"), within_s=5)
+            eventually(lambda number=number: _has(third, f"meanwhile-{number}"), within_s=UNTOUCHED_S)
             steadily(lambda: _has(first, "stays") and _has(third, "stays"), for_s=5 - (time.monotonic() - began))
         assert _standing(first, owner) == ["False", "False"]
-        assert _standing(first, third) == ["True", "True"], "one dead cluster shows only where it is meant"
+        words = "one dead cluster shows only where it is meant"
+        eventually(lambda: _standing(first, third) == ["True", "True"], within_s=UNTOUCHED_S, what=words)
         assert first.get("cluster", owner.name)["status"]["state"] == "Failed"
-    finally:
-        owner.cluster.apiserver.thaw()
     owner.kubectl("delete", "cm", "goes")
     for member in (first, third):
-        eventually(lambda member=member: not _has(member, "goes"), within_s=10)
+        eventually(lambda member=member: not _has(member, "goes"), within_s=UNTOUCHED_S)
     owner.cluster.apiserver.kill()
     for member in (first, third):
         member.daemon.restart()
