@@ -52,8 +52,8 @@ class Dialler:
         connect_peer: Callable[[Credentials], Reader],
         others: Others,
     ) -> None:
-        self._cluster_id = cluster_id
-        self._name = name
+        self.cluster_id = cluster_id
+        self.name = name
         self._credentials = self._used = credentials
         self._connect_peer = connect_peer
         self._others = others
@@ -64,8 +64,9 @@ class Dialler:
         """Tell where the peer is known to be: the server, and the name that it is asked for by."""
         return self._credentials.place
 
-    def offer(self, credentials: Credentials) -> None:
-        """Use these from now on; whoever pauses goes on at once."""
+    def offer(self, name: str, credentials: Credentials) -> None:
+        """Use these from now on, and that name of its Cluster; whoever pauses goes on at once when they are others."""
+        self.name = name
         if credentials != self._credentials:
             self._credentials = credentials
             self._offered.set()
@@ -81,14 +82,14 @@ class Dialler:
         It is stored nowhere: when it works, the peer says itself how it is reached.
         """
         refused = isinstance(error, Unauthorized | Forbidden)
-        for credentials in await self._others.ways(self._name, self._credentials, refused=refused):
+        for credentials in await self._others.ways(self.name, self._credentials, refused=refused):
             if self._offered.is_set():
                 return None
             try:
                 reader = await self._dial_with(credentials)
             except RegistryError:
                 continue
-            log.info("peer reached with the credentials that another member holds", peer=self._name)
+            log.info("peer reached with the credentials that another member holds", peer=self.name)
             return reader
         return None
 
@@ -104,7 +105,7 @@ class Dialler:
                 return await self.dial()
             except RegistryError as error:
                 if attempt == 0:
-                    log.warning("new credentials do not work yet", peer=self._name, error=str(error))
+                    log.warning("new credentials do not work yet", peer=self.name, error=str(error))
                 await self.pause(attempt)
                 self._offered.set()
                 attempt += 1
@@ -117,10 +118,10 @@ class Dialler:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
         except Unauthorized as error:
             raise Unauthorized(f"{error}; {_OUTDATED}", status=error.status) from None
-        if uid != self._cluster_id:
+        if uid != self.cluster_id:
             raise RegistryError(
                 f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "
-                f"{uid or 'missing'}, not the clusterID {self._cluster_id}; correct the kubeconfig or the clusterID"
+                f"{uid or 'missing'}, not the clusterID {self.cluster_id}; correct the kubeconfig or the clusterID"
             )
 
     async def pause(self, attempt: int) -> None:

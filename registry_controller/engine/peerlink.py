@@ -18,10 +18,9 @@ from registry_controller.api.errors import (
     RegistryError,
     Unauthorized,
 )
-from registry_controller.api.meta import ClusterUID
 from registry_controller.core.peer import PeerHealth
 from registry_controller.engine.clustermetadata import read_metadata
-from registry_controller.engine.dialler import Dialler, Others
+from registry_controller.engine.dialler import Dialler
 from registry_controller.engine.members import Members
 from registry_controller.engine.peerfeeds import PeerFeeds
 from registry_controller.engine.sources import Sources
@@ -46,18 +45,13 @@ class PeerLink:
     def __init__(
         self,
         *,
-        cluster_id: ClusterUID,
-        name: str,
-        credentials: Credentials,
-        connect_peer: Callable[[Credentials], Reader],
+        dialler: Dialler,
         sources: Sources,
         members: Members,
-        others: Others,
         changed: Callable[[], None],
         features_changed: Callable[[], None],
     ) -> None:
-        self.cluster_id = cluster_id
-        self.name = name
+        self.cluster_id = dialler.cluster_id
         self.health = PeerHealth(now=_now())
         self.reader: Reader | None = None
         self.discovery: Discovery | None = None
@@ -65,7 +59,7 @@ class PeerLink:
         self.metadata: Mapping[str, object] | None = None
         self.metadata_problem = ""
         self.feeds = PeerFeeds(
-            cluster_id,
+            dialler.cluster_id,
             sources=sources,
             members=members,
             changed=changed,
@@ -73,10 +67,13 @@ class PeerLink:
             heard_from=self._heard,
         )
         self._changed = changed
-        self._dialler = Dialler(
-            cluster_id=cluster_id, name=name, credentials=credentials, connect_peer=connect_peer, others=others
-        )
+        self._dialler = dialler
         self._next: Reader | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its Cluster here."""
+        return self._dialler.name
 
     @property
     def features(self) -> FeatureTap:
@@ -103,9 +100,9 @@ class PeerLink:
         """True until two probes in a row went unanswered (P5)."""
         return self.health.alive
 
-    def offer(self, credentials: Credentials) -> None:
-        """Use other credentials or another endpoint from now on, the old ones until those work."""
-        self._dialler.offer(credentials)
+    def offer(self, name: str, credentials: Credentials) -> None:
+        """Use that name, and other credentials or another endpoint, from now on; the old ones until those work."""
+        self._dialler.offer(name, credentials)
 
     def close(self) -> None:
         """Withdraw everything this peer offered; the task that runs the link is cancelled by its owner."""

@@ -14,6 +14,7 @@ from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
 from registry_controller.engine.choices import Choice, Chooser
 from registry_controller.engine.contexts import Contexts
 from registry_controller.engine.credentialstore import CredentialStore
+from registry_controller.engine.dialler import Dialler
 from registry_controller.engine.hearsay import Hearsay
 from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.leftovers import Leftovers
@@ -161,17 +162,19 @@ class Supervisor:
             assert choice.credentials is not None
             link = self.links.get(cluster_id)
             if link is not None:
-                link.name = choice.cluster.name
-                link.offer(choice.credentials)
+                link.offer(choice.cluster.name, choice.credentials)
                 continue
-            link = PeerLink(
+            dialler = Dialler(
                 cluster_id=cluster_id,
                 name=choice.cluster.name,
                 credentials=choice.credentials,
                 connect_peer=self._connect_peer,
+                others=self._hearsay(),
+            )
+            link = PeerLink(
+                dialler=dialler,
                 sources=self._sources,
                 members=self._members,
-                others=self._hearsay(),
                 changed=self.link_changed,
                 features_changed=self.poke,
             )

@@ -70,7 +70,6 @@ def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> bo
         return False
     stage.group.rebuild(member.name)
     stage.observer.see_rebuilt(member, before)
-    stage.rebuilt.add(member.name)
     member.create({"kind": "Namespace", "metadata": {"name": "team"}})
     member.start_again()
     stage.until(duration_s, lambda: introduce_again(member, stage.group[peer]))

@@ -169,7 +169,7 @@ async def _mend(stage: Stage) -> None:
 
 async def _introduce_rebuilt(stage: Stage) -> None:
     """Swap each cluster that was built anew with one other; from that one the rest hear of it."""
-    for name in sorted(stage.rebuilt):
+    for name in stage.rebuilt:
         one, other = stage.group[name], next(found for found in stage.group.members if found.name != name)
         if introduce_again(one, other):
             stage.observer.say(f"   {name}, which was built anew, is swapped with {other.name}")

@@ -111,33 +111,30 @@ def _unclear(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
-def _raced(chance: random.Random, names: str) -> list[Step]:
-    """A copy is replaced by an own object in the moment in which it is to go."""
+def _race(chance: random.Random, names: str, *, at_s: tuple[float, float], slow_s: float = 0.0) -> list[Step]:
+    """Replace a copy by an own object at about the time at which it is to go; with `slow_s`, ways are slow then."""
     here, owner, _ = _three(chance, names)
     kind = chance.choice(("ConfigMap", "Widget"))
     place = (kind, "default", chance.choice("xyz"))
     values = [f"v{chance.randrange(10**6)}" for _ in range(2)]
+    slowing = [Step(3.0, "is slow", here, (slow_s,))] if slow_s else []
     return [
         Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
         Step(0.0, "puts", owner, (place, values[0], "sync")),
-        Step(3.0, "drops", owner, (place,)),
-        Step(chance.uniform(0.0, 0.12), "puts by force", here, (place, values[1], "")),
+        *slowing,
+        Step(0.0 if slowing else 3.0, "drops", owner, (place,)),
+        Step(chance.uniform(*at_s), "puts by force", here, (place, values[1], "")),
     ]
+
+
+def _raced(chance: random.Random, names: str) -> list[Step]:
+    """A copy is replaced by an own object in the moment in which it is to go."""
+    return _race(chance, names, at_s=(0.0, 0.12))
 
 
 def race_on_slow_ways(chance: random.Random, names: str) -> list[Step]:
     """The same, where what is on its way takes long."""
-    here, owner, _ = _three(chance, names)
-    kind = chance.choice(("ConfigMap", "Widget"))
-    place = (kind, "default", chance.choice("xyz"))
-    values = [f"v{chance.randrange(10**6)}" for _ in range(2)]
-    return [
-        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
-        Step(0.0, "puts", owner, (place, values[0], "sync")),
-        Step(3.0, "is slow", here, (20.0,)),
-        Step(0.0, "drops", owner, (place,)),
-        Step(chance.uniform(0.5, 4.0), "puts by force", here, (place, values[1], "")),
-    ]
+    return _race(chance, names, at_s=(0.5, 4.0), slow_s=20.0)
 
 
 def _late_cache(chance: random.Random, names: str) -> list[Step]:

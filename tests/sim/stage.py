@@ -39,8 +39,12 @@ class Stage:
         self.group = group
         self.observer = observer
         self.tally = tally
-        self.rebuilt: set[str] = set()
         self._mending: list[tuple[Callable[[], None], asyncio.TimerHandle | None]] = []
+
+    @property
+    def rebuilt(self) -> list[str]:
+        """Name the clusters that were built anew."""
+        return sorted({found.cluster for found in self.observer.history.rebuilds})
 
     def until(self, duration_s: float, mend: Callable[[], None]) -> None:
         """Mend something after a while, or at the end of the schedule."""
