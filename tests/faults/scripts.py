@@ -62,17 +62,23 @@ class Hang(Pass):
 
 
 class Repeat(Pass):
-    """Say each part of a watch again and again, so that events come many times as often; `count` is of the events."""
+    """Say each event of a watch again and again, so that events come many times as often; `count` is of the events."""
 
     def __init__(self, times: int) -> None:
         self._times = times
         self.count = 0
+        self._begun: dict[int, bytes] = {}
 
     async def part(self, call: Call, part: bytes) -> bytes:
-        if not call.is_watch or part.startswith(b"0\r\n"):  # the last chunk ends the answer
+        """A part is a chunk (RFC 9112, 7.1), which need not end where an event does."""
+        framing, _, rest = part.partition(b"\r\n")
+        if not call.is_watch or not int(framing, 16):  # the last chunk ends the answer
             return part
-        self.count += self._times * part.count(b"}\n")  # a busy API server says several in one part
-        return part * self._times
+        said, newline, begun = (self._begun.pop(call.number, b"") + rest[:-2]).rpartition(b"\n")
+        self._begun[call.number] = begun
+        events = (said + newline) * self._times
+        self.count += events.count(b"\n")
+        return b"%x\r\n%s\r\n" % (len(events), events) if events else b""
 
 
 class Lag(Pass):
