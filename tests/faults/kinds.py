@@ -55,7 +55,7 @@ def lost_kinds(play: Play) -> None:
     rule = work_rule("work-widgets", "Widget")
     rule["spec"]["groupVersionKind"]["group"] = "test.example.com"
     taker.apply(rule)
-    play.observer.watch_kind("Widget")
+    play.observer.watch_kind("Widget", of={site.name for site in play.sites})
     lost = 0
     with play.working():
         for number in range(3):

@@ -85,7 +85,7 @@ class _Judge:
                 if self._is_native(before):
                     self._say("native", place, state, "is a native object, and the daemon wrote to it or deleted it")
                 self.verdict.count("native")
-                if state.object is None:
+                if state.object is None or _is_held(before, state.object):
                     self._check_deletion(place, before, state, states[number + 1 :])
                 else:
                     self._check_value(place, state, states[number + 1 :], reached)
@@ -163,8 +163,10 @@ class _Judge:
         source = self._source(place, before.object)
         if source is None:
             return  # a mark of nobody: no native object, and no copy of a member
-        if before.object.get("immutable") and any(one.at < state.at + TAKEN_BACK_S for one in later):
-            return  # what cannot be changed is made again
+        if before.object.get("immutable") and (
+            state.object is not None or any(one.at < state.at + TAKEN_BACK_S for one in later)
+        ):
+            return  # what cannot be changed is made again, once nobody holds it any more
         written = [
             one.began for one in self.history.states[place] if one.who == DAEMON and one.object and one.at < state.at
         ]
@@ -208,6 +210,12 @@ class _Judge:
         if written > causes:
             words = f"was written {written} times for {causes} causes"
             self.verdict.broken("number", place, words, self.history.lines(place, *filter(None, sources), most=40))
+
+
+def _is_held(before: State | None, manifest: Manifest) -> bool:
+    """Whether a write is a deletion for which a finalizer waits: the object is what it was, and marked."""
+    was_marked = before is not None and before.object is not None and "deletionTimestamp" in before.object["metadata"]
+    return "deletionTimestamp" in manifest["metadata"] and not was_marked
 
 
 def _at(states: list[State], at: float) -> Manifest | None:

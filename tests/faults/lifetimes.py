@@ -133,7 +133,8 @@ def lifetimes(play: Play) -> None:
         beat.spare({(third.name, one.name)})
         with play.weather([way], CUT, "refused"):
             pass_time(play, expired_s, look)
-            wait(lambda: token_of(third, one.name) == token_of(one, one.name), within_s=30, what="relayed credentials")
+            assert claims_of(token_of(third, one.name))["exp"] < time.time(), "what was not tried is not stored"
+        wait(lambda: token_of(third, one.name) == token_of(one, one.name), within_s=30, what="relayed credentials")
         beat.spare(set())
         pass_time(play, began + _LIFETIMES * _GRANTED_S - time.monotonic(), look)
         renewals = [script.count for script in scripts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -78,10 +78,12 @@ class Observer:
         for kind in self.kinds:
             assert self.recorders[watched.name, kind].current.wait(30), f"{kind} of {watched.name} cannot be watched"
 
-    def watch_kind(self, kind: str) -> None:
-        """Hear one more kind, in all clusters."""
+    def watch_kind(self, kind: str, *, of: Container[str]) -> None:
+        """Hear one more kind, in the clusters that have it."""
         self.kinds = (*self.kinds, kind)
         for one in self.watched:
+            if one.name not in of:
+                continue
             recorder = self.recorders[one.name, kind] = Recorder(one, kind)
             recorder.start()
             assert recorder.current.wait(30), f"{kind} of {one.name} cannot be watched"

@@ -38,6 +38,13 @@ def _object(number: int, *, owner: str = "", label: str = "yes", **more: Any) ->
     return {"kind": "ConfigMap", "metadata": info, "data": {"n": str(number)}, **more}
 
 
+def _held(number: int, **more: Any) -> dict[str, Any]:
+    """A copy that was deleted, and that a finalizer holds."""
+    found = _object(number, owner="id-b", **more)
+    found["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
+    return found
+
+
 def _history(*deeds: tuple[Any, ...], rule: dict[str, Any] | None = None, told: int = 0) -> History:
     """Write a history down: (seconds, cluster, who, what) with what a number (a state), None (deleted) or an object."""
     found = History(ids=dict(IDS))
@@ -84,6 +91,13 @@ HONEST = {
         (10.0, "b", PEOPLE, 1), (11.0, "a", DAEMON, 1), (12.0, "a", PEOPLE, _object(1, owner="id-b", immutable=True)),
         (13.0, "a", DAEMON, None), (13.1, "a", DAEMON, 1),
     ],
+    "a copy that cannot be changed is made again when nobody holds it any more": [
+        MADE, COPIED, (12.0, "a", PEOPLE, _object(9, owner="id-b", immutable=True)),
+        (13.0, "a", DAEMON, _held(9, immutable=True)), (500.0, "a", PEOPLE, None), (501.0, "a", DAEMON, 1),
+    ],
+    "a copy that is held is deleted with its source": [
+        MADE, COPIED, (20.0, "b", PEOPLE, None), (21.0, "a", DAEMON, _held(1)), (500.0, "a", PEOPLE, None),
+    ],
 }  # fmt: skip
 DOCTORED = {
     "a value that nobody had": ("order", [MADE, (11.0, "a", DAEMON, 7)]),
@@ -113,6 +127,9 @@ DOCTORED = {
     "a copy that goes while its owner has it": ("deletion", [MADE, COPIED, (20.0, "a", DAEMON, None)]),
     "a copy that goes soon after its source came": (
         "deletion", [MADE, (10.5, "a", DAEMON, 1), (12.0, "a", DAEMON, None)],
+    ),
+    "a copy that is held, and deleted while its owner has it": (
+        "deletion", [MADE, COPIED, (20.0, "a", DAEMON, _held(1))],
     ),
     "a native object that is changed": ("native", [MADE, (10.5, "a", PEOPLE, 5), COPIED]),
     "a native object that is deleted": ("native", [(10.5, "a", PEOPLE, 5), (11.0, "a", DAEMON, None)]),
