@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-from hack.controlplane import ControlPlaneError
-from tests.e2e.group import NAMESPACE, grant
+from hack.controlplane import ApiError
+from tests.e2e.group import NAMESPACE
 from tests.faults import etcd
 from tests.faults.bed import Site, wait
 from tests.faults.calls import Answer
@@ -54,22 +54,23 @@ class Schedule:
         until = time.monotonic() + 60 * minutes
         try:
             while time.monotonic() < until:
-                self._mend_due()
+                self._mend(until=time.monotonic())
                 if len(self._held) < _AT_ONCE:
                     self._draw()
                 time.sleep(self._chance.uniform(0.1, 2.5))
         finally:
-            for _, name, mend in self._held:
-                self._play.say(f"{name} is mended")
-                mend()
-            self._held.clear()
+            wait(lambda: self._mend(until=float("inf")), within_s=60, what="all is mended")
 
-    def _mend_due(self) -> None:
-        now = time.monotonic()
-        for held in [one for one in self._held if one[0] <= now]:
-            self._held.remove(held)
-            self._play.say(f"{held[1]} is mended")
-            held[2]()
+    def _mend(self, *, until: float) -> bool:
+        """Mend what is held until then; false when another fault stands in the way of some, which is tried again."""
+        due = [one for one in self._held if one[0] <= until]
+        for held in due:
+            _, name, mend = held
+            with suppress(ApiError):
+                mend()
+                self._held.remove(held)
+                self._play.say(f"{name} is mended")
+        return not any(held in self._held for held in due)
 
     def _draw(self) -> None:
         faults: list[tuple[Callable[[], None], int]] = [
@@ -89,8 +90,8 @@ class Schedule:
         self._busy.add(what)
 
         def end() -> None:
-            self._busy.discard(what)
             mend()
+            self._busy.discard(what)
 
         self._held.append((time.monotonic() + duration_s, name, end))
 
@@ -194,12 +195,17 @@ class Schedule:
         site, kind = self._site(), self._chance.choice(["reader", "controller"])
         if f"rights {site.name}" in self._busy:
             return
-        if site.write("DELETE", f"{_ROLES}/configmaps-{kind}", timeout_s=3) is None:
+        path = f"{_ROLES}/configmaps-{kind}"
+        found = site.write("GET", path, timeout_s=3)
+        if found is None:
             return
-        self.done["lost rights"] += 1
+        info = {key: found["metadata"][key] for key in ("name", "labels")}
+        role = {key: found[key] for key in ("apiVersion", "kind", "rules")} | {"metadata": info}
+        self.done["lost rights"] += site.write("DELETE", path, timeout_s=3) is not None  # or it is done all the same
 
         def mend() -> None:
-            wait(lambda: _granted(site), within_s=60)
+            if site.cluster.api.missing(path):
+                site.cluster.api.request("POST", _ROLES, body=role, timeout_s=3)
 
         self._hold(f"{site.name} grants the {kind} no ConfigMaps", f"rights {site.name}", mend)
 
@@ -212,10 +218,3 @@ class Schedule:
         leave_and_join(self._play, site)
         self._play.say(f"{site.name} has joined again")
         self.done["left and joined"] += 1
-
-
-def _granted(site: Site) -> bool:
-    with suppress(ControlPlaneError):
-        grant(site, "configmaps", [""], ["configmaps"])
-        return True
-    return False
