@@ -18,6 +18,7 @@ from tests.faults import etcd
 from tests.faults.bed import Site, wait
 from tests.faults.calls import Answer
 from tests.faults.endurance import leave_and_join
+from tests.faults.identities import carry_where_asked
 from tests.faults.play import Play
 from tests.faults.scripts import Hang, Refuse
 from tests.faults.weather import CUT, HALF_OPEN, STALLED, Weather
@@ -60,6 +61,13 @@ class Schedule:
                 time.sleep(self._chance.uniform(0.1, 2.5))
         finally:
             wait(lambda: self._mend(until=float("inf")), within_s=60, what="all is mended")
+
+    def help(self) -> int:
+        """Carry credentials over by hand where Clusters ask for it; return how many did."""
+        carried = carry_where_asked(self._play.sites)
+        if carried:
+            self._play.say(f"people carry {carried} Secrets over")
+        return carried
 
     def _mend(self, *, until: float) -> bool:
         """Mend what is held until then; false when another fault stands in the way of some, which is tried again."""
@@ -214,6 +222,7 @@ class Schedule:
         site = self._play.sites[-1]
         if self._held:  # to leave needs a group that hears of it
             return
+        wait(lambda: self.help() == 0 and not self._play.unready(), within_s=120, what="all hear each other")
         self._play.say(f"{site.name} leaves")
         leave_and_join(self._play, site)
         self._play.say(f"{site.name} has joined again")

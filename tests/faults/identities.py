@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from hack.controlplane import ApiError
@@ -77,6 +78,17 @@ def carry(giver: Site, taker: Site, *, called: str = "") -> bool:
             made = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": name}, **body}
             taker.cluster.api.request("POST", path, body=made)
     return True
+
+
+def asks_for(taker: Site, giver: Site) -> bool:
+    """Say whether a Cluster tells people to carry credentials over: they were replaced while nobody listened."""
+    return "carry the Secret over" in state_of(taker, giver.name)
+
+
+def carry_where_asked(sites: Sequence[Site]) -> int:
+    """Do what Clusters tell people to do; return how many told them."""
+    asked = [(giver, taker) for taker in sites for giver in sites if giver is not taker and asks_for(taker, giver)]
+    return sum(carry(giver, taker) for giver, taker in asked)
 
 
 @fault(

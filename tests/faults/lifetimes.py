@@ -20,7 +20,7 @@ from tests.faults.bed import Site, wait
 from tests.faults.calls import Answer, Call
 from tests.faults.catalogue import fault
 from tests.faults.credentials import published
-from tests.faults.identities import carry, state_of
+from tests.faults.identities import asks_for, carry, state_of
 from tests.faults.play import Play
 from tests.faults.scripts import Pass
 from tests.faults.weather import CUT
@@ -144,10 +144,10 @@ def lifetimes(play: Play) -> None:
             pass_time(play, expired_s, look)
         for site in (one, other):
             wait(
-                lambda site=site: "carry the Secret over" in state_of(third, site.name) or _is_ready(third, site.name),
+                lambda site=site: asks_for(third, site) or _is_ready(third, site.name),
                 within_s=60, what=f"what {third.name} says of {site.name}",
             )  # fmt: skip
-        asked = [site.name for site in (one, other) if "carry the Secret over" in state_of(third, site.name)]
+        asked = [site.name for site in (one, other) if asks_for(third, site)]
         play.say(f"{third.name} asks for the Secrets of {', '.join(asked) or 'nobody'}")
         carry(one, third)  # the other one's comes with it
         beat.spare(set())

@@ -12,7 +12,7 @@ import shutil
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -160,12 +160,15 @@ class Play:
                     )
         return wrong
 
-    def rest(self, *, within_s: float = 90.0, steady_s: float = 2.0) -> float:
+    def rest(
+        self, *, within_s: float = 90.0, steady_s: float = 2.0, meanwhile: Callable[[], object] = lambda: None
+    ) -> float:
         """Wait until all is as it must be, and stays so; return how long that took, in seconds."""
         began = time.monotonic()
         deadline, last = began + within_s, ["nothing was read"]
         while time.monotonic() < deadline:
             with contextlib.suppress(ControlPlaneError):
+                meanwhile()
                 last = self.wrong()
                 if not last:
                     took = time.monotonic() - began

@@ -166,7 +166,7 @@ def play_random(out: TextIO, *, seed: int, minutes: float, size: int = 3, keep: 
             with play.working():
                 schedule.run(minutes=minutes)
             play.bed.mend()
-            outcome.rest_s = play.rest(within_s=180)
+            outcome.rest_s = play.rest(within_s=180, meanwhile=schedule.help)
         except Exception as error:
             outcome.failure = "".join(traceback.format_exception(error)[-3:])
         play.bites.update(schedule.done)
