@@ -10,7 +10,7 @@ of a rule and each deed of others there
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.faults.history import DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State
@@ -115,35 +115,19 @@ class _Judge:
             return
         sources = self.history.states.get(source, [])
         least = reached.get(str(source), 0)
-        fitting = [i for i, one in enumerate(sources) if self._may_make(place, one, state)]
-        ahead = [i for i in fitting if i >= least]
-        if ahead:
-            reached[str(source)] = ahead[0]
-            return
+        rules = list(self._rules_at(place.cluster, state))
+        for number in range(least, len(sources)):
+            if _may_make(place, sources[number], rules, state):
+                reached[str(source)] = number
+                return
+        fitting = [i for i, one in enumerate(sources[:least]) if _may_make(place, one, rules, state)]
         if not fitting:
-            words = f"was no state of {source}: {self._nearest(place, sources, state)}"
+            words = f"was no state of {source}: {_nearest(sources, rules, state)}"
             self._say("order", place, state, words, source)
             return
         gone = any(one.object is None for one in sources[fitting[-1] :])
         if not (gone and any(one.at < state.at + TAKEN_BACK_S for one in later if one.object is None)):
             self._say("order", place, state, f"goes back to an older state of {source}", source)
-
-    def _may_make(self, place: Place, source: State, state: State) -> bool:
-        if source.object is None or source.began > state.at or owner_of(source.object):
-            return False
-        for rule in self._rules_at(place.cluster, state):
-            copy = make(source.object, rule, owner=owner_of(state.object or {}))
-            if copy is not None and (copy.namespace, copy.name) == place[2:] and not copy.differs(state.object or {}):
-                return True
-        return False
-
-    def _nearest(self, place: Place, sources: list[State], state: State) -> str:
-        for source in reversed(sources):
-            for rule in self._rules_at(place.cluster, state):
-                copy = make(source.object, rule, owner=owner_of(state.object or {})) if source.object else None
-                if copy is not None:
-                    return f"of the last one, {copy.differs(state.object or {}) or 'another place'}"
-        return f"{len(sources)} states, and no rule for any"
 
     def _rules_at(self, cluster: str, state: State) -> Iterator[Manifest]:
         """The rules as they were when a write was decided, or shortly before."""
@@ -210,6 +194,26 @@ class _Judge:
         if written > causes:
             words = f"was written {written} times for {causes} causes"
             self.verdict.broken("number", place, words, self.history.lines(place, *filter(None, sources), most=40))
+
+
+def _may_make(place: Place, source: State, rules: Sequence[Manifest], state: State) -> bool:
+    """Whether a write is what one of some rules makes of a state of its source."""
+    if source.object is None or source.began > state.at or owner_of(source.object):
+        return False
+    for rule in rules:
+        copy = make(source.object, rule, owner=owner_of(state.object or {}))
+        if copy is not None and (copy.namespace, copy.name) == place[2:] and not copy.differs(state.object or {}):
+            return True
+    return False
+
+
+def _nearest(sources: Sequence[State], rules: Sequence[Manifest], state: State) -> str:
+    for source in reversed(sources):
+        for rule in rules:
+            copy = make(source.object, rule, owner=owner_of(state.object or {})) if source.object else None
+            if copy is not None:
+                return f"of the last one, {copy.differs(state.object or {}) or 'another place'}"
+    return f"{len(sources)} states, and no rule for any"
 
 
 def _is_held(before: State | None, manifest: Manifest) -> bool:
