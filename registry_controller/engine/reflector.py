@@ -38,6 +38,7 @@ _TAINTED_WATCH_S: Final = (30, 60)  # something was refused: list again soon
 _INITIAL_SILENCE_S: Final = 10.0  # a server with WatchList ends its initial events within about a second
 _INITIAL_S: Final = 120.0  # 100,000 objects take ten seconds
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
+_OVERTIME_S: Final = 30.0  # so long a stream may go on that was to end
 _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
 
 
@@ -173,12 +174,14 @@ class Reflector:
         What happened before it began was heard: told once more, it would bring back for a moment what is gone.
         """
         began = self.revision
-        async for event in events:
-            if event.heard is not None and 0 < event.heard.revision <= began:
-                continue
-            self._take(event)
-            self._advance(event)
-            await self._breath.take()
+        with contextlib.suppress(TimeoutError):  # a server that does not end it when it was asked to
+            async with asyncio.timeout_at(self._ends_at_s + _OVERTIME_S):
+                async for event in events:
+                    if event.heard is not None and 0 < event.heard.revision <= began:
+                        continue
+                    self._take(event)
+                    self._advance(event)
+                    await self._breath.take()
         if self._tainted:
             self._resume = ""
 

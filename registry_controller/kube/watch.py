@@ -114,20 +114,24 @@ async def watch_events(
     what = f"watch {gvr} ({selection})"
     async with reader.stream(gvr, selection, query=query, silence_s=silence_s) as chunks:
         on_bytes()  # the answer itself
-        pending: list[bytes] = []
+        pending = bytearray()  # pieces of their own would take more memory than what they say
         with reader.lines.begun() as begun:
             async for chunk in chunks:
                 on_bytes()
                 head, newline, rest = chunk.partition(b"\n")
                 begun.grow(len(head), what=what)
-                pending.append(head)
                 if not newline:
+                    pending += head
                     continue
-                yield _decode_event(b"".join(pending), gvr=gvr, kind=kind, selection=selection, what=what)
+                if pending:
+                    pending += head
+                    head = bytes(pending)
+                    pending.clear()
+                yield _decode_event(head, gvr=gvr, kind=kind, selection=selection, what=what)
                 *lines, last = rest.split(b"\n")
                 for line in lines:
                     yield _decode_event(line, gvr=gvr, kind=kind, selection=selection, what=what)
-                pending = [last]
+                pending += last
                 begun.end()
                 begun.grow(len(last), what=what)
 

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -369,6 +370,38 @@ async def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("registry_controller.kube.lines.ANSWER_BYTES", 1000)
     follower = Follower(Server(streams=[[*INITIAL, *([b"x" * 100] * 20), FOREVER], [FOREVER]]))
     await follower.hears("+a@3", "+b@4", "complete", "TooMuch")
+
+
+async def test_a_line_in_small_pieces_takes_little_more_than_what_it_says() -> None:
+    size = 30_000
+    held = 0
+
+    def drip() -> Iterator[Chunk]:
+        nonlocal held
+        yield from INITIAL
+        for number in range(size):
+            yield bytes(bytearray(b"xx"))  # a new one each time, as from a socket
+            held = max(held, tracemalloc.get_traced_memory()[0]) if number % 1000 == 0 else held
+        yield 0.0
+
+    tracemalloc.start()
+    try:
+        follower = Follower(Server(streams=[drip(), [FOREVER]]))
+        await follower.until(lambda: len(follower.server.asked) > 1)
+    finally:
+        tracemalloc.stop()
+    assert 0 < held < 8 * size, "a piece of two bytes is 35 bytes as an object"
+
+
+async def test_a_stream_that_goes_on_when_it_was_to_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P6: whoever resets silence by a bookmark now and then cannot hold a stream open for ever."""
+    monkeypatch.setattr(module, "_WATCH_S", (0, 0))
+    monkeypatch.setattr(module, "_OVERTIME_S", 0.1)
+    drip: list[Any] = [*INITIAL, *([0.01, bookmark(12)] * 1000)]
+    follower = Follower(Server(streams=[drip, [FOREVER]]))
+    await follower.until(lambda: len(follower.server.asked) > 1, within_s=2.0)
+    assert follower.server.asked[1]["resourceVersion"] == "12"
+    assert follower.diary.lines == ["+a@3", "+b@4", "complete"], "it is no trouble, and nothing is heard anew"
 
 
 async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
