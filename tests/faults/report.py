@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 import time
 import traceback
 from collections import Counter
@@ -149,11 +151,20 @@ def _work(waiting: SimpleQueue[str], done: SimpleQueue[Outcome | None], seed: in
     """Do what waits, until the empty name comes."""
     from tests.faults import families  # noqa: F401  which enters all faults: this process has just begun
 
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     try:
         for outcome in run((FAULTS[name] for name in iter(waiting.get, "")), seed=seed, keep=keep):
             done.put(outcome)
     finally:
         done.put(None)
+
+
+def _end_with_parent() -> None:
+    """End with whoever would hear the outcomes; the clusters' guardian ends what was started."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def play_random(out: TextIO, *, seed: int, minutes: float, size: int = 3, keep: Path | None = None) -> Outcome:
