@@ -60,7 +60,7 @@ class Schedule:
                     self._draw()
                 time.sleep(self._chance.uniform(0.1, 2.5))
         finally:
-            wait(lambda: self._mend(until=float("inf")), within_s=60, what="all is mended")
+            self._mend_all()
 
     def help(self) -> int:
         """Carry credentials over by hand where Clusters ask for it; return how many did."""
@@ -68,6 +68,9 @@ class Schedule:
         if carried:
             self._play.say(f"people carry {carried} Secrets over")
         return carried
+
+    def _mend_all(self) -> None:
+        wait(lambda: self._mend(until=float("inf")), within_s=60, what="all is mended")
 
     def _mend(self, *, until: float) -> bool:
         """Mend what is held until then; false when another fault stands in the way of some, which is tried again."""
@@ -84,7 +87,7 @@ class Schedule:
         faults: list[tuple[Callable[[], None], int]] = [
             (self._weather, 10), (self._kill, 5), (self._pause, 3), (self._stop_server, 3), (self._restart_server, 2),
             (self._script, 4), (self._compact, 1), (self._fill, 1), (self._revoke, 1), (self._forbid, 2),
-            (self._leave_and_join, 1),
+            (self._leave_and_join, 2),
         ]  # fmt: skip
         self._chance.choices([one for one, _ in faults], [weight for _, weight in faults])[0]()
 
@@ -220,8 +223,7 @@ class Schedule:
     def _leave_and_join(self) -> None:
         """The last site deletes its own Cluster, and joins again by a swap when the others have forgotten it."""
         site = self._play.sites[-1]
-        if self._held:  # to leave needs a group that hears of it
-            return
+        self._mend_all()  # to leave needs a group that hears of it
         wait(lambda: self.help() == 0 and not self._play.unready(), within_s=120, what="all hear each other")
         self._play.say(f"{site.name} leaves")
         leave_and_join(self._play, site)

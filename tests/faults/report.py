@@ -20,6 +20,8 @@ from tests.faults.laws import Violation
 from tests.faults.play import NoBite, Play
 
 _LINES = 14
+_LONG = 10
+"""Minutes from which on a random schedule shows nothing when it leaves out what takes longest."""
 
 
 @dataclass
@@ -181,6 +183,8 @@ def play_random(out: TextIO, *, seed: int, minutes: float, size: int = 3, keep: 
         except Exception as error:
             outcome.failure = "".join(traceback.format_exception(error)[-3:])
         play.bites.update(schedule.done)
+        if minutes >= _LONG and not outcome.failure and not schedule.done["left and joined"]:
+            outcome.failure = "nobody left: this schedule shows nothing of leaving and joining"
         finish(play, outcome, began=began, felt=felt, seen=0)
         if outcome.is_good:
             for line in outcome.trace:
