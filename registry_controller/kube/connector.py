@@ -4,16 +4,23 @@ Law: a socket that the event loop has closed is not closed again. uvloop closes 
 reset before its TLS handshake has begun, and then ties the Python socket to it nevertheless (MagicStack/uvloop#653):
 when that socket is collected, the number is closed once more, and by then it is another connection's. A server that
 resets what it accepts would end the daemon so.
+
+Names are asked for by c-ares, one resolver for all connectors of a loop: names that nobody answers hold up no other.
+The threads of the system's resolver are few, and such names would take them all. Of a name with thousands of
+addresses, those are taken that one datagram holds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import os
 import socket
+import weakref
 from typing import Any, Final
 
 import aiohttp
+import pycares
 from aiohttp.client_proto import ResponseHandler
 
 _KEEPALIVE: Final = tuple(
@@ -21,6 +28,7 @@ _KEEPALIVE: Final = tuple(
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
     if hasattr(socket, name)
 )
+_RESOLVERS: Final = weakref.WeakValueDictionary[asyncio.AbstractEventLoop, aiohttp.AsyncResolver]()
 _OPENED: contextvars.ContextVar[list[tuple[socket.socket, int]]] = contextvars.ContextVar("opened")
 
 
@@ -28,7 +36,7 @@ class Connector(aiohttp.TCPConnector):
     """Connections that notice within half a minute that the other side is gone, and that close what is theirs only."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options, socket_factory=_open_socket)
+        super().__init__(**options, socket_factory=_open_socket, resolver=_resolver())
 
     async def _wrap_create_connection(self, *args: Any, **options: Any) -> tuple[Any, ResponseHandler]:
         opened: list[tuple[socket.socket, int]] = []
@@ -42,6 +50,16 @@ class Connector(aiohttp.TCPConnector):
             raise
         finally:
             _OPENED.reset(token)
+
+
+def _resolver() -> aiohttp.AsyncResolver:
+    """Return the loop's: each has a thread, a cache and sockets of its own."""
+    loop = asyncio.get_running_loop()
+    found = _RESOLVERS.get(loop)
+    if found is None:
+        flags = pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC
+        found = _RESOLVERS[loop] = aiohttp.AsyncResolver(loop, flags=flags)
+    return found
 
 
 def _open_socket(address: Any) -> socket.socket:
