@@ -17,9 +17,10 @@ import contextvars
 import os
 import socket
 import weakref
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import aiohttp
+import aiohttp.abc
 import pycares
 from aiohttp.client_proto import ResponseHandler
 
@@ -28,15 +29,44 @@ _KEEPALIVE: Final = tuple(
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
     if hasattr(socket, name)
 )
-_RESOLVERS: Final = weakref.WeakValueDictionary[asyncio.AbstractEventLoop, aiohttp.AsyncResolver]()
 _OPENED: contextvars.ContextVar[list[tuple[socket.socket, int]]] = contextvars.ContextVar("opened")
+
+
+class _Resolver(aiohttp.abc.AbstractResolver):
+    """A share of the loop's resolver, which has a thread, a cache and sockets. The last to close ends what it asks."""
+
+    _loops: ClassVar = weakref.WeakKeyDictionary[
+        asyncio.AbstractEventLoop, tuple[aiohttp.AsyncResolver, weakref.WeakSet["_Resolver"]]
+    ]()
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self._loop not in self._loops:
+            flags = pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC
+            self._loops[self._loop] = aiohttp.AsyncResolver(self._loop, flags=flags), weakref.WeakSet()
+        self._shared, self._sharers = self._loops[self._loop]
+        self._sharers.add(self)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        return await self._shared.resolve(host, port, family)
+
+    async def close(self) -> None:
+        if self not in self._sharers:
+            return
+        self._sharers.remove(self)
+        if not self._sharers:
+            del self._loops[self._loop]
+            await self._shared.close()
 
 
 class Connector(aiohttp.TCPConnector):
     """Connections that notice within half a minute that the other side is gone, and that close what is theirs only."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options, socket_factory=_open_socket, resolver=_resolver())
+        super().__init__(**options, socket_factory=_open_socket, resolver=_Resolver())
+        self._resolver_owner = True
 
     async def _wrap_create_connection(self, *args: Any, **options: Any) -> tuple[Any, ResponseHandler]:
         opened: list[tuple[socket.socket, int]] = []
@@ -50,16 +80,6 @@ class Connector(aiohttp.TCPConnector):
             raise
         finally:
             _OPENED.reset(token)
-
-
-def _resolver() -> aiohttp.AsyncResolver:
-    """Return the loop's: each has a thread, a cache and sockets of its own."""
-    loop = asyncio.get_running_loop()
-    found = _RESOLVERS.get(loop)
-    if found is None:
-        flags = pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC
-        found = _RESOLVERS[loop] = aiohttp.AsyncResolver(loop, flags=flags)
-    return found
 
 
 def _open_socket(address: Any) -> socket.socket:
