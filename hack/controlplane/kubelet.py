@@ -114,6 +114,12 @@ class Kubelet:
         return f"http://127.0.0.1:{self._port('metrics')}/metrics"
 
     @property
+    def metrics_urls(self) -> list[str]:
+        """Those of all pods whose containers run."""
+        numbers = [self._ports[pod.slot]["metrics"].number for pod in self._pods if pod.process.running]
+        return [f"http://127.0.0.1:{number}/metrics" for number in numbers]
+
+    @property
     def health_url(self) -> str:
         """The first pod's http://127.0.0.1:PORT, without a path; the port stays until `stop` or `kill`."""
         return f"http://127.0.0.1:{self._port('health')}"

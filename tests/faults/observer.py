@@ -146,10 +146,9 @@ class Observer:
             audit = _audit(one.audit_log)
             self.lines += len(audit)
             check_callers(verdict, one.name, audit)
-            if one.daemon_log.exists():
-                check_secrecy(
-                    verdict, self.canaries, f"the log of {one.name}", one.daemon_log.read_text(errors="replace")
-                )
+            for log in one.daemon_logs.glob("*.log"):
+                where = f"the log {log.name} of {one.name}"
+                check_secrecy(verdict, self.canaries, where, log.read_text(errors="replace"))
         for where, text in texts.items():
             check_secrecy(verdict, self.canaries, where, text)
         return verdict

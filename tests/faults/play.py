@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from hack.controlplane import ControlPlaneError
 from tests.faults.bed import Bed, Site
+from tests.faults.diary import Diary
 from tests.faults.laws import Verdict, Violation
 from tests.faults.observer import Observer, Watched, differences, read_all
 from tests.faults.weather import Weather
@@ -27,9 +28,6 @@ from tests.faults.workload import Workload
 
 CLUSTERS = "/apis/clusterregistry.k8s.cisco.com/v1alpha1/clusters"
 CANARY = "canary-5d21f7c0b9"
-_EARS = ('"logger":"kopf', '"logger":"asyncio"')  # the library that listens to our own kinds; the daemon starts it anew
-_NOT_STARTED = ": cannot start the container: "  # its API server gave the kubelet no token: that is tried again, too
-_RESTARTED = "; starting it again in"
 
 
 class NoBite(Exception):
@@ -44,7 +42,7 @@ class Play:
         self.observer = Observer((CANARY,), kinds=(*kinds, "ResourceSyncRule"))
         self.bites: Counter[str] = Counter()
         self.kills: Counter[str] = Counter()
-        self.forgiven: Counter[str] = Counter()
+        self.diaries: dict[str, Diary] = {}
         self.trace: list[str] = []
         self._began = time.monotonic()
         self._seed = seed
@@ -83,8 +81,9 @@ class Play:
         admin = cluster.pki.admin
         watched = Watched(
             site.name, cluster.port, cluster.pki.server_ca, admin.certificate, admin.key, cluster.audit_log,
-            site.daemon.log,
+            site.daemon.log_directory,
         )  # fmt: skip
+        self.diaries[site.name] = Diary(site.daemon.log_directory)
         self.observer.watch(watched, cluster_id=site.id)
 
     def say(self, words: str) -> None:
@@ -133,9 +132,9 @@ class Play:
     def forgive(self) -> None:
         """Take what daemons ended of until now, and what they said about it, for what a fault was meant to do."""
         for site in self.sites:
-            text = site.daemon.log.read_text(errors="replace")
-            self.kills[site.name] = max(self.kills[site.name], text.count(_RESTARTED) - text.count(_NOT_STARTED))
-            self.forgiven[site.name] = text.count("\n")
+            diary = self.diaries[site.name]
+            self.kills[site.name] = max(self.kills[site.name], diary.ends())
+            diary.forgive()
 
     def wrong(self) -> list[str]:
         """Say in what the clusters are not yet what they must come to."""
@@ -184,7 +183,7 @@ class Play:
         time.sleep(0.3)  # the observer's own connections bring what happened just now
         verdict = self.observer.judge(dict(self._texts()))
         for site in self.sites:
-            self._check_daemon(verdict, site)
+            self.diaries[site.name].check(verdict, site.name, kills=self.kills[site.name])
         verdict.violations = [one for one in verdict.violations if self._is_new(one)]
         return verdict
 
@@ -200,24 +199,6 @@ class Play:
         text = f"{violation.law}{violation.where}{violation.words}"
         return not (text in self._told or self._told.add(text))  # type: ignore[func-returns-value]
 
-    def _check_daemon(self, verdict: Verdict, site: Site) -> None:
-        """daemon: no daemon ends by itself, and none meets what it did not expect."""
-        verdict.count("daemon")
-        log = site.daemon.log.read_text(errors="replace")
-        lines = log.splitlines()
-        restarts = [line for line in lines if _RESTARTED in line]
-        ended = len(restarts) - log.count(_NOT_STARTED)
-        if ended > self.kills[site.name]:
-            words = f"ended {ended} times, and was killed {self.kills[site.name]} times"
-            verdict.broken("daemon", site.name, words, restarts[-3:])
-        for number, line in enumerate(lines):
-            if number < self.forgiven[site.name]:
-                continue
-            if line.startswith("Traceback") or ('"level":"error"' in line and not any(one in line for one in _EARS)):
-                verdict.broken(
-                    "daemon", site.name, f"line {number}", [one[:6000] for one in lines[number : number + 2]]
-                )
-
     def _texts(self) -> Iterator[tuple[str, str]]:
         """What everybody can see: objects without Secrets' data, metrics, and the container's temporary files."""
         for site in self.sites:
@@ -227,8 +208,9 @@ class Play:
                 if item["kind"] == "Secret":
                     item.pop("data", None)
             yield f"an object of {site.name}", json.dumps(shown)
-            with contextlib.suppress(OSError), urllib.request.urlopen(site.daemon.metrics_url, timeout=5) as answer:
-                yield f"the metrics of {site.name}", answer.read().decode()
+            for url in site.daemon.metrics_urls:
+                with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+                    yield f"the metrics of {site.name} at {url}", answer.read().decode()
             for pid in site.daemon.pids:
                 for file in _files(Path("/proc", str(pid), "root", "tmp")):
                     with contextlib.suppress(OSError):

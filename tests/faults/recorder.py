@@ -24,7 +24,7 @@ _SILENT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A cluster as the observer knows it."""
+    """A cluster as the observer knows it. daemon_logs: a folder, with a log for each of its daemons."""
 
     name: str
     port: int
@@ -32,7 +32,7 @@ class Watched:
     certificate: Path
     key: Path
     audit_log: Path
-    daemon_log: Path
+    daemon_logs: Path
 
 
 class Recorder(threading.Thread):

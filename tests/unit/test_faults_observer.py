@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults import history, laws, observer
+from tests.faults import diary, history, laws, observer
 from tests.faults.history import DAEMON, KUBERNETES, PEOPLE, READER, Heard, History, Place, State, Written
 from tests.faults.making import OWNER
 from tests.faults.recorder import Watched
@@ -254,7 +254,7 @@ def test_what_was_put_back_comes_after_what_it_replaced() -> None:
 def test_what_a_clock_said_that_lied_is_put_right(tmp_path: Path) -> None:
     """By where it stands in the log: minutes later the same words may be the truth."""
     log, told, wanted = tmp_path / "audit.log", 0.0, []
-    watched = Watched("a", 0, tmp_path, tmp_path, tmp_path, log, tmp_path / "daemon.log")
+    watched = Watched("a", 0, tmp_path, tmp_path, tmp_path, log, tmp_path)
     seer = observer.Observer(watched=[watched], ids=IDS)
     log.touch()
     base = time.time()
@@ -290,6 +290,30 @@ def test_who_wrote_is_read_off_an_object_where_the_audit_log_is_silent() -> None
     assert history.manager_of(fields(("kubectl", "2"), ("registry-controller", "1"))) == PEOPLE
     assert history.manager_of(fields(("kubectl", "2"), ("registry-controller", "2"))) == "unknown"
     assert history.who_is("system:kube-controller-manager") == KUBERNETES
+
+
+@pytest.mark.parametrize(
+    ("line", "kills", "words"),
+    [
+        ("exit code 1; starting it again in 10 s", 0, "ended 1 times, and was killed 0 times"),
+        ("exit code -9; starting it again in 10 s", 1, ""),
+        ('{"level":"error","message":"x"}', 0, "d-1.log, line 1"),
+        ("Traceback (most recent call last):", 0, "d-1.log, line 1"),
+        ('{"level":"error","logger":"kopf.x"}', 0, ""),
+        ('{"level":"info","message":"level error"}', 0, ""),
+    ],
+)
+def test_what_a_daemon_ended_of_or_did_not_expect_is_seen_in_each_log(
+    tmp_path: Path, line: str, kills: int, words: str
+) -> None:
+    for name in ("d-0.log", "d-1.log"):
+        (tmp_path / name).write_text("Traceback: forgiven\n")
+    found, verdict = diary.Diary(tmp_path), laws.Verdict()
+    found.forgive()
+    with (tmp_path / "d-1.log").open("a") as log:
+        log.write(f"{line}\n")
+    found.check(verdict, "a", kills=kills)
+    assert [(one.law, one.words) for one in verdict.violations] == ([("daemon", words)] if words else [])
 
 
 @pytest.mark.parametrize("room", ["history", "making", "laws", "recorder", "observer"])
