@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import signal
 import threading
@@ -20,6 +21,7 @@ from registry_controller.core.rendezvous import chosen
 from tests.e2e.group import (
     API,
     CONFIG_MAP,
+    NAMESPACE,
     OWNER,
     Member,
     config_map,
@@ -37,7 +39,10 @@ _COUNT = 20
 _DEPLOYMENT = "cluster-registry-controller"
 _STATES = 12
 _DISABLED = "cluster-registry.k8s.cisco.com/cluster-disabled"
-_PAUSED_S = 18.0  # the kubelet would start it again after half a minute
+_PAUSED_S = 30.0
+_PATIENT = [
+    {"op": "add", "path": "/spec/template/spec/containers/0/livenessProbe/failureThreshold", "value": 9}
+]  # or the kubelet would start it again after half a minute
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,12 @@ def pair() -> Iterator[tuple[Member, Member]]:
         owner, many = (Member(cluster, *values) for cluster, values in zip(group, ((), ("replicas=3",)), strict=True))
         members += [owner, many]
         for member in members:
-            member.install().daemon.wait_ready(timeout_s=90)
+            daemon = member.install().daemon
+            if member is many:
+                member.kubectl(
+                    "-n", NAMESPACE, "patch", "deployment", _DEPLOYMENT, "--type=json", "-p", json.dumps(_PATIENT)
+                )
+            daemon.wait_ready(timeout_s=90)
             grant(member, "configmaps", [""], ["configmaps"])
         swap(owner, many)
         in_sync(members)
@@ -55,7 +65,7 @@ def pair() -> Iterator[tuple[Member, Member]]:
 
 
 def _ready(member: Member) -> set[str]:
-    pods = member.get("-n", "cluster-registry", "pods")["items"]
+    pods = member.get("-n", NAMESPACE, "pods")["items"]
     return {
         pod["metadata"]["name"]
         for pod in pods
@@ -113,7 +123,7 @@ def test_three_daemons_that_are_replaced_one_by_one_bring_every_state_once(pair:
 
     @contextlib.contextmanager
     def all_are_replaced() -> Iterator[None]:
-        many.kubectl("-n", "cluster-registry", "rollout", "restart", f"deployment/{_DEPLOYMENT}")
+        many.kubectl("-n", NAMESPACE, "rollout", "restart", f"deployment/{_DEPLOYMENT}")
         yield
         many.daemon.wait_ready(timeout_s=120)
 

@@ -1,0 +1,105 @@
+"""Tombstones to their last day, and beyond it. O6."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime, timedelta, tzinfo
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from registry_controller.core.leaving import LASTS
+from registry_controller.engine import engine
+from tests.sim import farewells
+from tests.sim.clock import virtual_clocks
+from tests.sim.farewells import TRUST_S, declare, held, knows, leave, shared, stones
+from tests.sim.group import SimGroup, hand_over, simulate
+from tests.sim.transport import Fault
+
+_NOTICED_S = 3700.0  # what nobody hears of is looked at once an hour
+
+
+class Calendar:
+    """The day that it is for everybody: today's, and later as told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+        calendar = self
+        self._later = timedelta()
+
+        class Later(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Any:
+                return datetime.now(tz) + calendar._later
+
+        for module in modules:
+            monkeypatch.setattr(module, "datetime", Later)
+
+    def turn(self, later: timedelta) -> None:
+        self._later += later
+
+
+@pytest.fixture(autouse=True)
+def clocks() -> Iterator[None]:
+    with virtual_clocks():
+        yield
+
+
+@pytest.fixture
+def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
+    return Calendar(monkeypatch, engine, farewells)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_tombstone_goes_after_its_last_day_and_nobody_comes_back(calendar: Calendar, seed: int) -> None:
+    """O6: not by a member that slept through the leaving and woke on the last day either; who left joins anew."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, c, d = group.members
+        await c.stop()
+        await leave(group, "b", without=("c",))
+        calendar.turn(LASTS)
+        c.start()
+        await asyncio.sleep(_NOTICED_S)
+        for member in (a, c, d):
+            assert knows(member, "b") == (False, False), member.name
+            assert stones(member), member.name
+        calendar.turn(timedelta(days=1))
+        await asyncio.sleep(_NOTICED_S)
+        for member in (a, c, d):
+            assert not stones(member), member.name
+            assert knows(member, "b") == (False, False), member.name
+        for name in stones(b):  # its own stays until somebody takes it away
+            b.delete("ClusterFeature", name)
+        await group.settle()
+        hand_over(b, a)
+        hand_over(a, b)
+        await group.settle()
+        for member in group.members:
+            assert all(knows(member, other) == (True, True) for other in "abcd"), member.name
+            assert held(member) == {"goes", "stays"}, member.name
+
+    simulate(scenario, n=4, seed=seed)
+
+
+def test_a_dead_member_does_not_come_back_after_the_last_day(calendar: Calendar) -> None:
+    """O6: whoever believed that it is gone has nothing of it any more that could come back."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, c = group.members
+        await b.stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await asyncio.sleep(TRUST_S + 60.0)
+        calendar.turn(LASTS + timedelta(days=1))
+        await asyncio.sleep(_NOTICED_S)
+        for member in (a, c):
+            assert not stones(member), member.name
+            assert knows(member, "b") == (False, False), member.name
+            assert held(member) == {"stays"}, member.name
+
+    simulate(scenario, n=3, seed=1)
