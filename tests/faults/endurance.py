@@ -34,7 +34,7 @@ _TIMES = 80
 
 
 def leave_and_join(play: Play, site: Site) -> None:
-    """Let a site delete its own Cluster, and swap with one other when all have forgotten it; nothing else is broken any more."""
+    """Let a site delete its own Cluster, and swap with one other when all have forgotten it."""
     others = [one for one in play.sites if one is not site]
     spec = site.cluster.api.get(f"{CLUSTERS}/{site.name}")["spec"]
     play.observer.leaves(site.name)
