@@ -50,7 +50,7 @@ def _forget(site: Site, name: str) -> None:
 )
 def same_ids(play: Play) -> None:
     one, other, third = play.sites
-    said = 0
+    said: dict[str, bool] = {}
     with play.working():
         for name, cluster_id in (
             ("double", other.id),
@@ -62,10 +62,11 @@ def same_ids(play: Play) -> None:
             time.sleep(3)
             play.kill(one)
             time.sleep(3)
-            said += bool(state_of(one, name))
+            said[name] = bool(state_of(one, name))
             _forget(one, name)
             time.sleep(1)
-    play.bite("false Clusters about which something was said", said)
+    for name, is_said in said.items():
+        play.bite(f"words about the false Cluster {name}", is_said)
 
 
 def carry(giver: Site, taker: Site, *, called: str = "") -> bool:
