@@ -80,7 +80,7 @@ def test_answers_that_are_none_are_survived(play: Play) -> None:
 
 def test_a_daemon_that_is_killed_at_its_calls_ends_the_same(play: Play) -> None:
     """Before and after one write; `hack/faults 1` takes them all."""
-    killed = kill_everywhere(play, first=3, most=4, which=writes)
+    killed = kill_everywhere(play, first=3, last=3, which=writes)
     assert killed.total() == 2
 
 
