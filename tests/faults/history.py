@@ -173,6 +173,7 @@ def merge(
     history = History(ids=dict(ids))
     found: dict[tuple[Place, int, float, str], State] = {}
     last: dict[tuple[Place, int, str], float] = {}
+    went: dict[tuple[Place, int, str], tuple[Place, int, float, str]] = {}
     gone: list[Written] = []
     for write in sorted(writes, key=lambda write: write.at):
         epoch = sum(at < write.began for at in restored.get(write.place.cluster, ()))
@@ -192,6 +193,7 @@ def merge(
         key = (event.place, event.epoch, revision, "gone" if event.is_gone else "is")
         if event.is_gone:
             found[key] = State(event.place, event.at, None, UNKNOWN, event.at, event.epoch, revision, uid)
+            went.setdefault((event.place, event.epoch, uid), key)
             continue
         last[event.place, event.epoch, uid] = max(revision, last.get((event.place, event.epoch, uid), 0.0))
         if key not in found:
@@ -199,28 +201,14 @@ def merge(
             who = KUBERNETES if was_there else manager_of(event.object)  # put back with its etcd: nobody wrote it
             found[key] = State(event.place, event.at, event.object, who, event.at, event.epoch, revision, uid)
     for write in gone:
-        _place_deletion(found, last, write, epoch=sum(at < write.began for at in restored.get(write.place.cluster, ())))
+        epoch = sum(at < write.began for at in restored.get(write.place.cluster, ()))
+        object_ = (write.place, epoch, write.uid)
+        # What the watch did not hear go is put behind what was deleted.
+        key = went.setdefault(object_, (write.place, epoch, last.get(object_, 0.0) + 0.5, "gone"))
+        found[key] = State(write.place, write.at, None, write.who, write.began, epoch, key[2], write.uid)
     for state in sorted(found.values(), key=lambda state: (state.epoch, state.revision)):
         history.states.setdefault(state.place, []).append(state)
     return history
-
-
-def _place_deletion(
-    found: dict[tuple[Place, int, float, str], State],
-    last: Mapping[tuple[Place, int, str], float],
-    write: Written,
-    *,
-    epoch: int,
-) -> None:
-    """Say who deleted what the watch heard go; what it did not hear go is put behind what was deleted."""
-    for key, state in found.items():
-        if key[:2] == (write.place, epoch) and key[3] == "gone" and state.uid == write.uid:
-            found[key] = State(write.place, write.at, None, write.who, write.began, epoch, state.revision, write.uid)
-            return
-    revision = last.get((write.place, epoch, write.uid), 0.0) + 0.5
-    found[write.place, epoch, revision, "gone"] = State(
-        write.place, write.at, None, write.who, write.began, epoch, revision, write.uid
-    )
 
 
 def manager_of(manifest: Manifest) -> str:
