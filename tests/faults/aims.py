@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-_TRIES = 4  # for a call that came when the scenario was counted, or that was lost
-_TRIES_BEYOND = 2
+_TRIES = {True: 4, False: 2}  # for a call that was lost, and for one that did not come
 _ENDED = 3  # numbers in turn that had no call: then the scenario has no further ones
+_LEAST = 0.7  # of the calls that were counted: a run with fewer did not do the scenario
 _LOST_IN = 10  # at one in so many calls the kill may have been impossible
 
 
@@ -41,7 +41,8 @@ class Aim:
 class Aims:
     """Every `step`-th call from the `first` on, before and after, until `last`, or until no further call comes.
 
-    calls: how many the scenario took when nobody was killed. most: with more the scenario is not what was meant.
+    calls: how many the scenario took when nobody was killed, the fewest of all such runs: those it always has. most:
+    with more the scenario is not what was meant.
     """
 
     calls: int
@@ -51,11 +52,13 @@ class Aims:
     most: int = 400
     killed: set[Aim] = field(default_factory=set)
     lost: set[Aim] = field(default_factory=set)
+    _counted: int = field(init=False)
     _aim: Aim = field(init=False)
     _tries: Counter[Met] = field(default_factory=Counter)
     _without: int = 0  # numbers in turn that had no call
 
     def __post_init__(self) -> None:
+        self._counted = self.calls
         self._aim = Aim(self.first, is_after=False)
 
     def __iter__(self) -> Iterator[Aim]:
@@ -75,21 +78,20 @@ class Aims:
             return self._aim.number > self.last
         return self._aim.number > self.calls and self._without >= _ENDED
 
-    def met(self, met: Met) -> None:
-        """Take what came of the aim, and choose the next one."""
+    def met(self, met: Met, *, calls: int) -> None:
+        """Take what came of the aim in a run of so many calls, and choose the next one."""
         aim = self._aim
+        if met is Met.NOTHING:
+            assert calls >= _LEAST * self._counted, f"a run took {calls} calls, and {self._counted} when it was counted"
+            self.calls = min(self.calls, calls)
         self._tries[met] += 1
         if met is Met.KILLED:
             self.killed.add(aim)
-        elif self._tries.total() < self._most_tries():
+        elif self._tries.total() < _TRIES[self._tries[Met.LOST] > 0]:
             return
         elif self._tries[Met.LOST]:
             self.lost.add(aim)
         self._next()
-
-    def _most_tries(self) -> int:
-        is_known = self._aim.number <= self.calls or self._tries[Met.LOST]
-        return _TRIES if is_known else _TRIES_BEYOND
 
     def _next(self) -> None:
         aim, came = self._aim, self._aim in self.killed | self.lost

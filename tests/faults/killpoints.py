@@ -137,7 +137,7 @@ def kill_everywhere(
             while script.met is not Met.KILLED and time.monotonic() < deadline:
                 time.sleep(0.1)
             play.bed.wires.do(script.disarm())
-            aims.met(script.met)
+            aims.met(script.met, calls=script.count)
             if (call := script.killed) is None:
                 play.say(f"{script.met.value}: no kill {aim} of {script.count} calls")
                 continue

@@ -20,11 +20,11 @@ from tests.faults.killpoints import KillAt, writes
 GET, PATCH = Call(1, "GET", "/api", b""), Call(2, "PATCH", "/api", b"")
 
 
-def _play(aims: Aims, answer: Callable[[Aim, int], Met]) -> list[str]:
-    """Follow all aims; the answer is told how often this one was aimed at before."""
+def _play(aims: Aims, answer: Callable[[Aim, int], Met], *, calls: int = 10**6) -> list[str]:
+    """Follow all aims; the answer is told how often this one was aimed at before. calls: of runs without a kill."""
     tried: Counter[Aim] = Counter()
     for aim in aims:
-        aims.met(answer(aim, tried[aim]))
+        aims.met(answer(aim, tried[aim]), calls=calls)
         tried[aim] += 1
     return [f"{aim} x{count}" for aim, count in sorted(tried.items())]
 
@@ -78,16 +78,28 @@ def test_a_script_that_never_kills_after_is_seen() -> None:
 
 def test_a_run_with_fewer_calls_is_made_up_for() -> None:
     aims = Aims(4)
-    tried = _play(aims, lambda aim, tries: _of(4 if tries else 2)(aim, 0))
-    assert "before 3 x2" in tried
+    tried = _play(aims, lambda aim, tries: _of(4 if tries else 3)(aim, 0))
+    assert "before 4 x2" in tried
     assert len(aims.killed) == 8
     aims.assert_whole()
+
+
+def test_what_the_scenario_does_not_always_take_is_not_missing() -> None:
+    aims = Aims(10)
+    _play(aims, _of(9), calls=9)
+    assert (aims.calls, len(aims.killed)) == (9, 18)
+    aims.assert_whole()
+
+
+def test_a_run_that_did_not_do_the_scenario_is_seen() -> None:
+    with pytest.raises(AssertionError, match="a run took 6 calls, and 10 when it was counted"):
+        _play(Aims(10), _of(6), calls=6)
 
 
 def test_calls_of_the_scenario_that_never_came_are_named() -> None:
     aims = Aims(4)
     tried = _play(aims, _of(2))
-    assert "before 3 x4" in tried
+    assert "before 3 x2" in tried
     with pytest.raises(AssertionError, match="of 4 calls, no kill before 3, after 3, before 4, after 4; there were 4"):
         aims.assert_whole()
 
