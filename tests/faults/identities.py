@@ -45,12 +45,11 @@ def _forget(site: Site, name: str) -> None:
     11,
     "same-ids",
     what="a second Cluster with the ID of a peer, one with our own ID, and one with the name and Secret of a peer "
-    "and another ID, each for 6 s with a restart of the daemon",
+    "and another ID, each with a restart of the daemon and until something is said about it",
     undone="the false Clusters are deleted",
 )
 def same_ids(play: Play) -> None:
     one, other, third = play.sites
-    said: dict[str, bool] = {}
     with play.working():
         for name, cluster_id in (
             ("double", other.id),
@@ -62,11 +61,10 @@ def same_ids(play: Play) -> None:
             time.sleep(3)
             play.kill(one)
             time.sleep(3)
-            said[name] = bool(state_of(one, name))
+            wait(lambda name=name: state_of(one, name), within_s=30, what=f"something is said about {name}")
+            play.bite(f"words about the false Cluster {name}", 1)
             _forget(one, name)
             time.sleep(1)
-    for name, is_said in said.items():
-        play.bite(f"words about the false Cluster {name}", is_said)
 
 
 def carry(giver: Site, taker: Site, *, called: str = "") -> bool:
