@@ -39,7 +39,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Cluster object. `secret` is None while the reference lacks a name or a namespace."""
+    """A Cluster object. `secret` is None while the reference lacks a name or a namespace.
+
+    `contested`: its status says that another API server has its ID, too.
+    """
 
     name: str
     uid: str
@@ -47,6 +50,7 @@ class Cluster:
     secret: ObjectKey | None
     endpoints: tuple[Endpoint, ...]
     disabled: bool
+    contested: bool
     owner: ClusterUID | None
     created: str
     generation: int
@@ -82,6 +86,7 @@ def read_cluster(manifest: meta.Manifest) -> Cluster:
         secret=key if key.name and key.namespace else None,
         endpoints=tuple(_read_endpoint(item) for item in spec["kubernetesApiEndpoints"].items()),
         disabled=meta.CLUSTER_DISABLED in annotations,
+        contested=meta.condition_of(manifest, "LocalConflict") == "True",
         owner=ClusterUID(annotations[meta.OWNER]) if annotations.get(meta.OWNER) else None,
         created=info["creationTimestamp"].text(),
         generation=info["generation"].value or 0,

@@ -197,6 +197,12 @@ def labels_of(manifest: Manifest) -> Mapping[str, str]:
     return metadata_of(manifest).get("labels") or {}
 
 
+def condition_of(manifest: Manifest, type_: str) -> str:
+    """Read the status of one condition of an object: True, False or Unknown; empty when it has none."""
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    return next((str(one.get("status", "")) for one in conditions if one.get("type") == type_), "")
+
+
 def revision(text: object) -> int:
     """Read a resourceVersion as the number that it is; 0 for one that is missing, no number, or beyond etcd's.
 

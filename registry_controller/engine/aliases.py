@@ -39,11 +39,11 @@ class Aliases:
         self._connect_peer = connect_peer
         self._changed = changed
         self._tasks: dict[Alias, tuple[Credentials, asyncio.Task[NoReturn]]] = {}
-        self._genuine: set[Alias] = set()
+        self._told: dict[Alias, frozenset[str]] = {}
 
-    def is_genuine(self, alias: Alias) -> bool:
-        """Say whether an API server with that ID calls itself by that name."""
-        return alias in self._genuine
+    def names_at(self, alias: Alias) -> frozenset[str] | None:
+        """Tell what the API server calls itself: no name where it has another ID; None before it answered."""
+        return self._told.get(alias)
 
     def plan(self, scope: asyncio.TaskGroup, wanted: Mapping[Alias, Credentials]) -> None:
         """Ask these, and no others."""
@@ -52,7 +52,7 @@ class Aliases:
                 task.cancel()
                 del self._tasks[alias]
                 if alias not in wanted:
-                    self._genuine.discard(alias)
+                    self._told.pop(alias, None)
         for alias, credentials in wanted.items():
             if alias not in self._tasks:
                 task = scope.create_task(self._ask(alias, credentials), name=f"alias {alias.name}")
@@ -60,27 +60,25 @@ class Aliases:
 
     async def _ask(self, alias: Alias, credentials: Credentials) -> NoReturn:
         while True:
-            try:
-                genuine = alias.name in await self._own_names(alias.cluster_id, credentials)
-            except RegistryError:
-                genuine = alias in self._genuine  # no answer proves nothing
-            if genuine != (alias in self._genuine):
-                (self._genuine.add if genuine else self._genuine.discard)(alias)
-                self._changed()
+            with contextlib.suppress(RegistryError):  # no answer proves nothing
+                names = await self._own_names(alias.cluster_id, credentials)
+                if names != self._told.get(alias):
+                    self._told[alias] = names
+                    self._changed()
             await asyncio.sleep(PERIOD_S)
 
-    async def _own_names(self, cluster_id: ClusterUID, credentials: Credentials) -> set[str]:
+    async def _own_names(self, cluster_id: ClusterUID, credentials: Credentials) -> frozenset[str]:
         """List the names by which the API server calls itself; none when it has another ID."""
         reader = self._connect_peer(credentials)
         try:
             if await read_cluster_id(reader) != cluster_id:
-                return set()
+                return frozenset()
             return await _local_names(reader, cluster_id)
         finally:
             await reader.close()
 
 
-async def _local_names(reader: Reader, cluster_id: ClusterUID) -> set[str]:
+async def _local_names(reader: Reader, cluster_id: ClusterUID) -> frozenset[str]:
     found, heard_of, most = set(), 0, MOST_OWN[meta.CLUSTER]
     try:
         async with asyncio.timeout(_LIST_S), contextlib.aclosing(_clusters(reader)) as clusters:
@@ -93,7 +91,7 @@ async def _local_names(reader: Reader, cluster_id: ClusterUID) -> set[str]:
                     found.add(heard.key.name)
     except TimeoutError:
         raise Unreachable(f"list {meta.CLUSTERS}: {reader.server} does not come to an end") from None
-    return found
+    return frozenset(found)
 
 
 async def _clusters(reader: Reader) -> AsyncGenerator[Heard, None]:

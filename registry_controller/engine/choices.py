@@ -1,14 +1,15 @@
 """Through which Cluster object each cluster is read, and with which credentials.
 
 Laws: one cluster ID is read through one Cluster object, the others of that ID are aliases · a cluster whose ID is held
-twice by itself is in conflict.
+twice by itself is in conflict · clones are not believed until one goes, also not by the next daemon, to which the
+status of their Clusters says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from registry_controller.api.cluster import Cluster, ClusterType
@@ -57,17 +58,21 @@ class Chooser:
         self._members = members
         self._credentials = credentials
         self._aliases = Aliases(connect_peer=connect_peer, changed=changed)
-        self._cloned: set[ClusterUID] = set()
+        self._clones: dict[ClusterUID, frozenset[str]] = {}
+        self._seen: frozenset[str] = frozenset()
 
     def choose(self, clusters: Iterable[Cluster]) -> dict[str, Choice]:
         """Choose for each Cluster object, by its name."""
         by_id: dict[ClusterUID, list[Cluster]] = {}
+        clusters = list(clusters)
         for cluster in clusters:
             by_id.setdefault(cluster.cluster_id, []).append(cluster)
         choices: dict[str, Choice] = {}
         for cluster_id, same in by_id.items():
             found = self._choose_local(same) if cluster_id == self._local else self._choose_peer(cluster_id, same)
             choices.update(found)
+        self._seen = frozenset(cluster.uid for cluster in clusters)
+        self._clones = {uid: names for uid, names in self._clones.items() if uid in by_id}
         return choices
 
     def ask_aliases(self, scope: asyncio.TaskGroup, choices: Mapping[str, Choice]) -> None:
@@ -92,20 +97,20 @@ class Chooser:
 
     def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster]) -> Mapping[str, Choice]:
         """Choose the Cluster object through which a peer is read (P1)."""
-        own_names = {
+        own_names = frozenset(
             name
             for name, view in self._members.there(cluster_id).items()
             if view.cluster_id == cluster_id and view.type in ("", ClusterType.LOCAL.value)
-        }
+        )
         ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
         read, *aliases = ordered
-        genuine = [c.name for c in aliases if self._aliases.is_genuine(Alias(cluster_id, c.name))]
-        if genuine and own_names and not own_names.issuperset(genuine):
-            self._cloned.add(cluster_id)
-        if not genuine:
-            self._cloned.discard(cluster_id)
-        if cluster_id in self._cloned:
-            names = ", ".join(sorted([read.name, *genuine]))
+        told = {c.name: self._aliases.names_at(Alias(cluster_id, c.name)) for c in same}
+        told |= {read.name: own_names} if own_names else {}
+        heirs = {cluster.name for cluster in same if cluster.contested and cluster.uid not in self._seen}
+        clones = find_clones(told, were=self._clones.pop(cluster_id, frozenset()) | heirs)
+        if clones:
+            self._clones[cluster_id] = clones
+            names = ", ".join(sorted(clones))
             words = (
                 f"two API servers have the ID {cluster_id}, as {names}: one is a clone; delete one of these Clusters"
             )
@@ -138,3 +143,14 @@ class Chooser:
             if held == secret:
                 return f"Secret {secret} is named by the Clusters {', '.join(names)}: each needs one of its own"
         return ""
+
+
+def find_clones(told: Mapping[str, frozenset[str] | None], *, were: Set[str]) -> frozenset[str]:
+    """Name the Clusters of one ID that lead to different API servers, each of which calls itself by that name.
+
+    `told`: what the API server behind each calls itself; None while it does not answer, and then it is what it was.
+    """
+    genuine = {name: names for name, names in told.items() if names is not None and name in names}
+    silent = {name for name, names in told.items() if names is None and name in were}
+    several = len(set(genuine.values())) + len(silent) > 1
+    return frozenset({*genuine, *silent}) if several else frozenset()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
-from registry_controller.api.meta import GVR, Manifest, ObjectKey
+from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.core.rendezvous import chosen
 from registry_controller.kube.watch import Heard, decode_manifest
 
@@ -35,7 +36,7 @@ class Replicas:
 
     def upsert(self, heard: Heard) -> None:
         """Hear how a Pod is."""
-        is_ready = not heard.deleting and _is_ready(decode_manifest(heard.raw))
+        is_ready = not heard.deleting and meta.condition_of(decode_manifest(heard.raw), "Ready") == "True"
         self._set(self._ready | {heard.key.name} if is_ready else self._ready - {heard.key.name})
 
     def remove(self, key: ObjectKey, heard: Heard | None) -> None:
@@ -66,8 +67,3 @@ class Replicas:
         if is_heard != self._is_heard:
             self._is_heard = is_heard
             self._changed()
-
-
-def _is_ready(pod: Manifest) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)

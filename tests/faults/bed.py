@@ -17,6 +17,7 @@ from hack.controlplane import ApiError, Cluster, ControlPlaneError, Group, Kubel
 from hack.controlplane.pki import Pair
 from tests.e2e.group import API, BIN, CHART, NAMESPACE, Member, eventually, grant, in_sync, swap
 from tests.faults.calls import Calls, Script
+from tests.faults.etcd import set_cluster_id
 from tests.faults.wire import Edge, Wires
 
 AUDIT_POLICY = """\
@@ -142,9 +143,13 @@ class Bed:
         self.sites.append(site)
         return site
 
-    def stranger(self, *, called: str = "") -> Site:
-        """Start one more cluster that is not to be of the group; it may call itself as a member does."""
-        site = Site(self, self._group.add(), *self._values).install(called=called)
+    def stranger(self, *, called: str = "", cluster_id: str = "") -> Site:
+        """Start one more cluster that is not to be of the group; it may have the name or the ID of a member."""
+        site = Site(self, self._group.add(), *self._values)
+        if cluster_id:
+            set_cluster_id(site.cluster, site.id, cluster_id)
+            wait(lambda: site.id == cluster_id, what=f"{site.name} has another ID")
+        site.install(called=called)
         grant(site, "configmaps", [""], ["configmaps"])
         grant(site, "tests", ["test.example.com"], ["*"])
         site.daemon.wait_ready(timeout_s=60)

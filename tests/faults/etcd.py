@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import shutil
@@ -41,6 +42,17 @@ def set_full(cluster: Cluster, *, is_full: bool) -> None:
     header = ask(cluster, "maintenance/status")["header"]
     action = "ACTIVATE" if is_full else "DEACTIVATE"
     ask(cluster, "maintenance/alarm", {"action": action, "memberID": header["member_id"], "alarm": "NOSPACE"})
+
+
+def set_cluster_id(cluster: Cluster, old: str, new: str) -> None:
+    """Give kube-system another UID, by which a cluster is known; its API server hears of it by its own watch."""
+    key = base64.b64encode(b"/registry/namespaces/kube-system").decode()
+    (found,) = ask(cluster, "kv/range", {"key": key})["kvs"]
+    value = base64.b64decode(found["value"])
+    assert value.count(old.encode()) == 1, "the stored form holds the UID once"
+    assert len(old) == len(new), "and its length before it"
+    value = value.replace(old.encode(), new.encode())
+    ask(cluster, "kv/put", {"key": key, "value": base64.b64encode(value).decode()})
 
 
 def back_up(cluster: Cluster) -> None:

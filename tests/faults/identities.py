@@ -13,7 +13,9 @@ from tests.e2e.group import API, NAMESPACE
 from tests.faults.bed import Site, wait
 from tests.faults.catalogue import fault
 from tests.faults.credentials import published
+from tests.faults.history import PATHS
 from tests.faults.links import count_copies
+from tests.faults.making import owner_of
 from tests.faults.play import CLUSTERS, Play
 from tests.faults.workload import MERGE
 from tests.hostile.kubeconfigs import ROWS, Refused
@@ -118,6 +120,53 @@ def same_names(play: Play) -> None:
         carry(other, third)
         play.rest()
         twin.daemon.stop()
+
+
+@fault(
+    11,
+    "one-id",
+    what="a fourth API server has the clusterID of a member, as a cloned etcd makes it, and is swapped with another "
+    "member, for 15 s with a restart of the daemon: of that ID nothing is written or deleted there meanwhile",
+    undone="its Cluster and Secret are deleted, and its daemon ends",
+)
+def one_id(play: Play) -> None:
+    one, other, _ = play.sites
+    with play.working(gentle=True):
+        twin = play.bed.stranger(cluster_id=other.id)
+        for giver, taker in ((twin, one), (one, twin)):
+            wait(lambda giver=giver, taker=taker: carry(giver, taker), within_s=60, what="credentials to carry")
+        play.say(f"{twin.name} has the ID of {other.name}, and was swapped with {one.name}")
+        for name in (other.name, twin.name):
+            wait(lambda name=name: _conflicts(one, name), within_s=60, what=f"{name} is in conflict")
+        before = _copies_of(one, other)
+        written = play.work.done.total()
+        time.sleep(7)
+        play.kill(one)
+        time.sleep(8)
+        touched = dict(_copies_of(one, other).items() ^ before.items())
+        assert not touched, f"what is of two clusters was touched: {touched}"
+        assert all(_conflicts(one, name) for name in (other.name, twin.name)), "the conflict was forgotten"
+        play.bite("copies that were left as they are", len(before))
+        play.bite("deeds that were done meanwhile", play.work.done.total() - written)
+        for site in play.sites:
+            _forget(site, twin.name)
+        play.rest()
+        twin.daemon.stop()
+
+
+def _conflicts(site: Site, name: str) -> bool:
+    """Say whether a site says that a Cluster has an ID which another one has."""
+    return "True" in _condition(site.cluster.api.get(f"{CLUSTERS}/{name}"), "LocalConflict")
+
+
+def _copies_of(site: Site, owner: Site) -> dict[tuple[str, str], str]:
+    """The resourceVersion of each copy that a site holds of an owner, under names that nobody else uses."""
+    return {
+        (kind, item["metadata"]["name"]): item["metadata"]["resourceVersion"]
+        for kind in ("ConfigMap", "Secret")
+        for item in site.cluster.api.get(PATHS[kind])["items"]
+        if owner_of(item) == owner.id and item["metadata"]["name"].startswith(f"{owner.name}-")
+    }
 
 
 def _misses(site: Site, peer: str, name: str) -> bool:

@@ -376,9 +376,12 @@ def test_one_peers_failure_never_touches_another_peers_pairs(data: st.DataObject
 
 
 @pytest.mark.parametrize("goes", ["b", "c"])
+@pytest.mark.parametrize("silent", ["", "b", "c"])
 @pytest.mark.parametrize("seed", range(3))
-def test_of_two_clusters_with_one_id_nothing_is_believed_until_one_goes(goes: str, seed: int) -> None:
-    """P1, O5: c is a clone of b; at a both have a Cluster, and each calls itself by that name."""
+def test_of_two_clusters_with_one_id_nothing_is_believed_until_one_goes(goes: str, silent: str, seed: int) -> None:
+    """P1, O5, A1: c is a clone of b; at a both have a Cluster, and each calls itself by that name. A new daemon, to
+    which one of them may not answer, believes neither.
+    """
 
     async def scenario(group: SimGroup) -> None:
         a, b, c = group.members
@@ -399,6 +402,13 @@ def test_of_two_clusters_with_one_id_nothing_is_believed_until_one_goes(goes: st
             member.apply(config_map("new", {"value": member.name}, labels=WANTED))
             member.apply(config_map("changes", {"value": f"{member.name}2"}, labels=WANTED))
         await asyncio.sleep(120.0)
+        if silent:
+            group.fail(silent, Fault.HUNG)
+        await a.restart()
+        await asyncio.sleep(120.0)
+        for name in ("b", "c"):
+            assert a.condition("Cluster", name, "LocalConflict").get("status") == "True", name
+        group.fail(silent or "b", Fault.NONE)
         assert not [write for write in a.writes[before:] if write.kind == "ConfigMap"]
         assert {place: value[0] for place, value in found(group).items() if place.endswith(" at a")} == {
             f"{name} at a": "b" for name in ("stays", "goes", "changes")
