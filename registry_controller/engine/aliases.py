@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Final, NamedTuple, NoReturn
 
 from registry_controller.api import meta
-from registry_controller.api.cluster import ClusterType
 from registry_controller.api.errors import RegistryError, TooMuch, Unreachable
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
@@ -87,7 +86,7 @@ async def _local_names(reader: Reader, cluster_id: ClusterUID) -> frozenset[str]
                 if heard_of > most:
                     raise TooMuch(f"{reader.server} offers more than {most} Clusters")
                 view = read_view(heard, decode_manifest(heard.raw), peer=cluster_id)
-                if view is not None and view.cluster_id == cluster_id and view.type == ClusterType.LOCAL.value:
+                if view is not None and view.is_own_name_of(cluster_id):
                     found.add(heard.key.name)
     except TimeoutError:
         raise Unreachable(f"list {meta.CLUSTERS}: {reader.server} does not come to an end") from None

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from registry_controller.api.cluster import Cluster, ClusterType
+from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.engine.aliases import Alias, Aliases
@@ -61,16 +61,18 @@ class Chooser:
         self._clones: dict[ClusterUID, frozenset[str]] = {}
         self._seen: frozenset[str] = frozenset()
 
-    def choose(self, clusters: Iterable[Cluster]) -> dict[str, Choice]:
-        """Choose for each Cluster object, by its name."""
+    def choose(self, clusters: Iterable[Cluster], *, listed: Set[ClusterUID]) -> dict[str, Choice]:
+        """Choose for each Cluster object, by its name. `listed`: the peers whose Clusters have all been heard."""
         by_id: dict[ClusterUID, list[Cluster]] = {}
         clusters = list(clusters)
         for cluster in clusters:
             by_id.setdefault(cluster.cluster_id, []).append(cluster)
         choices: dict[str, Choice] = {}
         for cluster_id, same in by_id.items():
-            found = self._choose_local(same) if cluster_id == self._local else self._choose_peer(cluster_id, same)
-            choices.update(found)
+            if cluster_id == self._local:
+                choices.update(self._choose_local(same))
+            else:
+                choices.update(self._choose_peer(cluster_id, same, is_listed=cluster_id in listed))
         self._seen = frozenset(cluster.uid for cluster in clusters)
         self._clones = {uid: names for uid, names in self._clones.items() if uid in by_id}
         return choices
@@ -95,17 +97,15 @@ class Chooser:
             words = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the others"
         return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
 
-    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster]) -> Mapping[str, Choice]:
+    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster], *, is_listed: bool) -> Mapping[str, Choice]:
         """Choose the Cluster object through which a peer is read (P1)."""
-        own_names = frozenset(
-            name
-            for name, view in self._members.there(cluster_id).items()
-            if view.cluster_id == cluster_id and view.type in ("", ClusterType.LOCAL.value)
-        )
+        there = self._members.there(cluster_id)
+        own_names = frozenset(name for name, view in there.items() if view.is_own_name_of(cluster_id))
         ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
         read, *aliases = ordered
         told = {c.name: self._aliases.names_at(Alias(cluster_id, c.name)) for c in same}
-        told |= {read.name: own_names} if own_names else {}
+        if is_listed:
+            told[read.name] = own_names
         heirs = {cluster.name for cluster in same if cluster.contested and cluster.uid not in self._seen}
         clones = find_clones(told, were=self._clones.pop(cluster_id, frozenset()) | heirs)
         if clones:

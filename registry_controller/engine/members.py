@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from registry_controller.api import meta
-from registry_controller.api.cluster import Cluster
+from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.tombstone import can_be_named
 from registry_controller.core.own import read_marks
@@ -29,6 +29,10 @@ class MemberView(NamedTuple):
     disabled: bool
     membership: str
     """The uid of the Cluster at the member for which it stands; empty where its holder does not know."""
+
+    def is_own_name_of(self, holder: ClusterUID) -> bool:
+        """Say whether its holder calls itself by its name; one that has no type yet was not looked at there."""
+        return self.cluster_id == holder and self.type in ("", ClusterType.LOCAL.value)
 
 
 def cluster_target(name: str) -> Target:

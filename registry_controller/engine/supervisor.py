@@ -150,7 +150,8 @@ class Supervisor:
         clusters = [held.cluster for held in self._registry.clusters.values() if held.cluster is not None]
         namespaces = {self._namespace, *(cluster.secret.namespace for cluster in clusters if cluster.secret)}
         self._home.set_secret_namespaces(sorted(namespaces))
-        self.choices = self._chooser.choose(clusters)
+        listed = {uid for uid, link in self.links.items() if link.clusters.held is not None}
+        self.choices = self._chooser.choose(clusters, listed=listed)
 
     def _plan_links(self, scope: asyncio.TaskGroup) -> None:
         wanted = {c.cluster.cluster_id: c for c in self.choices.values() if c.credentials is not None}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from registry_controller.api.meta import OWNER
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
-from tests.sim.member import Member
+from tests.sim.member import NAMESPACE, Member
 from tests.sim.transport import Fault
 
 CLONED = "0c10ed00-0000-4000-8000-000000000000"
@@ -425,3 +425,36 @@ def test_of_two_clusters_with_one_id_nothing_is_believed_until_one_goes(goes: st
         assert not await group.writes_within(60.0)
 
     simulate(scenario, n=3, seed=seed, uids={"b": CLONED, "c": CLONED})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_server_of_two_names_is_no_clone(seed: int) -> None:
+    """P1: b has two Clusters for itself, and says so; so has a, which reads b through one of them all the time."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = group.members
+        group.start()
+        await group.settle()
+        hand_over(b, a)
+        a.create(Rule("plain", "a", 0).manifest())
+        b.create(config_map("changes", {"value": "0"}, labels=WANTED))
+        await group.settle()
+        for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
+            second = b.get(kind, "b", namespace=namespace)
+            second["metadata"] = {"name": "second", "namespace": namespace}
+            if kind == "Cluster":
+                second["spec"]["authInfo"]["secretRef"]["name"] = "second"
+            for member in group.members:
+                if member.find(kind, "second", namespace=namespace) is None:
+                    member.create(second)
+        for value in ("1", "2"):
+            await asyncio.sleep(120.0)
+            assert b.condition("Cluster", "b", "LocalConflict").get("status") == "True"
+            b.apply(config_map("changes", {"value": value}, labels=WANTED))
+            await asyncio.sleep(1.0)
+            assert found(group)["changes at a"][0] == value
+            for name in ("b", "second"):
+                assert not a.condition("Cluster", name, "LocalConflict"), name
+            await a.restart()
+
+    simulate(scenario, n=2, seed=seed)
