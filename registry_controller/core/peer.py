@@ -14,6 +14,7 @@ A peer begins as ANSWERING: at start its word still counts until two probes have
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -53,11 +54,12 @@ class PeerHealth:
     answered probe; never a 401, and a 403 on one kind is no failure of the peer.
     """
 
-    __slots__ = ("_last_heard", "_next_probe_at", "_proven", "_state")
+    __slots__ = ("_last_heard", "_last_suspected", "_next_probe_at", "_proven", "_state")
 
     def __init__(self, *, now: float) -> None:
         self._state = State.ANSWERING
         self._last_heard = now
+        self._last_suspected = -math.inf
         self._next_probe_at = now + SILENCE_S
         self._proven = False
 
@@ -83,8 +85,20 @@ class PeerHealth:
         self._next_probe_at = max(now, (now if started_at is None else started_at) + PROBE_INTERVAL_S)
         return self.unreachable and not was_unreachable
 
+    def suspect(self, now: float) -> bool:
+        """Note that a request was refused as a stranger's; return True when a probe is due at once therefore.
+
+        Whoever is refused at every request must not look well until the next regular probe. Not more often than
+        every 5 s, because one kind may be refused for ever.
+        """
+        if self._state is not State.ANSWERING or now < self._last_suspected + PROBE_INTERVAL_S:
+            return False
+        self._last_suspected = now
+        self._next_probe_at = now
+        return True
+
     def next_probe_at(self) -> float:
-        """Say when a probe is due: 15 s after the last sign of life, then every 5 s while there is none."""
+        """Say when a probe is due: 15 s after the last sign of life, at a suspicion, then every 5 s without answer."""
         return self._next_probe_at
 
     def prove(self, now: float) -> bool:

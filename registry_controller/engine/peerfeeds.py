@@ -40,7 +40,8 @@ class PeerFeeds:
     """The feeds of one peer, and the reflectors that fill them.
 
     `changed` is called when something about the peer changed that a status may say, `features_changed` when rules
-    may read from it or no longer, `heard_from` for whatever proves that it lives.
+    may read from it or no longer, `heard_from` for whatever proves that it lives, `refused_by` when it does not take
+    our credentials.
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class PeerFeeds:
         changed: Callable[[], None],
         features_changed: Callable[[], None],
         heard_from: Callable[[], None],
+        refused_by: Callable[[], None],
     ) -> None:
         self.features = FeatureTap(changed=features_changed)
         self.clusters = ClusterTap(cluster_id, members=members, changed=changed)
         self._cluster_id = cluster_id
         self._sources = sources
         self._heard_from = heard_from
+        self._refused_by = refused_by
         self._streams: dict[_Key, Stream] = {}
         self._reflectors: dict[_Key, Reflector] = {}
         self._tasks: dict[_Key, asyncio.Task[NoReturn]] = {}
@@ -123,6 +126,7 @@ class PeerFeeds:
                 selection=key[1],
                 sink=self._streams[key],
                 heard_from=self._heard_from,
+                refused_by=self._refused_by,
                 make_room=lambda: make_room(key[0], self._reflectors, peer=ear.name),
                 resumes=key[0] != meta.FEATURE,  # few, and what they choose is not to be of before a break
             )

@@ -7,6 +7,7 @@ touches another · what a lost connection had heard stays, and listening goes on
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
@@ -65,10 +66,12 @@ class PeerLink:
             changed=changed,
             features_changed=features_changed,
             heard_from=self._heard,
+            refused_by=self._refused,
         )
         self._changed = changed
         self._dialler = dialler
         self._next: Reader | None = None
+        self._suspected = asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -161,7 +164,10 @@ class PeerLink:
         while True:
             delay_s = self.health.next_probe_at() - _now()
             if delay_s > 0:
-                await asyncio.sleep(delay_s)
+                self._suspected.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(delay_s):
+                        await self._suspected.wait()
                 continue
             began = _now()
             try:
@@ -201,6 +207,10 @@ class PeerLink:
         if self.failure and self.connected:
             self.failure = ""
             self._changed()
+
+    def _refused(self) -> None:
+        if self.health.suspect(_now()):
+            self._suspected.set()
 
     def _fail(self, error: RegistryError) -> None:
         became_unreachable = self.health.probe_failed(_now())

@@ -46,8 +46,9 @@ class Reflector:
     """One kind, one selection, one server.
 
     `revision` is the last resourceVersion heard, `synced` whether a list was ever complete, `refused` how many
-    objects were nonsense. `heard_from` is called for whatever proves that the server lives. `make_room` is asked now
-    and then, while objects come that were not known, and raises TooMuch when they are too many. `size` counts them.
+    objects were nonsense. `heard_from` is called for whatever proves that the server lives, `refused_by` for a 401.
+    `make_room` is asked now and then, while objects come that were not known, and raises TooMuch when they are too
+    many. `size` counts them.
     One that does not resume lists again whenever its stream broke: nothing that it calls complete is of before that.
     """
 
@@ -60,6 +61,7 @@ class Reflector:
         selection: Selection,
         sink: Sink,
         heard_from: Callable[[], None],
+        refused_by: Callable[[], None] = lambda: None,
         make_room: Callable[[], None] = lambda: None,
         watch_list: bool = True,
         resumes: bool = True,
@@ -70,6 +72,7 @@ class Reflector:
         self._selection = selection
         self._sink = sink
         self._heard_from = heard_from
+        self._refused_by = refused_by
         self._watch_list = watch_list
         self._resumes = resumes
         self.revision = 0
@@ -290,6 +293,8 @@ class Reflector:
         """Say what went wrong, and wait as long as its kind asks for."""
         if _proves_life(error):
             self._heard_from()
+        elif isinstance(error, Unauthorized):
+            self._refused_by()
         error.bare()  # the pause may be long
         if self._swapped:  # the old connection was closed under us; the new one goes on
             return

@@ -62,6 +62,24 @@ def test_who_missed_a_rotation_gets_the_new_credentials_through_another_member()
     simulate(scenario, n=3)
 
 
+def test_who_missed_a_rotation_in_a_short_break_asks_the_others_within_seconds() -> None:
+    """P3, P5, O4: the connection counts as up, but whatever is asked over it is refused; so it is looked at at once."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner, here = group["a"], group["b"]
+        group.wire("b", "a").set(Fault.REFUSED)
+        owner.delete("Secret", f"{READER}-token", namespace=NAMESPACE)
+        await asyncio.sleep(2.0)
+        group.wire("b", "a").set(Fault.NONE)
+        await asyncio.sleep(8.0)
+        new = owner.get("Secret", "a", namespace=NAMESPACE)["data"]
+        assert here.get("Secret", "a", namespace=NAMESPACE)["data"] == new
+        assert here.get("Cluster", "a")["status"]["state"] == "Ready"
+
+    simulate(scenario, n=3)
+
+
 def test_nobody_else_says_where_a_member_is_to_be_reached() -> None:
     """O4: an endpoint on its Cluster stands for the server in its Secret; it is its own to change."""
 

@@ -65,6 +65,7 @@ class _NameServer(asyncio.DatagramProtocol):
     def __init__(self) -> None:
         self.silent: set[bytes] = set()
         self.all_hang = asyncio.Event()
+        self.streams = 0
         self.transport: asyncio.DatagramTransport | None = None
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
@@ -82,22 +83,41 @@ class _NameServer(asyncio.DatagramProtocol):
         self.transport.sendto(data[:2] + flags + b"\0\x01\0" + bytes([is_ipv4]) + bytes(4) + question + answer, addr)
 
 
+async def _listen_on_one_port(names: _NameServer) -> asyncio.Server:
+    """Answer datagrams, and count what comes by TCP on the same port, which must be free for both."""
+
+    def count(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        names.streams += 1
+        writer.close()
+
+    while True:
+        server = await asyncio.start_server(count, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        try:
+            names.transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: names, local_addr=address
+            )
+        except OSError:
+            server.close()
+        else:
+            return server
+
+
 @contextlib.asynccontextmanager
-async def name_server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[_NameServer, int]]:
+async def name_server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_NameServer]:
     """Run it on a port of its own, where resolvers ask from now on."""
-    transport, names = await asyncio.get_running_loop().create_datagram_endpoint(
-        _NameServer, local_addr=("127.0.0.1", 0)
-    )
-    names.transport = transport
-    port = transport.get_extra_info("sockname")[1]
-    ask = functools.partial(
-        aiohttp.resolver.aiodns.DNSResolver, nameservers=["127.0.0.1"], udp_port=port, tcp_port=port
-    )
-    monkeypatch.setattr(aiohttp.resolver.aiodns, "DNSResolver", ask)
-    try:
-        yield names, port
-    finally:
-        transport.close()
+    names = _NameServer()
+    async with await _listen_on_one_port(names) as server:
+        port = server.sockets[0].getsockname()[1]
+        ask = functools.partial(
+            aiohttp.resolver.aiodns.DNSResolver, nameservers=["127.0.0.1"], udp_port=port, tcp_port=port
+        )
+        monkeypatch.setattr(aiohttp.resolver.aiodns, "DNSResolver", ask)
+        assert names.transport is not None
+        try:
+            yield names
+        finally:
+            names.transport.close()
 
 
 async def dial(host: str, port: int) -> None:
@@ -110,7 +130,7 @@ async def test_names_that_nobody_answers_do_not_delay_another(monkeypatch: pytes
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # it does not listen: a dial is refused as soon as its name is known
         port = free.getsockname()[1]
-        async with name_server(monkeypatch) as (names, _), asyncio.TaskGroup() as tasks:
+        async with name_server(monkeypatch) as names, asyncio.TaskGroup() as tasks:
             hanging = [tasks.create_task(dial(f"hangs-{number}.test.", port)) for number in range(HANGING)]
             async with asyncio.timeout(10):
                 await names.all_hang.wait()
@@ -125,12 +145,9 @@ async def test_a_name_with_more_addresses_than_a_datagram_holds_is_not_asked_for
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """P6: an answer over TCP may have thousands, which cost memory and time; some of them are enough."""
-    asked: list[object] = []
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        async with name_server(monkeypatch) as (_, port):
-            server = await asyncio.start_server(lambda *stream: asked.append(stream), "127.0.0.1", port)
-            async with server, asyncio.timeout(5):
-                with pytest.raises(aiohttp.ClientConnectorError, match="Connect call failed"):
-                    await dial("large.test.", free.getsockname()[1])
-    assert not asked
+        async with name_server(monkeypatch) as names, asyncio.timeout(5):
+            with pytest.raises(aiohttp.ClientConnectorError, match="Connect call failed"):
+                await dial("large.test.", free.getsockname()[1])
+    assert names.streams == 0

@@ -87,3 +87,24 @@ def test_proof_is_a_sign_of_life_and_stays_until_another_cluster_answers() -> No
 )
 def test_backoff_doubles_up_to_its_cap_and_is_jittered(attempt: int, chance: float, expected: float) -> None:
     assert backoff_s(attempt, base=0.5, cap=5.0, chance=chance) == expected
+
+
+def test_who_refuses_us_is_probed_at_once_but_not_more_often_than_every_5_s() -> None:
+    health = PeerHealth(now=0.0)
+    assert health.suspect(1.0)
+    assert health.next_probe_at() == 1.0
+    assert not health.suspect(1.5)
+    health.heard(2.0)
+    assert not health.suspect(3.0)
+    assert health.next_probe_at() == 17.0
+    assert health.suspect(6.0)
+    assert health.next_probe_at() == 6.0
+
+
+def test_a_suspicion_does_not_hasten_what_is_already_doubted() -> None:
+    health = PeerHealth(now=0.0)
+    assert health.suspect(1.0)
+    assert health.probe_failed(1.0) is False
+    assert not health.suspect(7.0)
+    assert health.next_probe_at() == 6.0
+    assert health.probe_failed(6.0) is True
