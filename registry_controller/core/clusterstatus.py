@@ -156,7 +156,8 @@ def _local_cluster(facts: ClusterFacts) -> Mapping[str, Any]:
 def _local_conflict(facts: ClusterFacts) -> Mapping[str, Any]:
     if not (facts.is_local or facts.conflict):
         return {"type": "LocalConflict", "status": None}
-    reason = "LocalClusterIsConflicting" if facts.conflict else "LocalClusterIsNotConflicting"
+    whose = "LocalCluster" if facts.is_local else "Cluster"
+    reason = f"{whose}IsConflicting" if facts.conflict else f"{whose}IsNotConflicting"
     return _condition("LocalConflict", bool(facts.conflict), reason=reason, message=facts.conflict, facts=facts)
 
 

@@ -115,6 +115,11 @@ class Farewell:
         name = cluster.name
         if cluster.cluster_id == self._local:
             raise BadInput(f"Cluster {name}: is this cluster itself; to leave, give no name")
+        if cluster.contested:
+            raise BadInput(
+                f"Cluster {name}: two API servers have its ID {cluster.cluster_id}, and it would be said of both; "
+                "delete the Cluster of the one that is no member, and its Secret, instead"
+            )
         if (manifest.get("status") or {}).get("state") == State.READY.value:
             raise BadInput(
                 f"Cluster {name}: is Ready; let it leave by itself, with `registry-controller leave` there, or stop "

@@ -1,9 +1,9 @@
 """How connections to API servers are opened.
 
 Law: a socket that the event loop has closed is not closed again. uvloop closes the descriptor of a connection that is
-reset before its TLS handshake has begun, and then ties the Python socket to it nevertheless (MagicStack/uvloop#653):
-when that socket is collected, the number is closed once more, and by then it is another connection's. A server that
-resets what it accepts would end the daemon so.
+reset before its TLS handshake has begun, and then ties the Python socket to it nevertheless (seen with 0.23): when that
+socket is collected, the number is closed once more, and by then it is another connection's. A server that resets what
+it accepts would end the daemon so.
 
 Names are asked for by c-ares, one resolver for all connectors of a loop: names that nobody answers hold up no other.
 The threads of the system's resolver are few, and such names would take them all. Of a name with thousands of

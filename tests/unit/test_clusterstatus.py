@@ -107,7 +107,7 @@ def test_a_disabled_local_cluster_is_a_peer_without_conditions_or_metadata() -> 
 
 def test_a_conflict_of_peers_is_said_and_taken_away_when_it_is_over() -> None:
     status = cluster_status(peer(conflict="both names are genuine"))
-    assert said(status, "LocalConflict") == ("True", "LocalClusterIsConflicting")
+    assert said(status, "LocalConflict") == ("True", "ClusterIsConflicting")
     before = merge_status({}, status, now="2026-01-01T00:00:00Z")
     after = merge_status(before, cluster_status(peer(), current=before), now="2026-01-01T00:00:01Z")
     assert after is not None
