@@ -77,7 +77,13 @@ def cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | None = N
             "type": ClusterType.PEER.value,
             "message": "disabled by the annotation cluster-disabled",
             **dict.fromkeys(METADATA_FIELDS),
-            "conditions": [{"type": kind, "status": None} for kind in CONDITIONS],
+            # A clone stays one, also for the next daemon.
+            "conditions": [
+                _local_conflict(facts)
+                if kind == "LocalConflict" and not facts.is_local
+                else {"type": kind, "status": None}
+                for kind in CONDITIONS
+            ],
         }
     verdict = _verdict(facts)
     state, message = verdict or (current.get("state"), current.get("message"))

@@ -2,8 +2,8 @@
 
 Laws: the input is never changed and the same input gives the same Decision · a native object is never touched ·
 no deletion without proof · no copy goes back to an older state of its owner · what an intermediary holds is no
-source, membership apart · what nobody answered for is held, never deleted · what a rule may not write here it may
-not delete either.
+source, membership apart · what nobody answered for is held, never deleted · nothing of a member of whose ID there are
+clones is written or deleted · what a rule may not write here it may not delete either.
 
 A Decision is Apply, Delete, Hold or Skip, each with its reason; status, Events, metrics and logs read that value.
 """
@@ -24,6 +24,11 @@ def decide(view: View) -> Decision:
         return Hold(Reason.LOCAL_NOT_HEARD)
     if view.current is not None and view.current.deleting:
         return Hold(Reason.BEING_DELETED, view.current.marks.owner)
+    if view.contested and not view.has_left:
+        cloned = _cloned(view)
+        if cloned is not None:
+            return cloned
+        view = view._replace(claims=tuple(claim for claim in view.claims if claim.owner not in view.contested))
     allowed = tuple(claim for claim in view.claims if claim.barrier is None)
     if len(allowed) < len(view.claims) or view.barrier is not None:
         barred = _barred(view, allowed)
@@ -46,6 +51,18 @@ def _with_namespace(view: View, decision: Apply) -> Decision:
     if view.namespace is NamespaceState.MISSING and not view.create_namespace:
         return Hold(Reason.NAMESPACE_MISSING, decision.claim.owner)
     return decision
+
+
+# Of whom there are clones nothing is believed, and nothing touched.
+
+
+def _cloned(view: View) -> Hold | None:
+    """Leave alone what belongs to a member of whose ID there are clones; None for what is somebody else's."""
+    current = view.current
+    if current is None or not current.marks.is_copy or current.marks.frozen:
+        return None
+    owner = current.natural or current.marks.owner
+    return Hold(Reason.OWNER_CLONED, owner) if owner in view.contested else None
 
 
 # What the administrator here does not allow.

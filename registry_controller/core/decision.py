@@ -50,6 +50,7 @@ class Reason(enum.Enum):
     CLOSED = "ClosedHere"
 
     OWNER_SILENT = "OwnerSilent"
+    OWNER_CLONED = "OwnerCloned"
     OWNER_NOT_HEARD = "OwnerNotHeard"
     NEEDS_PROOF = "NeedsProof"
     NOT_EVALUATED = "CannotBeEvaluated"

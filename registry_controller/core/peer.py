@@ -1,6 +1,7 @@
 """Is a peer alive? Decided from signs of life and unanswered probes; the clock is an argument.
 
-Laws: one unanswered probe changes nothing; two in a row make a peer unreachable; any sign of life undoes that.
+Laws: one unanswered probe changes nothing; two in a row make a peer unreachable; any sign of life undoes that. To be
+refused as a stranger is no answer, and what streams from before bring is no sign of life after it: only an answer is.
 
     state        | heard      | unanswered
     -------------|------------|------------
@@ -54,7 +55,7 @@ class PeerHealth:
     answered probe; never a 401, and a 403 on one kind is no failure of the peer.
     """
 
-    __slots__ = ("_last_heard", "_last_suspected", "_next_probe_at", "_proven", "_state")
+    __slots__ = ("_last_heard", "_last_suspected", "_next_probe_at", "_proven", "_refused", "_state")
 
     def __init__(self, *, now: float) -> None:
         self._state = State.ANSWERING
@@ -62,24 +63,31 @@ class PeerHealth:
         self._last_suspected = -math.inf
         self._next_probe_at = now + SILENCE_S
         self._proven = False
+        self._refused = False
 
     def heard(self, now: float) -> bool:
-        """Note a sign of life; return True when the peer had been unreachable until now."""
+        """Note what a stream brings; return True when the peer had been unreachable until now."""
+        return False if self._refused else self.answered(now)
+
+    def answered(self, now: float) -> bool:
+        """Note an answer to a request; return what `heard` returns."""
+        self._refused = False
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, Sign.HEARD]
         self._last_heard = max(self._last_heard, now)
         self._next_probe_at = self._last_heard + SILENCE_S
         return was_unreachable
 
-    def probe_failed(self, now: float, *, started_at: float | None = None) -> bool:
+    def probe_failed(self, now: float, *, started_at: float | None = None, refused: bool = False) -> bool:
         """Note a probe without an answer; return True when this made the peer unreachable.
 
         With `started_at` the next probe is due 5 s after that moment, so that a probe that waited for its whole
         timeout does not stretch the interval. A failure of a probe that began before the last sign of life is old
-        news and changes nothing.
+        news and changes nothing, unless it was `refused`.
         """
-        if started_at is not None and started_at < self._last_heard:
+        if started_at is not None and started_at < self._last_heard and not refused:
             return False
+        self._refused = self._refused or refused
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, Sign.UNANSWERED]
         self._next_probe_at = max(now, (now if started_at is None else started_at) + PROBE_INTERVAL_S)
@@ -104,11 +112,16 @@ class PeerHealth:
     def prove(self, now: float) -> bool:
         """Note that the peer's kube-system has the UID of its Cluster; return what `heard` returns."""
         self._proven = True
-        return self.heard(now)
+        return self.answered(now)
 
     def disprove(self) -> None:
         """Note that another cluster answers there; nothing is read until it is proven again."""
         self._proven = False
+
+    @property
+    def refused(self) -> bool:
+        """True from a probe that was refused as a stranger's until a request is answered."""
+        return self._refused
 
     @property
     def alive(self) -> bool:

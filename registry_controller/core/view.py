@@ -182,3 +182,5 @@ class View(NamedTuple):
     """Of the departed: whose Clusters are to go from here, as a tombstone says, or because this cluster leaves."""
     has_left: bool = False
     """This cluster itself has left the group."""
+    contested: frozenset[ClusterUID] = frozenset()
+    """The members of whose ID there are clones (P1)."""

@@ -1,24 +1,22 @@
 """Through which Cluster object each cluster is read, and with which credentials.
 
-Laws: one cluster ID is read through one Cluster object, the others of that ID are aliases · a cluster whose ID is held
-twice by itself is in conflict · clones are not believed until one goes, also not by the next daemon, to which the
-status of their Clusters says so.
+Laws: one cluster ID is read through one Cluster object, the others of that ID are aliases · which one it is does not
+depend on what only its own connection tells · a cluster whose ID is held twice by itself is in conflict · clones are
+not believed until one goes, also not by the next daemon, to which the status of their Clusters says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.engine.aliases import Alias, Aliases
 from registry_controller.engine.credentialstore import CredentialStore
 from registry_controller.engine.members import Members
-from registry_controller.engine.newcomers import MOST_OF_ONE
+from registry_controller.engine.namesakes import Namesakes
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, with_endpoint
 
@@ -41,7 +39,7 @@ class Choice:
 
 
 class Chooser:
-    """Chooses. `changed` is called when what an alias leads to changed."""
+    """Chooses. `changed` is called when one of several Clusters of an ID leads elsewhere."""
 
     def __init__(
         self,
@@ -57,12 +55,18 @@ class Chooser:
         self._network_name = network_name
         self._members = members
         self._credentials = credentials
-        self._aliases = Aliases(connect_peer=connect_peer, changed=changed)
+        self._namesakes = Namesakes(connect_peer=connect_peer, changed=changed)
+        self._own_names: dict[ClusterUID, frozenset[str]] = {}
         self._clones: dict[ClusterUID, frozenset[str]] = {}
         self._seen: frozenset[str] = frozenset()
 
-    def choose(self, clusters: Iterable[Cluster], *, listed: Set[ClusterUID]) -> dict[str, Choice]:
-        """Choose for each Cluster object, by its name. `listed`: the peers whose Clusters have all been heard."""
+    @property
+    def contested(self) -> frozenset[ClusterUID]:
+        """The IDs of which there are clones: nobody can say whose is what belongs to them."""
+        return frozenset(self._clones)
+
+    def choose(self, clusters: Iterable[Cluster]) -> dict[str, Choice]:
+        """Choose for each Cluster object, by its name."""
         by_id: dict[ClusterUID, list[Cluster]] = {}
         clusters = list(clusters)
         for cluster in clusters:
@@ -72,23 +76,24 @@ class Chooser:
             if cluster_id == self._local:
                 choices.update(self._choose_local(same))
             else:
-                choices.update(self._choose_peer(cluster_id, same, is_listed=cluster_id in listed))
+                choices.update(self._choose_peer(cluster_id, same))
         self._seen = frozenset(cluster.uid for cluster in clusters)
-        self._clones = {uid: names for uid, names in self._clones.items() if uid in by_id}
+        self._clones = {uid: clones for uid, clones in self._clones.items() if uid in by_id}
+        self._own_names = {uid: names for uid, names in self._own_names.items() if uid in by_id}
         return choices
 
-    def ask_aliases(self, scope: asyncio.TaskGroup, choices: Mapping[str, Choice]) -> None:
-        """Ask what is read through no other object whether it is what it says."""
-        wanted: dict[Alias, Credentials] = {}
-        of_one: Counter[ClusterUID] = Counter()
+    def ask_namesakes(self, scope: asyncio.TaskGroup, choices: Mapping[str, Choice]) -> None:
+        """Ask the Clusters of each ID that has several what they lead to, through those that can be used."""
+        by_id: dict[ClusterUID, list[Cluster]] = {}
         for choice in choices.values():
-            cluster = choice.cluster
-            is_alias = (choice.alias_of or choice.conflict) and cluster.cluster_id != self._local
-            found = self._choose_credentials(cluster).credentials if is_alias and not choice.disabled else None
-            if found is not None and of_one[cluster.cluster_id] < MOST_OF_ONE:
-                of_one[cluster.cluster_id] += 1
-                wanted[Alias(cluster.cluster_id, cluster.name)] = found
-        self._aliases.plan(scope, wanted)
+            by_id.setdefault(choice.cluster.cluster_id, []).append(choice.cluster)
+        wanted: dict[ClusterUID, dict[str, Credentials]] = {}
+        for cluster_id, same in by_id.items():
+            for cluster in same if len(same) > 1 and cluster_id != self._local else ():
+                found = self._choose_credentials(cluster).credentials
+                if found is not None:
+                    wanted.setdefault(cluster_id, {})[cluster.uid] = found
+        self._namesakes.plan(scope, wanted)
 
     def _choose_local(self, same: list[Cluster]) -> Mapping[str, Choice]:
         names = sorted(cluster.name for cluster in same)
@@ -97,28 +102,38 @@ class Chooser:
             words = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the others"
         return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
 
-    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster], *, is_listed: bool) -> Mapping[str, Choice]:
+    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster]) -> Mapping[str, Choice]:
         """Choose the Cluster object through which a peer is read (P1)."""
-        there = self._members.there(cluster_id)
-        own_names = frozenset(name for name, view in there.items() if view.is_own_name_of(cluster_id))
-        ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
-        read, *aliases = ordered
-        told = {c.name: self._aliases.names_at(Alias(cluster_id, c.name)) for c in same}
-        if is_listed:
-            told[read.name] = own_names
-        heirs = {cluster.name for cluster in same if cluster.contested and cluster.uid not in self._seen}
-        clones = find_clones(told, were=self._clones.pop(cluster_id, frozenset()) | heirs)
+        clones = self._find_clones(cluster_id, same)
         if clones:
-            self._clones[cluster_id] = clones
             names = ", ".join(sorted(clones))
             words = (
                 f"two API servers have the ID {cluster_id}, as {names}: one is a clone; delete one of these Clusters"
             )
             return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
+        own_names = self._own_names.get(cluster_id, frozenset())
+        ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
+        read, *aliases = ordered
         choices = {read.name: self._choose_credentials(read)}
         for alias in aliases:
             choices[alias.name] = Choice(alias, alias_of=read.name, disabled=alias.disabled)
         return choices
+
+    def _find_clones(self, cluster_id: ClusterUID, same: list[Cluster]) -> frozenset[str]:
+        """Name the Clusters of one ID that lead to clones, and remember them, and what the ID calls itself."""
+        answers = self._namesakes.answers(cluster_id)
+        told = {cluster.name: answers.get(cluster.uid) for cluster in same}
+        own_names = frozenset[str]().union(*(names for name, names in told.items() if names and name in names))
+        if own_names:
+            self._own_names[cluster_id] = own_names
+        known = self._clones.pop(cluster_id, frozenset())
+        if any(cluster.contested and cluster.uid not in self._seen for cluster in same):
+            # Each has a status of its own, and one may not have been written.
+            known |= {cluster.uid for cluster in same}
+        clones = find_clones(told, were={cluster.name for cluster in same if cluster.uid in known})
+        if clones:
+            self._clones[cluster_id] = frozenset(cluster.uid for cluster in same if cluster.name in clones)
+        return clones
 
     def _choose_credentials(self, cluster: Cluster) -> Choice:
         if cluster.disabled:
@@ -146,11 +161,13 @@ class Chooser:
 
 
 def find_clones(told: Mapping[str, frozenset[str] | None], *, were: Set[str]) -> frozenset[str]:
-    """Name the Clusters of one ID that lead to different API servers, each of which calls itself by that name.
+    """Name the Clusters of one ID that lead to different API servers.
 
     `told`: what the API server behind each calls itself; None while it does not answer, and then it is what it was.
+    Others are not suspected before they call themselves by the names of their Clusters; those that `were` clones are,
+    whatever they call themselves now.
     """
-    genuine = {name: names for name, names in told.items() if names is not None and name in names}
+    suspects = {name: names for name, names in told.items() if names and (name in names or name in were)}
     silent = {name for name, names in told.items() if names is None and name in were}
-    several = len(set(genuine.values())) + len(silent) > 1
-    return frozenset({*genuine, *silent}) if several else frozenset()
+    several = len(set(suspects.values())) + len(silent) > 1
+    return frozenset({*suspects, *silent}) if several else frozenset()

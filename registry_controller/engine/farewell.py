@@ -96,8 +96,8 @@ class Farewell:
         if manifest is None:
             raise BadInput(f"Cluster {name}: there is none here")
         cluster = read_cluster(manifest)
-        self._check_may_be_said(manifest, cluster)
         same = [found for found in await self._clusters() if found.cluster_id == cluster.cluster_id]
+        self._check_may_be_said(manifest, cluster, same)
         stones = [await self._tombstone(found) for found in same]
         for stone in stones:
             await self._set_up(stone)
@@ -111,11 +111,11 @@ class Farewell:
                 await self._drop_secret(found.secret)
         self._say(f"{name} is gone from here; other members follow when they have not heard of it for long enough")
 
-    def _check_may_be_said(self, manifest: Manifest, cluster: Cluster) -> None:
+    def _check_may_be_said(self, manifest: Manifest, cluster: Cluster, same: Sequence[Cluster]) -> None:
         name = cluster.name
         if cluster.cluster_id == self._local:
             raise BadInput(f"Cluster {name}: is this cluster itself; to leave, give no name")
-        if cluster.contested:
+        if any(found.contested for found in same):
             raise BadInput(
                 f"Cluster {name}: two API servers have its ID {cluster.cluster_id}, and it would be said of both; "
                 "delete the Cluster of the one that is no member, and its Secret, instead"

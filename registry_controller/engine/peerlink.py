@@ -136,7 +136,6 @@ class PeerLink:
         discovery = Discovery(reader)
         self.reader, self.discovery = reader, discovery
         self.failure = ""
-        self.health.heard(_now())
         self.health.prove(_now())
         self._dialler.arrived()
         log.info("peer connected", peer=self.name, server=reader.server)
@@ -173,15 +172,16 @@ class PeerLink:
             try:
                 await self._dialler.prove(reader)
             except RegistryError as error:
-                if self.health.probe_failed(_now(), started_at=began):
+                is_refused = isinstance(error, Unauthorized)
+                if self.health.probe_failed(_now(), started_at=began, refused=is_refused):
                     log.warning("peer unreachable", peer=self.name, error=str(error))
                     _settle(lost, str(error))
                     return
-                if isinstance(error, Unauthorized):
+                if is_refused:
                     self.failure = str(error)
                     self._changed()
             else:
-                self._heard()
+                self._note(self.health.answered(_now()))
 
     async def _renew(self, lost: asyncio.Future[str]) -> None:
         """Change over to credentials that are offered while the link is up, when they work."""
@@ -202,9 +202,12 @@ class PeerLink:
             await asyncio.sleep(30.0 if self.metadata_problem else pause_s)
 
     def _heard(self) -> None:
-        if self.health.heard(_now()):
+        self._note(self.health.heard(_now()))
+
+    def _note(self, is_back: bool) -> None:
+        if is_back:
             self._changed()
-        if self.failure and self.connected:
+        if self.failure and self.connected and not self.health.refused:
             self.failure = ""
             self._changed()
 

@@ -95,7 +95,7 @@ class Supervisor:
             changed=self.poke,
         )
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
-        self._standing = Standing(frozenset(), frozenset())
+        self._standing = Standing(frozenset(), frozenset(), frozenset())
 
     def poke(self) -> None:
         """Say that something the plan is made of has changed."""
@@ -107,9 +107,10 @@ class Supervisor:
         return self._is_planned and not self._poked.is_set()
 
     def standing(self) -> Standing:
-        """Tell who is known, and who is alive for us."""
+        """Tell who is known, who is alive for us, and who is a clone or has one."""
         known = {held.cluster.cluster_id for held in self._registry.clusters.values() if held.cluster}
-        return Standing(frozenset(known), frozenset(uid for uid, link in self.links.items() if link.alive))
+        alive = frozenset(uid for uid, link in self.links.items() if link.alive)
+        return Standing(frozenset(known), alive, self._chooser.contested)
 
     async def run(self) -> None:
         """Keep the plan, until cancelled."""
@@ -139,7 +140,7 @@ class Supervisor:
 
     def _plan(self, scope: asyncio.TaskGroup) -> None:
         self._plan_members()
-        self._chooser.ask_aliases(scope, self.choices)
+        self._chooser.ask_namesakes(scope, self.choices)
         self._plan_links(scope)
         self.rebuilds.plan(scope)
         self._plan_rules()
@@ -150,8 +151,7 @@ class Supervisor:
         clusters = [held.cluster for held in self._registry.clusters.values() if held.cluster is not None]
         namespaces = {self._namespace, *(cluster.secret.namespace for cluster in clusters if cluster.secret)}
         self._home.set_secret_namespaces(sorted(namespaces))
-        listed = {uid for uid, link in self.links.items() if link.clusters.held is not None}
-        self.choices = self._chooser.choose(clusters, listed=listed)
+        self.choices = self._chooser.choose(clusters)
 
     def _plan_links(self, scope: asyncio.TaskGroup) -> None:
         wanted = {c.cluster.cluster_id: c for c in self.choices.values() if c.credentials is not None}
@@ -200,7 +200,8 @@ class Supervisor:
     def _compare_standing(self) -> None:
         was, self._standing = self._standing, self.standing()
         if self._standing != was:
-            self._members_changed((self._standing.alive ^ was.alive) | (self._standing.known ^ was.known))
+            pairs = zip(self._standing, was, strict=True)
+            self._members_changed(frozenset[ClusterUID]().union(*(now ^ then for now, then in pairs)))
 
     def _plan_rules(self) -> None:
         active = self._registry.active_rules(self.local)

@@ -34,10 +34,11 @@ class Offer(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Who is known and who is alive, at one moment."""
+    """Who is known, who is alive, and whose ID several API servers have, at one moment."""
 
     known: frozenset[ClusterUID]
     alive: frozenset[ClusterUID]
+    contested: frozenset[ClusterUID]
 
 
 class Views:
@@ -101,6 +102,7 @@ class Views:
             local=self.local,
             known=standing.known,
             alive=standing.alive,
+            contested=standing.contested,
             membership=membership,
             local_heard=record is not None or (feed is not None and feed.covers(target.namespace)),
             namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,

@@ -135,18 +135,14 @@ def in_words(engine: Engine, row: Row) -> Row:
         return row
     held = engine.registry.rules.get(row.rule)
     idle = why_idle(engine, held) if held is not None else None
-    unread = _why_unread(engine, row.owner)
-    if unread:
-        return replace(row, words=f"its owner is {unread}; the copy stays")
+    if _is_disabled(engine, row.owner):
+        return replace(row, words=f"its owner is disabled here ({meta.CLUSTER_DISABLED}) and not read; the copy stays")
     return row if idle is None else replace(row, words=f"its rule does nothing here: {idle}; the copy stays")
 
 
-def _why_unread(engine: Engine, owner: ClusterUID) -> str:
-    """Say what keeps this cluster from reading a copy's owner at all; empty for nothing."""
+def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:
     found = [choice for choice in engine.supervisor.choices.values() if choice.cluster.cluster_id == owner]
-    if any(choice.disabled for choice in found):
-        return f"disabled here ({meta.CLUSTER_DISABLED}) and not read"
-    return next((f"not believed here: {choice.conflict}" for choice in found if choice.conflict), "")
+    return any(choice.disabled for choice in found)
 
 
 def _is_of_nobody(found: Foreseen) -> bool:

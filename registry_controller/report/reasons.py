@@ -47,6 +47,7 @@ WORDS: Final[Mapping[Reason, str]] = {
     "SYNCED_RULES_NAMESPACES does not let it write this here",
     Reason.CLOSED: "CLOSED_KINDS or CLOSED_NAMESPACES does not let any rule write this here",
     Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
+    Reason.OWNER_CLONED: "two API servers have its owner's ID, and it stays until one of their Clusters is deleted",
     Reason.OWNER_NOT_HEARD: "the owner has not shown all of its objects yet; the copy stays until it has",
     Reason.NEEDS_PROOF: "the owner is to be asked by name whether the source is gone; the copy stays until it answers",
     Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",

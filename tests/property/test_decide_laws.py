@@ -118,7 +118,19 @@ def views(draw: st.DrawFn) -> View:
         barrier=None if membership else draw(st.none() | st.sampled_from(Barrier)),
         inquiry=inquiry,
         tombstone=draw(revisions),
+        gone=frozenset(draw(st.sets(peers))) if membership else frozenset(),
+        contested=frozenset(draw(st.sets(peers))),
     )
+
+
+@given(views())
+def test_nothing_of_a_member_of_whose_id_there_are_clones_is_written_or_deleted(view: View) -> None:
+    """P1: whoever offers it, and whatever is said of its leaving."""
+    decision = decide(view)
+    if isinstance(decision, Apply):
+        assert decision.claim.owner not in view.contested
+    if isinstance(decision, Apply | Delete) and view.current is not None and view.current.marks.is_copy:
+        assert (view.current.natural or view.current.marks.owner) not in view.contested
 
 
 @given(views())

@@ -1,17 +1,21 @@
-"""Two clusters with one ID: what people are told, and what they cannot do by mistake. P1, O6."""
+"""Two clusters with one ID: what is left alone, what people are told, and what they cannot do by mistake. P1, O6."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
 from registry_controller.api.meta import ObjectKey
 from registry_controller.planner.explain import explain
 from tests.sim.farewells import declare, held, stones
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
+from tests.sim.member import NAMESPACE, Member
 from tests.sim.rehearsing import rehearsing
+from tests.sim.test_lies import with_token
 from tests.sim.transport import Fault
 
 ID = "0c10ed00-0000-4000-8000-000000000000"
@@ -19,38 +23,80 @@ CLONES = {"b": ID, "c": ID}
 SAID = f"two API servers have the ID {ID}, as b, c: one is a clone; delete one of these Clusters"
 
 
-async def _cloned(group: SimGroup) -> None:
-    """Let a hold a copy of b's object, and a Cluster of each of the two."""
-    a, b, c = group.members
+async def _cloned(group: SimGroup, *, ways: tuple[str, ...] = ()) -> None:
+    """Let a hold a copy of b's object, and a Cluster of each of the two, and others that lead to b."""
+    a, b, c = group.members[:3]
     group.start()
     await group.settle()
     hand_over(b, a)
-    a.create(rule("all", CONFIG_MAP))
+    a.create(rule("all", CONFIG_MAP, deletionPolicy="Delete"))
     b.create(config_map("copied", {"at": "b"}))
     await group.settle()
     assert held(a) == {"copied"}
+    for name in ways:
+        _add_way(b, name, at=[a])
     hand_over(c, a)
     await asyncio.sleep(5.0)
+    assert _contested(a) == {"b", "c", *ways}
+
+
+def _add_way(member: Member, name: str, *, at: list[Member]) -> None:
+    """Give a member one more Cluster and Secret, with a token of its own, in the clusters `at`."""
+    member.server.tokens.add(name)
+    for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
+        found = member.get(kind, member.name, namespace=namespace)
+        found["metadata"] = {"name": name, "namespace": namespace}
+        if kind == "Cluster":
+            found["spec"]["authInfo"]["secretRef"]["name"] = name
+        else:
+            found = with_token(found, name)
+        for taker in at:
+            if taker.find(kind, name, namespace=namespace) is None:
+                taker.create(found)
+
+
+def _contested(member: Member) -> set[str]:
+    names = [item["metadata"]["name"] for item in member.list("Cluster")]
+    return {name for name in names if member.condition("Cluster", name, "LocalConflict").get("status") == "True"}
+
+
+def _disable(member: Member, *names: str) -> None:
+    for name in names:
+        notes = {meta.CLUSTER_DISABLED: "true"}
+        member.apply({"kind": "Cluster", "metadata": {"name": name, "annotations": notes}})
+
+
+async def _both_change(group: SimGroup) -> None:
     for name in CLONES:
-        assert group["a"].condition("Cluster", name, "LocalConflict")["message"] == SAID
+        group[name].apply(config_map("copied", {"at": f"{name}2"}))
+        group[name].apply(config_map("new", {"at": name}))
+    await asyncio.sleep(120.0)
 
 
-@pytest.mark.parametrize("name", CLONES)
-@pytest.mark.parametrize("silent", [True, False])
-def test_of_a_clone_nobody_can_say_that_it_has_left(name: str, silent: bool) -> None:
-    """P1, O6: it would be said of the other one, too, whichever of them is meant and whether or not it answers."""
+def _is_as_it_was(member: Member) -> bool:
+    found = {item["metadata"]["name"]: item["data"] for item in member.list("ConfigMap")}
+    return found == {"copied": {"at": "b"}}
+
+
+@pytest.mark.parametrize("disabled", [(), ("b",), ("c",), ("b", "c")])
+@pytest.mark.parametrize("silent", ["", "b", "c"])
+def test_of_a_clone_nobody_can_say_that_it_has_left(disabled: tuple[str, ...], silent: str) -> None:
+    """P1, O6: it would be said of the other one, too, whichever is meant, and whether or not they are read."""
 
     async def scenario(group: SimGroup) -> None:
         await _cloned(group)
+        a = group["a"]
         if silent:
-            group.fail(name, Fault.REFUSED)
-            await asyncio.sleep(120.0)
-        before = len(group["a"].writes)
-        with pytest.raises(BadInput, match=f"Cluster {name}: two API servers have its ID .* delete the Cluster"):
-            await declare(group, name, at="a")
-        assert not [write for write in group["a"].writes[before:] if write.verb != "patch"]
+            group.fail(silent, Fault.REFUSED)
+        _disable(a, *disabled)
+        await asyncio.sleep(120.0)
+        for name in CLONES:
+            with pytest.raises(BadInput, match=f"Cluster {name}: two API servers have its ID .* delete the Cluster"):
+                await declare(group, name, at="a")
+        await asyncio.sleep(60.0)
         assert not any(stones(member) for member in group.members)
-        assert held(group["a"]) == {"copied"}
+        assert _is_as_it_was(a)
+        assert _contested(a) == {"b", "c"}
 
     simulate(scenario, n=3, uids=CLONES)
 
@@ -64,6 +110,202 @@ def test_a_copy_whose_owner_is_cloned_says_that_this_is_why_nothing_becomes_of_i
             kind, gvr = await rehearsal.engine.discovery.find("configmap")
             found = await explain(rehearsal, kind, gvr, ObjectKey("default", "copied"))
         (row,) = found.outlook
-        assert (row.reason, row.words) == ("NoLongerWanted", f"its owner is not believed here: {SAID}; the copy stays")
+        assert (row.action.value, row.reason) == ("wait", "OwnerCloned")
+        assert found.troubles == [f"peer b: {SAID}", f"peer c: {SAID}"]
 
     simulate(scenario, n=3, uids=CLONES)
+
+
+@pytest.mark.parametrize("disabled", [("b",), ("c",), ("b", "c")])
+def test_a_clone_that_is_disabled_is_still_one_for_the_next_daemon(disabled: tuple[str, ...]) -> None:
+    """P1, P8."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _cloned(group)
+        a = group["a"]
+        _disable(a, *disabled)
+        await _both_change(group)
+        await a.restart()
+        await asyncio.sleep(120.0)
+        for name in disabled:
+            enabled = a.get("Cluster", name)
+            enabled["metadata"].pop("annotations")
+            a.replace(enabled)
+        await asyncio.sleep(120.0)
+        assert _is_as_it_was(a)
+        assert _contested(a) == {"b", "c"}
+
+    simulate(scenario, n=3, uids=CLONES)
+
+
+@pytest.mark.parametrize("silent", CLONES)
+@pytest.mark.parametrize("told", CLONES)
+def test_the_status_of_one_clone_is_enough_for_the_next_daemon(silent: str, told: str) -> None:
+    """P1, A1: each has a status of its own, and the daemon may have ended between two writes."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _cloned(group)
+        a = group["a"]
+        await a.stop()
+        (other,) = CLONES.keys() - {told}
+        found = a.get("Cluster", other)
+        conditions = [one for one in found["status"]["conditions"] if one["type"] != "LocalConflict"]
+        a.replace({**found, "status": {**found["status"], "conditions": conditions}}, subresource="status")
+        group.fail(silent, Fault.HUNG)
+        a.start()
+        await _both_change(group)
+        assert _is_as_it_was(a)
+
+    simulate(scenario, n=3, uids=CLONES)
+
+
+def test_a_clone_that_calls_itself_otherwise_is_still_one() -> None:
+    """P1: while it has a name at all, and does not lead to the other one."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _cloned(group)
+        a, b, _ = group.members
+        found = b.get("Cluster", "b")
+        await b.stop()
+        b.delete("Cluster", "b")
+        b.create({"kind": "Cluster", "metadata": {"name": "bb"}, "spec": found["spec"]})
+        b.options["PROVISION_LOCAL_CLUSTER"] = "bb"
+        b.start()
+        await _both_change(group)
+        assert _is_as_it_was(a)
+        a.delete("Cluster", "c")
+        await group.settle()
+        assert {name: _data(a, name) for name in held(a)} == {"copied": {"at": "b2"}, "new": {"at": "b"}}
+
+    simulate(scenario, n=3, uids=CLONES)
+
+
+def _data(member: Member, name: str) -> Any:
+    return member.get("ConfigMap", name, namespace="default")["data"]
+
+
+def test_a_conflict_ends_when_all_lead_to_one_api_server() -> None:
+    """P1: however many Clusters it has here."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _cloned(group, ways=("s1", "s2", "s3"))
+        a = group["a"]
+        data = a.get("Secret", "b", namespace=NAMESPACE)["data"]
+        a.apply({"kind": "Secret", "metadata": {"name": "c", "namespace": NAMESPACE}, "data": data})
+        await asyncio.sleep(70.0)
+        assert _contested(a) == set()
+
+    simulate(scenario, n=3, uids=CLONES)
+
+
+def test_through_another_member_comes_nothing_of_a_clone() -> None:
+    """P1, O4: d knows one of the two only, and follows it; a, which knows both, does not take that over."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b, _, d = group.members
+        await _cloned(group)
+        for giver, taker in ((b, d), (a, d), (d, a)):
+            hand_over(giver, taker)
+        await group.settle()
+        assert held(d) == {"copied"}
+        before = a.get("Cluster", "b")["metadata"].get("labels")
+        b.apply({"kind": "Cluster", "metadata": {"name": "b", "labels": {"new": "yes"}}})
+        await asyncio.sleep(120.0)
+        assert d.get("Cluster", "b")["metadata"]["labels"]["new"] == "yes"
+        assert a.get("Cluster", "b")["metadata"].get("labels") == before
+        assert _contested(a) == {"b", "c"}
+
+    simulate(scenario, n=4, uids=CLONES)
+
+
+# One cluster of several names.
+
+
+async def _of_two_names(group: SimGroup, *, at_owner: bool) -> None:
+    """Let a know b by two Clusters, of which the second is b's own, too, or not."""
+    a, b = group.members
+    group.start()
+    await group.settle()
+    hand_over(b, a)
+    a.create(rule("all", CONFIG_MAP))
+    b.create(config_map("copied", {"at": "b"}))
+    await group.settle()
+    _add_way(b, "second", at=[a, b] if at_owner else [a])
+    await asyncio.sleep(120.0)
+    assert _contested(a) == set()
+
+
+async def _traffic(group: SimGroup) -> tuple[int, int]:
+    """Count what a asks of b in a minute, and what it writes at home."""
+    wire, writes = group.wire("a", "b"), group["a"].writes
+    asked, written = wire.travel_count, len(writes)
+    await asyncio.sleep(60.0)
+    return wire.travel_count - asked, len(writes) - written
+
+
+def test_a_disabled_cluster_is_not_read_by_another_name_and_leaves_the_daemon_in_peace() -> None:
+    """P1, P8: which one is read does not depend on what only its own connection tells."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _of_two_names(group, at_owner=False)
+        _disable(group["a"], "b")
+        await asyncio.sleep(5.0)
+        group["b"].apply(config_map("copied", {"at": "b2"}))
+        asked, written = await _traffic(group)
+        assert asked < 20
+        assert written < 10
+        assert _is_as_it_was(group["a"])
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_member_that_answers_otherwise_each_time_is_not_asked_more_often(every: int) -> None:
+    """P1, A6: lists that leave one of its own Clusters out, always or now and then, while its watch holds it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _of_two_names(group, at_owner=True)
+        a, b = group.members
+        await b.stop()
+        genuine, lists = b.server._list, 0
+
+        def lie(request: Any) -> dict[str, Any]:
+            nonlocal lists
+            found = genuine(request)
+            if request.kind.kind == "Cluster":
+                lists += 1
+                found["items"] = [one for one in found["items"] if one["metadata"]["name"] != "third" or lists % every]
+            return found
+
+        b.server._list = lie  # type: ignore[method-assign]
+        _add_way(b, "third", at=[b])
+        await asyncio.sleep(10.0)
+        for _ in range(10):
+            asked, written = await _traffic(group)
+            assert asked < 300
+            assert written < 40
+        assert a.writes
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("revoked", [True, False])
+def test_a_name_that_a_cluster_gives_up_makes_no_clone_of_it(revoked: bool) -> None:
+    """P1, A2: also when the credentials of that name end with it, so that nobody answers by it any more."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _of_two_names(group, at_owner=True)
+        a, b = group.members
+        if revoked:
+            b.server.tokens.discard("second")
+        b.delete("Cluster", "second")
+        b.delete("Secret", "second", namespace=NAMESPACE)
+        for _ in range(60):
+            await asyncio.sleep(2.0)
+            assert _contested(a) == set()
+        b.apply(config_map("copied", {"at": "b2"}))
+        await asyncio.sleep(5.0)
+        assert _data(a, "copied") == {"at": "b2"}
+        assert a.find("Cluster", "second") is None
+
+    simulate(scenario, n=2)

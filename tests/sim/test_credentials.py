@@ -8,7 +8,7 @@ import json
 import pytest
 
 from registry_controller.api import meta
-from tests.sim.group import SimGroup, simulate
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.member import NAMESPACE, READER
 from tests.sim.transport import Fault
 
@@ -178,3 +178,27 @@ def test_what_a_peer_makes_of_a_members_secret_is_its_own_trouble() -> None:
         assert here.get("Cluster", "a")["status"]["state"] == "Ready"
 
     simulate(scenario, n=3)
+
+
+def test_who_refuses_us_is_not_well_because_it_still_sends_what_was_asked_for_before() -> None:
+    """P3, P5, S3: watches outlive the token that they were opened with, and the state does not go back and forth."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = group.members
+        await group.join()
+        a.create(rule("all", CONFIG_MAP))
+        await group.settle()
+        await b.stop()
+        b.server.tokens.clear()
+        a.create(
+            rule("late", {"version": "v1", "kind": "Secret"}, {"match": [{"labels": [{"matchLabels": {"a": "b"}}]}]})
+        )
+        states = []
+        for number in range(60):
+            b.apply(config_map("busy", {"number": str(number)}))
+            await asyncio.sleep(1.0)
+            states.append(a.get("Cluster", "b")["status"]["state"])
+        assert states == sorted(states, reverse=True)
+        assert set(states[30:]) == {"Failed"}
+
+    simulate(scenario, n=2)

@@ -76,7 +76,7 @@ class Wire:
         self._chance = chance
         self._changed = asyncio.Event()
         self._watches: dict[Watch, None] = {}
-        self.reset_count = 0
+        self.reset_count = self.travel_count = 0
 
     def set(self, fault: Fault) -> None:
         """Break or mend the way."""
@@ -125,6 +125,7 @@ class Wire:
 
     async def travel(self) -> None:
         """Take the time that the way takes; OSError where it ends."""
+        self.travel_count += 1
         await asyncio.sleep(self.delay())
         while self.fault is Fault.HUNG:
             await self._changed.wait()

@@ -190,3 +190,10 @@ def test_a_peer_whose_clusters_cannot_be_read_is_not_synced() -> None:
 def test_every_condition_is_one_of_ours() -> None:
     for facts in (local(), peer(), peer(conflict="x"), local(disabled=True), ClusterFacts(is_local=False)):
         assert {condition["type"] for condition in cluster_status(facts)["conditions"]} <= set(CONDITIONS)
+
+
+def test_a_clone_that_is_disabled_is_still_in_conflict() -> None:
+    status = cluster_status(peer(disabled=True, conflict="both names are genuine"))
+    assert status["state"] == "Disabled"
+    assert said(status, "LocalConflict") == ("True", "ClusterIsConflicting")
+    assert said(status, "Ready") == (None, None)
