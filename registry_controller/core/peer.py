@@ -1,7 +1,8 @@
 """Is a peer alive? Decided from signs of life and unanswered probes; the clock is an argument.
 
-Laws: one unanswered probe changes nothing; two in a row make a peer unreachable; any sign of life undoes that. To be
-refused as a stranger is no answer, and what streams from before bring is no sign of life after it: only an answer is.
+Laws: one unanswered probe changes nothing; two in a row make a peer unreachable; any sign of life undoes that. A peer
+that refuses us as strangers does so until it answers, whatever streams from before still bring: they may bring the
+credentials that it takes.
 
     state        | heard      | unanswered
     -------------|------------|------------
@@ -66,28 +67,28 @@ class PeerHealth:
         self._refused = False
 
     def heard(self, now: float) -> bool:
-        """Note what a stream brings; return True when the peer had been unreachable until now."""
-        return False if self._refused else self.answered(now)
-
-    def answered(self, now: float) -> bool:
-        """Note an answer to a request; return what `heard` returns."""
-        self._refused = False
+        """Note a sign of life; return True when the peer had been unreachable until now."""
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, Sign.HEARD]
         self._last_heard = max(self._last_heard, now)
         self._next_probe_at = self._last_heard + SILENCE_S
         return was_unreachable
 
+    def answered(self, now: float) -> bool:
+        """Note an answer to a probe; return what `heard` returns."""
+        self._refused = False
+        return self.heard(now)
+
     def probe_failed(self, now: float, *, started_at: float | None = None, refused: bool = False) -> bool:
         """Note a probe without an answer; return True when this made the peer unreachable.
 
         With `started_at` the next probe is due 5 s after that moment, so that a probe that waited for its whole
         timeout does not stretch the interval. A failure of a probe that began before the last sign of life is old
-        news and changes nothing, unless it was `refused`.
+        news and changes nothing, but that we were `refused`.
         """
-        if started_at is not None and started_at < self._last_heard and not refused:
-            return False
         self._refused = self._refused or refused
+        if started_at is not None and started_at < self._last_heard:
+            return False
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, Sign.UNANSWERED]
         self._next_probe_at = max(now, (now if started_at is None else started_at) + PROBE_INTERVAL_S)
@@ -120,7 +121,7 @@ class PeerHealth:
 
     @property
     def refused(self) -> bool:
-        """True from a probe that was refused as a stranger's until a request is answered."""
+        """True from a probe that was refused as a stranger's until one is answered."""
         return self._refused
 
     @property

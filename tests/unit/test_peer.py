@@ -110,25 +110,22 @@ def test_a_suspicion_does_not_hasten_what_is_already_doubted() -> None:
     assert health.probe_failed(6.0) is True
 
 
-def test_who_refuses_us_is_unreachable_whatever_older_streams_bring() -> None:
+def test_who_refuses_us_does_so_until_it_answers_whatever_older_streams_bring() -> None:
     health = PeerHealth(now=0.0)
     health.heard(2.0)
     assert health.probe_failed(2.1, started_at=1.0, refused=True) is False
     assert health.refused
-    assert health.heard(3.0) is False
-    assert health.next_probe_at() == 6.0
-    assert health.probe_failed(6.0, started_at=6.0, refused=True) is True
-    assert health.heard(7.0) is False
-    assert health.unreachable
-    assert health.prove(8.0) is True
-    assert not health.refused
-    assert health.heard(9.0) is False
+    health.heard(3.0)
+    assert health.refused
     assert health.alive
+    assert health.probe_failed(18.0, refused=True) is False
+    assert health.probe_failed(23.0, refused=True) is True
+    assert health.prove(24.0) is True
+    assert not health.refused
 
 
-def test_who_answers_after_a_refusal_is_heard_again() -> None:
+def test_who_answers_after_a_refusal_refuses_no_more() -> None:
     health = PeerHealth(now=0.0)
     health.probe_failed(1.0, refused=True)
     assert health.answered(6.0) is False
     assert not health.refused
-    assert health.probe_failed(30.0) is False
