@@ -67,28 +67,22 @@ class Chooser:
 
     def choose(self, clusters: Iterable[Cluster]) -> dict[str, Choice]:
         """Choose for each Cluster object, by its name."""
-        by_id: dict[ClusterUID, list[Cluster]] = {}
-        clusters = list(clusters)
-        for cluster in clusters:
-            by_id.setdefault(cluster.cluster_id, []).append(cluster)
+        by_id = _by_id(clusters)
         choices: dict[str, Choice] = {}
         for cluster_id, same in by_id.items():
             if cluster_id == self._local:
                 choices.update(self._choose_local(same))
             else:
                 choices.update(self._choose_peer(cluster_id, same))
-        self._seen = frozenset(cluster.uid for cluster in clusters)
+        self._seen = frozenset(cluster.uid for same in by_id.values() for cluster in same)
         self._clones = {uid: clones for uid, clones in self._clones.items() if uid in by_id}
         self._own_names = {uid: names for uid, names in self._own_names.items() if uid in by_id}
         return choices
 
     def ask_namesakes(self, scope: asyncio.TaskGroup, choices: Mapping[str, Choice]) -> None:
         """Ask the Clusters of each ID that has several what they lead to, through those that can be used."""
-        by_id: dict[ClusterUID, list[Cluster]] = {}
-        for choice in choices.values():
-            by_id.setdefault(choice.cluster.cluster_id, []).append(choice.cluster)
         wanted: dict[ClusterUID, dict[str, Credentials]] = {}
-        for cluster_id, same in by_id.items():
+        for cluster_id, same in _by_id(choice.cluster for choice in choices.values()).items():
             for cluster in same if len(same) > 1 and cluster_id != self._local else ():
                 found = self._choose_credentials(cluster).credentials
                 if found is not None:
@@ -158,6 +152,13 @@ class Chooser:
             if held == secret:
                 return f"Secret {secret} is named by the Clusters {', '.join(names)}: each needs one of its own"
         return ""
+
+
+def _by_id(clusters: Iterable[Cluster]) -> Mapping[ClusterUID, list[Cluster]]:
+    found: dict[ClusterUID, list[Cluster]] = {}
+    for cluster in clusters:
+        found.setdefault(cluster.cluster_id, []).append(cluster)
+    return found
 
 
 def find_clones(told: Mapping[str, frozenset[str] | None], *, were: Set[str]) -> frozenset[str]:
