@@ -132,8 +132,7 @@ class _Judge:
     def _rules_at(self, cluster: str, state: State) -> Iterator[Manifest]:
         """The rules as they were when a write was decided, or shortly before."""
         for states in self._rules[cluster].values():
-            for number, rule in enumerate(states):
-                ends = states[number + 1].at if number + 1 < len(states) else float("inf")
+            for rule, ends in _lives(states):
                 is_then = rule.began <= state.at and ends + LATE_S >= state.began
                 if rule.object is not None and is_then:
                     yield rule.object
@@ -151,11 +150,27 @@ class _Judge:
             state.object is not None or any(one.at < state.at + TAKEN_BACK_S for one in later)
         ):
             return  # what cannot be changed is made again, once nobody holds it any more
-        written = [
-            one.began for one in self.history.states[place] if one.who == DAEMON and one.object and one.at < state.at
-        ]
-        if not self._was_unwanted(place, source, state, since=max(written, default=before.began)):
+        written = [one for one in self.history.states[place] if one.who == DAEMON and one.object and one.at < state.at]
+        last = max(written, key=lambda one: one.began, default=before)
+        if not (
+            self._was_unwanted(place, source, state, since=last.began)
+            or self._was_unwanted(place, source, state, since=self._known_at(place, source, last))
+        ):
             self._say("deletion", place, state, f"was deleted, and all the time {source} and a rule were there", source)
+
+    def _known_at(self, place: Place, source: Place, write: State) -> float:
+        """Until when a write can have known all: what it was made of may be replaced by the time that it is sent, and
+        what came between is heard after that.
+        """
+        sources = list(_lives(self.history.states.get(source, [])))
+        rules = [life for states in self._rules[place.cluster].values() for life in _lives(states)]
+        moments = (
+            min(source_ends, rule_ends)
+            for one, source_ends in sources
+            for rule, rule_ends in rules
+            if rule.object is not None and _may_make(place, one, [rule.object], write)
+        )
+        return min(write.began, max(moments, default=write.began))
 
     def _was_unwanted(self, place: Place, source: Place, state: State, *, since: float) -> bool:
         """Whether at some moment since the copy was last written nothing asked for it."""
@@ -227,6 +242,13 @@ def _at(states: list[State], at: float) -> Manifest | None:
     its answer.
     """
     return next((state.object for state in reversed(states) if state.began <= at), None)
+
+
+def _lives(states: list[State]) -> Iterator[tuple[State, float]]:
+    """Each state, and when another one was asked for in its place."""
+    for state, following in itertools.pairwise(states):
+        yield state, following.began
+    yield from ((state, float("inf")) for state in states[-1:])
 
 
 def _versions(states: list[State]) -> list[State]:

@@ -66,6 +66,7 @@ def _history(*deeds: tuple[Any, ...], rule: dict[str, Any] | None = None, told: 
 
 MADE = (10.0, "b", PEOPLE, 1)
 COPIED = (11.0, "a", DAEMON, 1)
+TEXTED = {**_object(1, owner="id-b"), "data": {"n": "1", "text": "t"}}
 HONEST = {
     "a copy follows": [MADE, COPIED, (20.0, "b", PEOPLE, 2), (21.0, "a", DAEMON, 2)],
     "a state is left out": [MADE, COPIED, (20.0, "b", PEOPLE, 2), (21.0, "b", PEOPLE, 3), (22.0, "a", DAEMON, 3)],
@@ -84,7 +85,15 @@ HONEST = {
     ],
     "a rule is changed": [
         MADE, COPIED, (20.0, "a", PEOPLE, _rule(text="t")),
-        (21.0, "a", DAEMON, {**_object(1, owner="id-b"), "data": {"n": "1", "text": "t"}}),
+        (21.0, "a", DAEMON, TEXTED),
+    ],
+    "a copy goes with what its rule matched when an older write landed": [
+        MADE, (20.0, "a", PEOPLE, _rule(label="no")), (20.1, "a", PEOPLE, _rule(text="t")), (20.2, "a", DAEMON, 1),
+        (20.3, "a", DAEMON, None), (20.4, "a", DAEMON, TEXTED),
+    ],
+    "a copy goes with its source that came again when an older write landed": [
+        MADE, (20.0, "b", PEOPLE, None), (20.1, "b", PEOPLE, 2), (20.2, "a", DAEMON, 1), (20.3, "a", DAEMON, None),
+        (20.4, "a", DAEMON, 2),
     ],
     "a native object is its people's": [(10.0, "a", PEOPLE, 1), (11.0, "a", PEOPLE, 2), (12.0, "a", PEOPLE, None)],
     "a copy that cannot be changed is made again": [
@@ -127,6 +136,14 @@ DOCTORED = {
     "a copy that goes while its owner has it": ("deletion", [MADE, COPIED, (20.0, "a", DAEMON, None)]),
     "a copy that goes soon after its source came": (
         "deletion", [MADE, (10.5, "a", DAEMON, 1), (12.0, "a", DAEMON, None)],
+    ),
+    "a copy that goes for what its last write knew already": (
+        "deletion", [MADE, (20.0, "a", PEOPLE, _rule(label="no")), (20.1, "a", PEOPLE, _rule(text="t")),
+                     (20.2, "a", DAEMON, TEXTED), (20.3, "a", DAEMON, None)],
+    ),
+    "a copy that goes for a source of before its last write": (
+        "deletion", [MADE, (20.0, "b", PEOPLE, None), (20.1, "b", PEOPLE, 2), (20.2, "a", DAEMON, 2),
+                     (20.3, "a", DAEMON, None)],
     ),
     "a copy that is held, and deleted while its owner has it": (
         "deletion", [MADE, COPIED, (20.0, "a", DAEMON, _held(1))],
