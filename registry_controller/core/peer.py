@@ -71,7 +71,8 @@ class PeerHealth:
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, Sign.HEARD]
         self._last_heard = max(self._last_heard, now)
-        self._next_probe_at = self._last_heard + SILENCE_S
+        if not self._refused:  # then only a probe can tell that we are let in again, however much its watches bring
+            self._next_probe_at = self._last_heard + SILENCE_S
         return was_unreachable
 
     def answered(self, now: float) -> bool:
@@ -84,14 +85,16 @@ class PeerHealth:
 
         With `started_at` the next probe is due 5 s after that moment, so that a probe that waited for its whole
         timeout does not stretch the interval. A failure of a probe that began before the last sign of life is old
-        news and changes nothing, but that we were `refused`.
+        news and changes nothing, but that we were `refused`: then the next one is due in 5 s, too.
         """
         self._refused = self._refused or refused
-        if started_at is not None and started_at < self._last_heard:
+        is_old_news = started_at is not None and started_at < self._last_heard
+        if self._refused or not is_old_news:
+            self._next_probe_at = max(now, (now if started_at is None else started_at) + PROBE_INTERVAL_S)
+        if is_old_news:
             return False
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, Sign.UNANSWERED]
-        self._next_probe_at = max(now, (now if started_at is None else started_at) + PROBE_INTERVAL_S)
         return self.unreachable and not was_unreachable
 
     def suspect(self, now: float) -> bool:

@@ -202,3 +202,30 @@ def test_who_refuses_us_is_not_well_because_it_still_sends_what_was_asked_for_be
         assert set(states[30:]) == {"Failed"}
 
     simulate(scenario, n=2)
+
+
+def test_who_refused_us_for_a_moment_is_well_again_although_it_is_never_silent() -> None:
+    """P5, S3: every event puts the regular probe off; the one that follows a refusal comes in any case."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = group.members
+        await group.join()
+        a.create(rule("all", CONFIG_MAP))
+        await group.settle()
+        await b.stop()
+        known = set(b.server.tokens)
+        b.server.tokens.clear()
+        a.create(
+            rule("late", {"version": "v1", "kind": "Secret"}, {"match": [{"labels": [{"matchLabels": {"a": "b"}}]}]})
+        )
+        states = []
+        for number in range(60):
+            b.apply(config_map("busy", {"number": str(number)}))
+            await asyncio.sleep(1.0)
+            states.append(a.get("Cluster", "b")["status"]["state"])
+            if states[-1] == "Failed":
+                b.server.tokens.update(known)
+        assert "Failed" in states
+        assert set(states[30:]) == {"Ready"}
+
+    simulate(scenario, n=2)

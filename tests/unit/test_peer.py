@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry_controller.core.peer import PeerHealth, backoff_s
+from registry_controller.core.peer import PROBE_INTERVAL_S, SILENCE_S, PeerHealth, backoff_s
 
 
 def test_a_peer_that_was_never_heard_counts_as_alive_but_not_as_proven() -> None:
@@ -122,6 +122,20 @@ def test_who_refuses_us_does_so_until_it_answers_whatever_older_streams_bring() 
     assert health.probe_failed(23.0, refused=True) is True
     assert health.prove(24.0) is True
     assert not health.refused
+
+
+@pytest.mark.parametrize("started_at", [0.9, 1.5], ids=["began before it was heard", "began after that"])
+def test_who_refused_us_is_asked_again_soon_however_much_older_streams_bring(started_at: float) -> None:
+    health = PeerHealth(now=0.0)
+    health.heard(1.0)
+    health.probe_failed(2.0, started_at=started_at, refused=True)
+    for moment in range(3, 60):
+        health.heard(float(moment))
+        assert health.next_probe_at() == started_at + PROBE_INTERVAL_S
+    health.probe_failed(60.0, started_at=55.0)  # no answer at all, and old news
+    assert health.next_probe_at() == 60.0
+    health.answered(61.0)
+    assert health.next_probe_at() == 61.0 + SILENCE_S
 
 
 def test_who_answers_after_a_refusal_refuses_no_more() -> None:
