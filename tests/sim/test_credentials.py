@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -180,24 +181,28 @@ def test_what_a_peer_makes_of_a_members_secret_is_its_own_trouble() -> None:
     simulate(scenario, n=3)
 
 
+async def _refused_by_a_busy_member(group: SimGroup) -> AsyncIterator[str]:
+    """Let the second of two refuse the first one, which asks it for something more, and change all the time: its state
+    there, each second for a minute.
+    """
+    a, b = group.members
+    a.create(rule("all", CONFIG_MAP))
+    await group.settle()
+    await b.stop()
+    b.server.tokens.clear()
+    a.create(rule("late", {"version": "v1", "kind": "Secret"}, {"match": [{"labels": [{"matchLabels": {"a": "b"}}]}]}))
+    for number in range(60):
+        b.apply(config_map("busy", {"number": str(number)}))
+        await asyncio.sleep(1.0)
+        yield a.get("Cluster", "b")["status"]["state"]
+
+
 def test_who_refuses_us_is_not_well_because_it_still_sends_what_was_asked_for_before() -> None:
     """P3, P5, S3: watches outlive the token that they were opened with, and the state does not go back and forth."""
 
     async def scenario(group: SimGroup) -> None:
-        a, b = group.members
         await group.join()
-        a.create(rule("all", CONFIG_MAP))
-        await group.settle()
-        await b.stop()
-        b.server.tokens.clear()
-        a.create(
-            rule("late", {"version": "v1", "kind": "Secret"}, {"match": [{"labels": [{"matchLabels": {"a": "b"}}]}]})
-        )
-        states = []
-        for number in range(60):
-            b.apply(config_map("busy", {"number": str(number)}))
-            await asyncio.sleep(1.0)
-            states.append(a.get("Cluster", "b")["status"]["state"])
+        states = [state async for state in _refused_by_a_busy_member(group)]
         assert states == sorted(states, reverse=True)
         assert set(states[30:]) == {"Failed"}
 
@@ -208,23 +213,14 @@ def test_who_refused_us_for_a_moment_is_well_again_although_it_is_never_silent()
     """P5, S3: every event puts the regular probe off; the one that follows a refusal comes in any case."""
 
     async def scenario(group: SimGroup) -> None:
-        a, b = group.members
         await group.join()
-        a.create(rule("all", CONFIG_MAP))
-        await group.settle()
-        await b.stop()
-        known = set(b.server.tokens)
-        b.server.tokens.clear()
-        a.create(
-            rule("late", {"version": "v1", "kind": "Secret"}, {"match": [{"labels": [{"matchLabels": {"a": "b"}}]}]})
-        )
+        server = group.members[1].server
+        known = set(server.tokens)
         states = []
-        for number in range(60):
-            b.apply(config_map("busy", {"number": str(number)}))
-            await asyncio.sleep(1.0)
-            states.append(a.get("Cluster", "b")["status"]["state"])
-            if states[-1] == "Failed":
-                b.server.tokens.update(known)
+        async for state in _refused_by_a_busy_member(group):
+            states.append(state)
+            if state == "Failed":
+                server.tokens.update(known)
         assert "Failed" in states
         assert set(states[30:]) == {"Ready"}
 
