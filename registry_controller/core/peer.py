@@ -56,7 +56,7 @@ class PeerHealth:
     answered probe; never a 401, and a 403 on one kind is no failure of the peer.
     """
 
-    __slots__ = ("_last_heard", "_last_suspected", "_next_probe_at", "_proven", "_refused", "_state")
+    __slots__ = ("_in_question", "_last_heard", "_last_suspected", "_next_probe_at", "_proven", "_refused", "_state")
 
     def __init__(self, *, now: float) -> None:
         self._state = State.ANSWERING
@@ -65,19 +65,20 @@ class PeerHealth:
         self._next_probe_at = now + SILENCE_S
         self._proven = False
         self._refused = False
+        self._in_question = False
 
     def heard(self, now: float) -> bool:
         """Note a sign of life; return True when the peer had been unreachable until now."""
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, Sign.HEARD]
         self._last_heard = max(self._last_heard, now)
-        if not self._refused:  # then only a probe can tell that we are let in again, however much its watches bring
+        if not self._in_question:  # then only a probe can tell that we are let in, however much its watches bring
             self._next_probe_at = self._last_heard + SILENCE_S
         return was_unreachable
 
     def answered(self, now: float) -> bool:
         """Note an answer to a probe; return what `heard` returns."""
-        self._refused = False
+        self._refused = self._in_question = False
         return self.heard(now)
 
     def probe_failed(self, now: float, *, started_at: float | None = None, refused: bool = False) -> bool:
@@ -85,11 +86,13 @@ class PeerHealth:
 
         With `started_at` the next probe is due 5 s after that moment, so that a probe that waited for its whole
         timeout does not stretch the interval. A failure of a probe that began before the last sign of life is old
-        news and changes nothing, but that we were `refused`: then the next one is due in 5 s, too.
+        news and changes nothing, unless we were `refused` or it is in question whether we are: then the next one is
+        due in 5 s, too.
         """
         self._refused = self._refused or refused
+        self._in_question = self._in_question or refused
         is_old_news = started_at is not None and started_at < self._last_heard
-        if self._refused or not is_old_news:
+        if self._in_question or not is_old_news:
             self._next_probe_at = max(now, (now if started_at is None else started_at) + PROBE_INTERVAL_S)
         if is_old_news:
             return False
@@ -106,6 +109,7 @@ class PeerHealth:
         if self._state is not State.ANSWERING or now < self._last_suspected + PROBE_INTERVAL_S:
             return False
         self._last_suspected = now
+        self._in_question = True
         self._next_probe_at = now
         return True
 

@@ -41,10 +41,11 @@ def write(path):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        flag = {"/readyz": "/tmp/unready", "/livez": "/tmp/sick"}[self.path]
+        flag = {"/readyz": "/tmp/unready", "/livez": "/tmp/sick", "/access": "/tmp/none"}[self.path]
+        access = {"token": (account / "token").read_text(), "cms": call(CMS)} if self.path == "/access" else None
         self.send_response(500 if pathlib.Path(flag).exists() else 200)
         self.end_headers()
-        self.wfile.write(json.dumps({"token": (account / "token").read_text(), "cms": call(CMS)}).encode())
+        self.wfile.write(json.dumps(access).encode())
     def log_message(self, *_): pass
 
 CMS = "/api/v1/namespaces/" + (account / "namespace").read_text() + "/configmaps"
@@ -226,16 +227,16 @@ def test_a_frozen_container_is_silent_and_not_started_again(kubelet: Kubelet) ->
     before = (kubelet.pid, kubelet.restarts)
     kubelet.freeze()
     with pytest.raises(TimeoutError):
-        _health(kubelet, timeout_s=0.3)
+        _access(kubelet, timeout_s=0.3)
     kubelet.thaw()
-    assert _health(kubelet)["cms"] == 200
+    assert _access(kubelet)["cms"] == 200
     assert (kubelet.pid, kubelet.restarts) == before
 
 
 def test_a_rotated_token_reaches_the_running_container(kubelet: Kubelet) -> None:
-    before = _health(kubelet)
+    before = _access(kubelet)
     kubelet.rotate_token()
-    after = _health(kubelet)
+    after = _access(kubelet)
     assert before["token"] != after["token"]
     assert after["cms"] == 200
 
@@ -266,7 +267,7 @@ def test_a_rolling_update_starts_a_new_pod_before_an_old_one_ends(kubelet: Kubel
     assert any(len(pids) == 3 for pids in seen)
     assert len(kubelet.pids_by_pod) == 2
     assert kubelet.exec_env["GREETING"] == "bye"
-    assert _health(kubelet)["cms"] == 200
+    assert _access(kubelet)["cms"] == 200
     said = cluster.kubectl("rollout", "status", "deployment/app", "-n", kubelet.namespace, "--timeout=10s")
     assert "successfully rolled out" in said
 
@@ -327,8 +328,11 @@ def test_stop_is_gentle_and_reported_and_start_begins_again(kubelet: Kubelet, cl
     assert kubelet.pid != pid
 
 
-def test_an_api_server_that_is_gone_stops_no_container(kubelet: Kubelet, cluster: Cluster) -> None:
+def test_an_api_server_that_is_silent_or_gone_stops_no_container(kubelet: Kubelet, cluster: Cluster) -> None:
     pid = kubelet.pid
+    cluster.apiserver.freeze()
+    time.sleep(4)  # two probes that wait for it would have failed
+    cluster.apiserver.thaw()
     cluster.apiserver.restart()
     kubelet.wait_ready()
     assert (kubelet.pid, kubelet.restarts) == (pid, 0)
@@ -372,7 +376,7 @@ def _status(cluster: Cluster, kubelet: Kubelet) -> Manifest:
     return status
 
 
-def _health(kubelet: Kubelet, *, timeout_s: float = 5.0) -> Manifest:
-    with urllib.request.urlopen(f"{kubelet.health_url}/readyz", timeout=timeout_s) as response:
+def _access(kubelet: Kubelet, *, timeout_s: float = 5.0) -> Manifest:
+    with urllib.request.urlopen(f"{kubelet.health_url}/access", timeout=timeout_s) as response:
         answer: Manifest = json.loads(response.read())
     return answer

@@ -7,7 +7,8 @@ import time
 from tests.e2e.group import NAMESPACE, grant
 from tests.faults.bed import Site, wait
 from tests.faults.catalogue import fault
-from tests.faults.play import Play
+from tests.faults.play import CLUSTERS, Play
+from tests.faults.scripts import Expel
 from tests.faults.servers import refused
 
 _SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -44,6 +45,33 @@ def revoked_tokens(play: Play) -> None:
                 within_s=90, what=f"the new credentials of {site.name} at {other.name}",
             )  # fmt: skip
     play.bite("tokens that were replaced", sum(published(site, site.name) != old[site.name] for site in play.sites))
+
+
+@fault(
+    9,
+    "refused-for-a-moment",
+    what="one peer refuses whoever asks (401) until another member says so, while people work; a stream that ends then "
+    "makes that member ask, the other streams go on and are never silent",
+    undone="the peer's answers pass, and the member finds it well again while people still work",
+)
+def refused_for_a_moment(play: Play) -> None:
+    reader, owner, _ = play.sites
+    edge, script = play.bed.way(reader, owner), Expel("secrets")
+
+    def state() -> str:
+        return str(reader.cluster.api.get(f"{CLUSTERS}/{owner.name}").get("status", {}).get("state"))
+
+    with play.bed.scripted(edge, owner, script):
+        edge.reset_all()  # what was open before passes the script by
+        play.rest()
+        with play.working():
+            script.is_shut = True
+            wait(lambda: play.work.put(owner, f"{owner.name}-0", "secret") and state() == "Failed", what="a refusal")
+            script.is_shut = False
+            play.say(f"{reader.name} was refused by {owner.name}")
+            wait(lambda: state() == "Ready", within_s=30, what=f"{owner.name} is well again at {reader.name}")
+            play.say(f"{owner.name} is well again at {reader.name}")
+    play.bite("requests that were refused", script.count)
 
 
 @fault(

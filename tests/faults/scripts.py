@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.faults.calls import Answer, Call
+from tests.faults.calls import Answer, Call, Drop
 
 
 class Pass:
@@ -45,6 +45,27 @@ class Refuse(Pass):
             return None
         self.count += 1
         return self._answer
+
+
+class Expel(Pass):
+    """Once `is_shut` is set, refuse whoever asks (401) and end the streams of one resource; others go on as before.
+
+    `count` is of what was refused.
+    """
+
+    def __init__(self, plural: str) -> None:
+        self._path_end = f"/{plural}"
+        self.is_shut = False
+        self.count = 0
+
+    async def before(self, call: Call) -> Answer | None:
+        self.count += self.is_shut
+        return Answer(401, b"{}") if self.is_shut else None
+
+    async def part(self, call: Call, part: bytes) -> bytes:
+        if self.is_shut and call.is_watch and call.path.endswith(self._path_end):
+            raise Drop
+        return part
 
 
 class Hang(Pass):

@@ -94,11 +94,23 @@ def test_who_refuses_us_is_probed_at_once_but_not_more_often_than_every_5_s() ->
     assert health.suspect(1.0)
     assert health.next_probe_at() == 1.0
     assert not health.suspect(1.5)
-    health.heard(2.0)
+    health.answered(2.0)
     assert not health.suspect(3.0)
     assert health.next_probe_at() == 17.0
     assert health.suspect(6.0)
     assert health.next_probe_at() == 6.0
+
+
+def test_a_suspicion_is_not_put_off_by_what_older_streams_bring() -> None:
+    health = PeerHealth(now=0.0)
+    health.suspect(1.0)
+    health.heard(2.0)
+    assert health.next_probe_at() == 1.0
+    assert health.probe_failed(3.0, started_at=1.0) is False  # no answer, and old news: it is in question as before
+    health.heard(4.0)
+    assert health.next_probe_at() == 6.0
+    health.answered(6.5)
+    assert health.next_probe_at() == 6.5 + SILENCE_S
 
 
 def test_a_suspicion_does_not_hasten_what_is_already_doubted() -> None:
