@@ -147,6 +147,7 @@ class Daemon:
         return Carrier(
             copies=engine.copies,
             bodies=engine.bodies,
+            turns=engine.sources.turns,
             hand=hand,
             metrics=self._metrics,
             connection=engine.connection,

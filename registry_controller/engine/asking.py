@@ -1,13 +1,14 @@
 """What the rules of a feed say of an object: what they make of it, or why that cannot be told.
 
 Laws: what cannot be evaluated is its rule's own problem, and never "no match" (W1) · the rules that came from one
-cluster may take together, of an object, the time that one rule may, and for all objects no more than so much memory.
+cluster may take together, of an object, the time that one rule may, and those of all clusters four times as much · for
+all objects they may take no more than so much memory.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from registry_controller.api.errors import InvalidObject, Mistake
@@ -21,7 +22,17 @@ MOST_MOVED: Final = 50_000
 """So many objects may one other cluster's rules give other names or kinds: each takes some 500 bytes."""
 MOST_WORDS: Final = 10_000
 """So many objects that one other cluster's rules cannot be evaluated on are remembered with the reason."""
+_MOST_STEPS: Final = 4 * DEFAULT.steps  # about a second
 _TOGETHER: Final = "what the other rules of its cluster ask of this object"
+
+
+def shares(owners: Collection[ClusterUID]) -> Mapping[ClusterUID, Pool]:
+    """Give the rules of each owner their share of what may be asked of one object: the same to all, so it is no chance.
+
+    An attacker may introduce hundreds of owners.
+    """
+    most = min(DEFAULT.steps, _MOST_STEPS // max(len(owners), 1))
+    return {owner: Pool(most, whose=_TOGETHER) for owner in owners}
 
 
 class Kept:
@@ -49,6 +60,7 @@ class Asking:
         self._kind = kind
         self._rules = rules
         self._strangers = {active.rule.name: active.owner for active in rules if active.fence.synced}
+        self._owners = frozenset(self._strangers.values())
         self._kept = kept
         self._changed = changed
         self._hits: Shared[tuple[Hit, ...]] = Shared()
@@ -58,7 +70,7 @@ class Asking:
         self, heard: Heard, body: Callable[[], Manifest]
     ) -> Iterator[tuple[ActiveRule, Hit | InvalidObject | None]]:
         """Ask every rule, in their order."""
-        pools = {owner: Pool(DEFAULT.steps, whose=_TOGETHER) for owner in set(self._strangers.values())}
+        pools = shares(self._owners)
         for active in self._rules:
             pool = pools[active.owner] if active.fence.synced else None
             answer: Hit | InvalidObject | None

@@ -7,32 +7,70 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 _TURN_S: Final = 0.01
+_PAUSE: Final = 0.25  # of the time that a piece took: a request of a probe, or the steps of a write, fit in
 _LONGEST_S: Final = 1.0
 
 
-class Breath:
-    """One task's. What took longer than its turn is followed by a pause as long, but for one second at most."""
+class Turns:
+    """Those of many tasks: after a piece of work that took longer than a turn, the loop is others' for a while.
+
+    Tasks wait for it only with work of a sort (any value) whose last piece was long, one after the other: so however
+    many tasks there are, no two long pieces follow each other at once, and what is quick waits for none.
+    """
 
     def __init__(self) -> None:
-        self._taken_at_s = 0.0
-        self._owed_s = 0.0
+        self._long: set[Hashable] = set()
+        self._rests_until_s = 0.0
+        self._gate = asyncio.Lock()
 
     @contextlib.contextmanager
-    def spent(self) -> Iterator[None]:
-        """Measure a piece of work."""
+    def spent(self, sort: Hashable) -> Iterator[None]:
+        """Measure a piece of work, in which nobody is awaited."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        yield
-        took_s = loop.time() - began_s
-        self._owed_s = min(took_s, _LONGEST_S) if took_s > _TURN_S else 0.0
+        try:
+            yield
+        finally:
+            ended_s = loop.time()
+            if ended_s - began_s > _TURN_S:
+                self._long.add(sort)
+                self._rests_until_s = ended_s + min(_PAUSE * (ended_s - began_s), _LONGEST_S)
+            else:
+                self._long.discard(sort)
+
+    async def take(self, sort: Hashable) -> None:
+        """Wait until there may be a piece of work of that sort, which is to follow at once."""
+        if sort not in self._long:
+            return
+        loop = asyncio.get_running_loop()
+        async with self._gate:
+            while True:
+                pause_s = self._rests_until_s - loop.time()
+                if pause_s <= 0:
+                    return
+                await asyncio.sleep(pause_s)
+
+
+class Breath:
+    """One task's, whose work is all of one sort. It lets others run after each turn, however short the pieces."""
+
+    def __init__(self, turns: Turns, sort: Hashable) -> None:
+        self._turns = turns
+        self._sort = sort
+        self._taken_at_s = 0.0
+
+    def spent(self) -> contextlib.AbstractContextManager[None]:
+        """Measure a piece of work."""
+        return self._turns.spent(self._sort)
 
     async def take(self) -> None:
-        """Let others run, if that is due."""
+        """Let others run, if that is due, before a piece of work."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._taken_at_s >= _TURN_S:
-            await asyncio.sleep(self._owed_s)
+            await asyncio.sleep(0)
             self._taken_at_s = loop.time()
+        await self._turns.take(self._sort)

@@ -12,14 +12,15 @@ from typing import Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Conflict, Contested, Immutable
-from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
+from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.core.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.mark import provenance_of, with_provenance
-from registry_controller.core.mutate import desired
+from registry_controller.core.mutate import Desired, desired
 from registry_controller.core.own import Marks
 from registry_controller.core.view import Claim, NamespaceState, View
 from registry_controller.core.wanted import Hit
 from registry_controller.engine.bodies import Bodies, Slot, decode_body
+from registry_controller.engine.breath import Turns
 from registry_controller.engine.copies import Copies
 from registry_controller.engine.fights import Deed, Fights
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection, Judgement
@@ -68,6 +69,7 @@ class Carrier:
         *,
         copies: Copies,
         bodies: Bodies,
+        turns: Turns,
         hand: Hand,
         metrics: Metrics,
         connection: Callable[[ClusterUID], Connection | None],
@@ -76,6 +78,7 @@ class Carrier:
     ) -> None:
         self._copies = copies
         self._bodies = bodies
+        self._turns = turns
         self._hand = hand
         self._metrics = metrics
         self._connection = connection
@@ -105,20 +108,26 @@ class Carrier:
             return Carried(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
         heard = await self._source(offer)
         if (heard.uid, heard.revision) != (offer.record.uid, offer.record.revision):
-            offer.feed.reread(heard)  # which puts the target into the queue again, unless this is older than it knows
+            await self._turns.take(offer.feed.kind)
+            with self._turns.spent(offer.feed.kind):
+                offer.feed.reread(heard)  # which puts the target into the queue again, unless this is older
             is_older = heard.revision < offer.record.revision
             return Carried(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
         if len(heard.raw) <= LARGE_BYTES:
             return await self._write(view, decision, offer, beside, heard)
         async with self._large[offer.feed.peer]:
-            if offer.feed.records.get(offer.key) is not offer.record:  # it is in the queue again
-                return Carried(Hold(Reason.OWNER_NOT_HEARD, owner))
             return await self._write(view, decision, offer, beside, heard)
 
     async def _write(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: Heard) -> Carried:
         owner, made_from = decision.claim.owner, _made_from(decision, offer, beside)
-        manifest = decode_body(heard.raw, what=str(offer.key))
-        wanted = self._render(view, decision.claim, offer, manifest)
+        await self._turns.take(offer.feed.kind)
+        if offer.feed.records.get(offer.key) is not offer.record:  # it is in the queue again
+            return Carried(Hold(Reason.OWNER_NOT_HEARD, owner))
+        with self._turns.spent(offer.feed.kind):
+            manifest = decode_body(heard.raw, what=str(offer.key))
+            copy = desired(manifest, offer.feed.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
+            losers = losers_of(offer, copy, manifest, owner=owner)
+            wanted = self._mark(view, decision.claim, offer, copy)
         if view.membership:
             is_relayed = decision.reason is Reason.RELAYED
             refusal = self._relays.refuses(decision.claim, manifest, over=view.current, is_relayed=is_relayed)
@@ -132,7 +141,6 @@ class Carrier:
         if record is not None and record.status_digest != self._hand.status_digest(wanted):
             bringing = self._hand.bring_status(wanted, record, feed)
             has_written = await self._timed("update status", view.target, bringing) or has_written
-        losers = losers_of(offer, wanted.target, manifest, owner=owner)
         losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
         if record is not None:
             record.made_from = made_from
@@ -216,9 +224,9 @@ class Carrier:
         self._bodies.drop(copy_slot(kind, target.key))
         return True
 
-    def _render(self, view: View, claim: Claim, offer: Offer, manifest: Manifest) -> Wanted:
+    def _mark(self, view: View, claim: Claim, offer: Offer, copy: Desired) -> Wanted:
+        """Say on a copy where it is from."""
         target, held = view.target, view.current.marks if view.current is not None else None
-        copy = desired(manifest, offer.feed.kind, offer.hit.entries, owner=claim.owner, context=offer.hit.context)
         assert copy.target == target, (copy.target, target)
         provenance = provenance_of(
             claim,

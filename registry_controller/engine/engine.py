@@ -211,7 +211,13 @@ class Engine:
             changed=listener.tombstones_changed,
         )
         self._views = self._make_views()
-        self.judge = Judge(views=self._views, home=home, connection=self.connection, departures=self.departures)
+        self.judge = Judge(
+            views=self._views,
+            home=home,
+            connection=self.connection,
+            departures=self.departures,
+            turns=self.sources.turns,
+        )
 
     def listen_at_home(self, scope: asyncio.TaskGroup) -> None:
         """Begin to hear what is here; peers come when our own kinds have been read."""

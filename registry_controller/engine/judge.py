@@ -16,6 +16,7 @@ from registry_controller.core.decide import decide
 from registry_controller.core.decision import Decision, Hold, Reason
 from registry_controller.core.own import is_at_home, is_membership, read_marks
 from registry_controller.core.view import Answer, Inquiry, SourceRef, View
+from registry_controller.engine.breath import Turns
 from registry_controller.engine.containers import holds_natives
 from registry_controller.engine.departures import Departures
 from registry_controller.engine.views import Offer, Views
@@ -46,7 +47,7 @@ class Judgement(NamedTuple):
 class Judge:
     """Decides. `home` is only read; `connection` finds that to a peer, None while there is none.
 
-    `departures` hear what is decided about Clusters.
+    `departures` hear what is decided about Clusters. What takes long takes `turns`.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class Judge:
         home: Reader,
         connection: Callable[[ClusterUID], Connection | None],
         departures: Departures,
+        turns: Turns,
     ) -> None:
         self._views = views
         self._home = home
         self._connection = connection
         self._departures = departures
+        self._turns = turns
 
     def look(self, target: Target) -> Judgement:
         """Decide on what the caches hold at this moment."""
@@ -100,4 +103,6 @@ class Judge:
         )
         if not is_there:
             return Inquiry(source, Answer.NOT_FOUND, heard.revision)
-        return Inquiry(source, Answer.FOUND, heard.revision, self._views.wants(target, source, heard))
+        await self._turns.take(kind)
+        with self._turns.spent(kind):
+            return Inquiry(source, Answer.FOUND, heard.revision, self._views.wants(target, source, heard))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from registry_controller.api.meta import ClusterUID, Manifest, Target
-from registry_controller.core.mutate import desired
+from registry_controller.api.meta import ClusterUID, Manifest
+from registry_controller.core.mutate import Desired, desired
 from registry_controller.core.wanted import Hit
+from registry_controller.engine.asking import shares
 from registry_controller.engine.views import Offer
+from registry_controller.gotemplate import Pool
 
 
 def hits_beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
@@ -23,16 +25,30 @@ def hits_beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
     )
 
 
-def losers_of(offer: Offer, target: Target, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
-    """Name the other rules that make something else of the same source at the same place (W2)."""
-    found = []
-    for hit in offer.record.hits:
-        if hit.rule == offer.hit.rule or hit.entries == offer.hit.entries or hit.target(offer.key) != target:
-            continue
-        if hit.barrier is not None:
-            continue
-        other = desired(manifest, offer.feed.kind, hit.entries, owner=owner, context=hit.context)
-        ours = desired(manifest, offer.feed.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
-        if (other.manifest, other.status) != (ours.manifest, ours.status):
-            found.append(hit.rule)
-    return tuple(found)
+def losers_of(offer: Offer, ours: Desired, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
+    """Name the other rules that make something else than ours of the same source at the same place (W2).
+
+    Among them is one that makes nothing of it, for an error, and one of which that cannot be told: the rules of each
+    cluster take together no more than their share.
+    """
+    rivals = [
+        hit
+        for hit in offer.record.hits
+        if hit.rule != offer.hit.rule
+        and hit.entries != offer.hit.entries
+        and hit.target(offer.key) == ours.target
+        and hit.barrier is None
+    ]
+    pools = shares({hit.rule_owner for hit in rivals})
+    return tuple(
+        hit.rule for hit in rivals if not _makes(ours, hit, offer, manifest, owner=owner, pool=pools[hit.rule_owner])
+    )
+
+
+def _makes(ours: Desired, hit: Hit, offer: Offer, manifest: Manifest, *, owner: ClusterUID, pool: Pool) -> bool:
+    """Say whether a rule makes the same as ours."""
+    try:
+        theirs = desired(manifest, offer.feed.kind, hit.entries, owner=owner, context=hit.context, pool=pool)
+    except Exception:  # a stranger may have written either; it is said when that rule's turn comes
+        return False
+    return (theirs.manifest, theirs.status) == (ours.manifest, ours.status)

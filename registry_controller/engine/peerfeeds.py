@@ -128,6 +128,7 @@ class PeerFeeds:
                 heard_from=self._heard_from,
                 refused_by=self._refused_by,
                 make_room=lambda: make_room(key[0], self._reflectors, peer=ear.name),
+                turns=self._sources.turns,
                 resumes=key[0] != meta.FEATURE,  # few, and what they choose is not to be of before a break
             )
         else:

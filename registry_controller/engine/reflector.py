@@ -25,7 +25,7 @@ from registry_controller.api.errors import (
 )
 from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
-from registry_controller.engine.breath import Breath
+from registry_controller.engine.breath import Breath, Turns
 from registry_controller.engine.pauses import Pauses
 from registry_controller.engine.roll import Roll
 from registry_controller.engine.sink import Sink
@@ -48,7 +48,7 @@ class Reflector:
     `revision` is the last resourceVersion heard, `synced` whether a list was ever complete, `refused` how many
     objects were nonsense. `heard_from` is called for whatever proves that the server lives, `refused_by` for a 401.
     `make_room` is asked now and then, while objects come that were not known, and raises TooMuch when they are too
-    many. `size` counts them.
+    many. `size` counts them. What takes long takes turns with what others do who share its `turns`.
     One that does not resume lists again whenever its stream broke: nothing that it calls complete is of before that.
     """
 
@@ -65,6 +65,7 @@ class Reflector:
         make_room: Callable[[], None] = lambda: None,
         watch_list: bool = True,
         resumes: bool = True,
+        turns: Turns | None = None,
     ) -> None:
         self._reader = reader
         self._discovery = discovery
@@ -85,7 +86,7 @@ class Reflector:
         self._tainted = False
         self._swapped = False
         self._ends_at_s = 0.0
-        self._breath = Breath()
+        self._breath = Breath(turns or Turns(), kind)
 
     @property
     def size(self) -> int:
@@ -161,8 +162,8 @@ class Reflector:
                     return True
                 if event.type is EventType.BOOKMARK:
                     break  # the server did not understand what it was asked
-                self._take(event)
                 await self._breath.take()
+                self._take(event)
         except Invalid:
             pass
         except TimeoutError:
@@ -182,9 +183,9 @@ class Reflector:
                 async for event in events:
                     if event.heard is not None and 0 < event.heard.revision <= began:
                         continue
+                    await self._breath.take()
                     self._take(event)
                     self._advance(event)
-                    await self._breath.take()
         if self._tainted:
             self._resume = ""
 
@@ -197,8 +198,8 @@ class Reflector:
                 if page.is_first:
                     self._begin_list()
                 for heard in page.items:
-                    self._hear(heard)
                     await self._breath.take()
+                    self._hear(heard)
                 if page.refused:
                     self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
                     self.refused += page.refused - 1

@@ -11,6 +11,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.wanted import Hit
 from registry_controller.engine.asking import Kept
 from registry_controller.engine.bodies import Bodies
+from registry_controller.engine.breath import Turns
 from registry_controller.engine.deletions import Deletions
 from registry_controller.engine.feed import Feed, SourceRecord
 
@@ -42,6 +43,7 @@ class Sources:
         self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}
         self.deletions = Deletions()
         self.kept = Kept()
+        self.turns = Turns()
 
     def feed(self, peer: ClusterUID, kind: GVK) -> Feed | None:
         """Find a peer's feed of a kind."""

@@ -182,6 +182,7 @@ class Rehearsal:
         return Carrier(
             copies=engine.copies,
             bodies=engine.bodies,
+            turns=engine.sources.turns,
             hand=hand,
             metrics=self._metrics,
             connection=engine.connection,

@@ -21,7 +21,7 @@ REGISTRY: Final = "/apis/clusterregistry.k8s.cisco.com/v1alpha1"
 MAPS: Final = "/api/v1/namespaces/default/configmaps"
 SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 WORDS_S: Final = 90.0
-FOLLOW_S: Final = 15.0
+FOLLOW_S: Final = 45.0  # how long it took is printed: on an idle machine at most six seconds
 
 
 class Home:

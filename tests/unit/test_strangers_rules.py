@@ -12,13 +12,16 @@ from registry_controller.api.errors import TooMuch
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.core.accept import read_and_accept
 from registry_controller.core.allowance import Fence
+from registry_controller.core.mutate import desired
 from registry_controller.core.wanted import ActiveRule, activate
 from registry_controller.engine import asking, room
 from registry_controller.engine.asking import Kept
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.feed import Feed
+from registry_controller.engine.losers import losers_of
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.stream import Stream
+from registry_controller.engine.views import Offer
 from registry_controller.kube.watch import Heard, decode_heard
 
 PEER, HOME = ClusterUID("peer"), ClusterUID("home")
@@ -34,8 +37,13 @@ def heard(name: str, *, kind: GVK = MAP, **more: Any) -> Heard:
 
 
 def renaming(name: str, value: str, *, owner: ClusterUID = HOME, content: str = "") -> ActiveRule:
-    """Make a rule; one of another owner than this cluster came from there."""
-    override = {"type": "replace", "path": "/metadata/name", "value": value}
+    """Make a rule that gives another name; one of another owner than this cluster came from there."""
+    return changing(name, value, owner=owner, content=content, path="/metadata/name")
+
+
+def changing(name: str, value: str, *, owner: ClusterUID = HOME, content: str = "", path: str) -> ActiveRule:
+    """Make a rule that gives a field another value."""
+    override = {"type": "replace", "path": path, "value": value}
     match = {"content": [{"key": content, "value": "v"}]} if content else {}
     entry = {"match": [match], "mutations": {"overrides": [override] if value else []}}
     spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [entry]}
@@ -73,6 +81,50 @@ def test_the_rules_of_one_other_cluster_share_what_one_rule_may_take_of_an_objec
     )
     stream.upsert(heard("two"))
     assert feed.records[ObjectKey("ns", "two")].hits == record.hits
+
+
+def test_the_rules_of_many_other_clusters_share_what_four_may_take() -> None:
+    """Who introduces a hundred clusters has no more time for their rules than four have; cheap rules do not mind."""
+    dear = [renaming(f"d-{number:03}", DEAR, owner=ClusterUID(f"{number}")) for number in range(100)]
+    cheap = renaming("cheap", "b-{{ .Object.GetName }}", owner=ClusterUID("7"))
+    ours = renaming("home", DEAR)
+    feed, stream, _ = a_feed(cheap, *dear, ours)
+    stream.upsert(heard("one"))
+    (record,) = feed.records.values()
+    assert [hit.rule for hit in record.hits] == ["cheap", "home"]
+    assert record.unclear == {active.rule.name for active in dear}
+    assert "takes more than 4000 steps, together" in str(feed.unclear["d-000"][ObjectKey("ns", "one")])
+
+
+def losers(*rules: ActiveRule) -> tuple[str, ...]:
+    """Name those that make something else of an object than the first rule does."""
+    feed, stream, _ = a_feed(*rules)
+    source = heard("one", data={"x": "old"})
+    stream.upsert(source)
+    (record,) = feed.records.values()
+    first, *_ = record.hits
+    manifest = json.loads(source.raw)
+    ours = desired(manifest, MAP, first.entries, owner=PEER, context=first.context)
+    return losers_of(Offer(feed, source.key, record, first), ours, manifest, owner=PEER)
+
+
+def test_who_makes_the_same_otherwise_is_no_loser() -> None:
+    first, same = changing("a", "new", path="/data/x"), changing("b", "{{ `new` }}", path="/data/x")
+    assert losers(first, same, changing("c", "newer", path="/data/x")) == ("c",)
+
+
+def test_a_rival_that_cannot_be_evaluated_is_its_own_problem() -> None:
+    """W1, W2: the oldest rule has its copy, and nothing fails; the other says that it wants it otherwise."""
+    broken = changing("b", "{{ fail `x` }}", path="/data/x", owner=ClusterUID("b"))
+    assert losers(changing("a", "new", path="/data/x"), broken) == ("b",)
+
+
+def test_the_rivals_of_one_cluster_share_what_one_rule_may_take_of_an_object() -> None:
+    """Some are asked what they would make; the others count as losers. Those of another cluster have their share."""
+    dear = "{{ range until 30000 }}{{ end }}new"
+    strangers = [changing(f"b-{number}", dear, path="/data/x", owner=ClusterUID("b")) for number in range(5)]
+    other = changing("c", dear, path="/data/x", owner=ClusterUID("c"))
+    assert losers(changing("a", "new", path="/data/x"), *strangers, other) == ("b-2", "b-3", "b-4")
 
 
 def test_what_a_rule_makes_and_copies_is_paid_for_too() -> None:

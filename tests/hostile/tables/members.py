@@ -140,6 +140,14 @@ def _has_dear_rules(server: Stranger) -> None:
         _rule(server, f"{_RULE.format(server.name)}-{number}", _MAPS, overrides=[override])
 
 
+def _has_dear_rivals(server: Stranger) -> None:
+    """Each writes something else at the place of every ConfigMap, as dear as that of `_has_dear_rules`."""
+    value = "{{ range until 25000 }}{{ end }}x"
+    for number in range(60):
+        override = {"type": "replace", "path": f"/data/x{number}?", "value": value}
+        _rule(server, f"{_RULE.format(server.name)}-{number}", _MAPS, overrides=[override])
+
+
 def _has_heavy_rules(server: Stranger) -> None:
     """A hundred of 1 MiB, which are accepted: the value of an override may be long, where it is no template."""
     override = {"type": "replace", "path": "/data/none?", "value": "x" * 1_000_000}
@@ -249,6 +257,14 @@ MEMBERS: Final = (
         "what they may take of an object together is limited; the others are served meanwhile",
         _has_dear_rules,
         ("together with what the other rules of its cluster ask of this object",),
+        copied=(GOOD,),
+        brings=f"{_RULE}-*",
+    ),
+    Case(
+        "has 60 rules that write the same objects, each otherwise, with templates that take long",
+        "one writes; what is asked of the others, to say that they would not write the same, is limited",
+        _has_dear_rivals,
+        ("which is older, wants it otherwise",),
         copied=(GOOD,),
         brings=f"{_RULE}-*",
     ),

@@ -1,0 +1,104 @@
+"""Turns: however many tasks have long work, the loop turns between two pieces of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+from registry_controller.engine.breath import Breath, Turns
+
+LONG_S = 0.02
+
+
+def work() -> None:
+    """Keep the loop to ourselves for longer than a turn."""
+    until = time.monotonic() + LONG_S
+    while time.monotonic() < until:
+        pass
+
+
+class Witness:
+    """Writes down who worked, and when the loop turned."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.seen: list[str] = []
+
+    async def labour(self, sort: str, pieces: int, *, long: bool = True) -> None:
+        breath = Breath(self.turns, sort)
+        for _ in range(pieces):
+            await breath.take()
+            with breath.spent():
+                if long:
+                    work()
+            self.seen.append(sort)
+
+    async def watch(self) -> None:
+        while True:
+            self.seen.append("turn")
+            await asyncio.sleep(0)
+
+    async def during(self, **pieces: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self.watch(), name="watch")
+            async with asyncio.TaskGroup() as labours:
+                for sort, count in pieces.items():
+                    for number in range(count):
+                        labours.create_task(self.labour(sort, 2, long=sort != "quick"), name=f"{sort} {number}")
+            watch.cancel()
+
+
+async def test_no_two_long_pieces_of_a_sort_follow_each_other() -> None:
+    """Even when all tasks were ready at once, and the first piece of each is not known to be long."""
+    witness = Witness()
+    await witness.during(long=8)
+    assert witness.seen.count("long") == 16
+    pairs = list(zip(witness.seen, witness.seen[1:], strict=False))
+    assert ("long", "long") not in pairs
+
+
+async def test_what_is_quick_waits_for_nobodys_pause() -> None:
+    witness = Witness()
+    await witness.during(long=8, quick=8)
+    last_quick = len(witness.seen) - witness.seen[::-1].index("quick")
+    assert witness.seen[:last_quick].count("long") <= 2
+
+
+async def test_a_sort_is_quick_again_when_a_piece_of_it_was() -> None:
+    turns = Turns()
+    with turns.spent("it"):
+        work()
+    await turns.take("it")
+    with turns.spent("it"):
+        pass
+    with turns.spent("other"):
+        work()
+    async with asyncio.TaskGroup() as group:
+        taking = group.create_task(turns.take("it"), name="take")
+        await asyncio.sleep(0)
+        assert taking.done()
+
+
+async def test_who_waits_and_is_cancelled_holds_up_nobody() -> None:
+    turns = Turns()
+    with turns.spent("it"):
+        work()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        waiting = [group.create_task(turns.take("it"), name=f"take {number}") for number in range(3)]
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        waiting[0].cancel()
+        waiting[1].cancel()
+    assert [task.cancelled() for task in waiting] == [True, True, False]
+
+
+async def test_an_error_in_a_piece_does_not_hide_how_long_it_took() -> None:
+    turns = Turns()
+    with contextlib.suppress(ValueError), turns.spent("it"):
+        work()
+        raise ValueError
+    async with asyncio.TaskGroup() as group:
+        taking = group.create_task(turns.take("it"), name="take")
+        await asyncio.sleep(0)
+        assert not taking.done()
