@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -75,14 +76,14 @@ def token_of(site: Site, name: str) -> str:
     return text.split("token: ", 1)[1].splitlines()[0].strip("\"' ")
 
 
-def lifetime_s(site: Site) -> float:
-    """How long the token lives that a site publishes; infinity for one that lasts."""
-    claims = claims_of(token_of(site, site.name))
+def lifetime_s(site: Site, name: str) -> float:
+    """How long the token of a member lives, as one site holds it; infinity for one that lasts."""
+    claims = claims_of(token_of(site, name))
     return float(claims["exp"] - claims["iat"]) if "exp" in claims else float("inf")
 
 
 def ask_for_lifetime(play: Play, seconds: int) -> None:
-    """Have all daemons publish tokens with a lifetime, or, with 0, tokens that last."""
+    """Have all daemons publish tokens with a lifetime, and hold those of the others; or, with 0, tokens that last."""
     for site in play.sites:
         site.cluster.helm(
             "upgrade", "cluster-registry", str(CHART), "--namespace", NAMESPACE, "--reuse-values",
@@ -90,11 +91,16 @@ def ask_for_lifetime(play: Play, seconds: int) -> None:
         )  # fmt: skip
     for site in play.sites:
         wait(
-            lambda site=site: (lifetime_s(site) < float("inf")) == bool(seconds),
+            lambda site=site: (lifetime_s(site, site.name) < float("inf")) == bool(seconds),
             within_s=90, what=f"other tokens of {site.name}",
         )  # fmt: skip
     for site in play.sites:
         site.daemon.wait_ready(timeout_s=60)
+    for site, other in itertools.permutations(play.sites, 2) if seconds else ():
+        wait(
+            lambda site=site, other=other: lifetime_s(site, other.name) < float("inf"),
+            within_s=90, what=f"the token of {other.name} at {site.name}",
+        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -105,7 +111,7 @@ def short_lived(play: Play) -> Iterator[list[ShortLived]]:
         for site, script in zip(play.sites, scripts, strict=True):
             stack.enter_context(play.bed.scripted(site.home, site, script))
         ask_for_lifetime(play, _ASKED_S)
-        assert all(lifetime_s(site) == _GRANTED_S for site in play.sites)
+        assert all(lifetime_s(site, site.name) == _GRANTED_S for site in play.sites)
         yield scripts
         ask_for_lifetime(play, 0)
 
