@@ -25,6 +25,7 @@ from registry_controller.gotemplate import DEFAULT
 _MOST_VALUES: Final = 20_000
 """Of JSON, in a rule's spec: 5,000 objects by name and namespace. To read and to compare them takes milliseconds."""
 _MOST_OVERRIDES: Final = 256
+_MOST_FEATURES: Final = 16
 _MOST_TEMPLATE: Final = DEFAULT.source
 _MOST_SAID: Final = 50
 """Errors, and warnings, that are kept of a rule: a condition has room for fewer, and a rule may have thousands."""
@@ -78,7 +79,7 @@ def is_vast(spec: object) -> bool:
 
 
 def _excesses(rule: SyncRule) -> Iterator[Finding]:
-    """Find what is too much for all overrides together: an object may match every entry."""
+    """Find what is too much together: an object may match every entry, and a member hold every feature."""
     overrides = [override for entry in rule.entries for override in entry.mutations.overrides]
     if len(overrides) > _MOST_OVERRIDES:
         words = f"have more than {_MOST_OVERRIDES} overrides together; make several rules of it"
@@ -86,6 +87,8 @@ def _excesses(rule: SyncRule) -> Iterator[Finding]:
     elif sum(len(override.value) for override in overrides if is_template(override)) > _MOST_TEMPLATE:
         words = f"have templates of more than {_MOST_TEMPLATE} characters together"
         yield Finding("spec.rules", words)
+    if len(rule.features) > _MOST_FEATURES:
+        yield Finding("spec.clusterFeatureMatch", f"has more than {_MOST_FEATURES} entries")
 
 
 def _mistakes(rule: SyncRule) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ A path is a tuple of keys; `*` stands for any element of a list.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from registry_controller.api.meta import Manifest
@@ -84,33 +84,38 @@ def is_local(path: Path, value: object, *, fields: frozenset[Path]) -> bool:
     return path in fields and value not in _HEADLESS
 
 
-def without_local_fields(manifest: Manifest, *, group: str, kind: str) -> Manifest:
-    """Leave out what each cluster decides for itself; the input is not changed."""
+def without_local_fields(manifest: Manifest, *, group: str, kind: str, spend: Callable[[int], None]) -> Manifest:
+    """Leave out what each cluster decides for itself; the input is not changed.
+
+    `spend` hears, before, through how many values something goes one by one.
+    """
     fields = local_fields(group, kind)
     if (group, kind) == ("", "Pod"):
-        manifest = _without_token_volume(manifest)
+        manifest = _without_token_volume(manifest, spend)
     if (group, kind) == ("batch", "Job") and _spec(manifest).get("manualSelector") is True:
         return manifest
     if not fields:
         return manifest
-    stripped: Manifest = _strip(manifest, (), fields)
+    stripped: Manifest = _strip(manifest, (), fields, spend)
     if (group, kind) == ("", "Namespace") and not stripped.get("spec"):
         return {key: value for key, value in stripped.items() if key != "spec"}
     return stripped
 
 
-def _strip(value: Any, path: Path, fields: frozenset[Path]) -> Any:
+def _strip(value: Any, path: Path, fields: frozenset[Path], spend: Callable[[int], None]) -> Any:
     """Build `value` anew along the paths that lead to a local field; everything else is shared."""
     if not any(field[: len(path)] == path for field in fields):
         return value
     if isinstance(value, Mapping):
+        spend(len(value))
         return {
-            key: _strip(child, (*path, key), fields)
+            key: _strip(child, (*path, key), fields, spend)
             for key, child in value.items()
             if not is_local((*path, key), child, fields=fields)
         }
     if isinstance(value, list):
-        return [_strip(child, (*path, "*"), fields) for child in value]
+        spend(len(value))
+        return [_strip(child, (*path, "*"), fields, spend) for child in value]
     return value
 
 
@@ -119,7 +124,7 @@ def _spec(manifest: Manifest) -> Mapping[str, Any]:
     return spec if isinstance(spec, Mapping) else {}
 
 
-def _without_token_volume(manifest: Manifest) -> Manifest:
+def _without_token_volume(manifest: Manifest, spend: Callable[[int], None]) -> Manifest:
     """Leave out the token volume that admission adds to every Pod; its name is random."""
     spec = _spec(manifest)
 
@@ -130,13 +135,16 @@ def _without_token_volume(manifest: Manifest) -> Manifest:
         mounts = container.get("volumeMounts") if isinstance(container, Mapping) else None
         if not isinstance(mounts, list):
             return container
+        spend(len(mounts))
         return {**container, "volumeMounts": [mount for mount in mounts if not is_token(mount)]}
 
     changed: dict[str, Any] = {}
     if isinstance(volumes := spec.get("volumes"), list):
+        spend(len(volumes))
         changed["volumes"] = [volume for volume in volumes if not is_token(volume)]
     for field in ("containers", "initContainers"):
         if isinstance(containers := spec.get(field), list):
+            spend(len(containers))
             changed[field] = [stripped(container) for container in containers]
     return {**manifest, "spec": {**spec, **changed}} if changed else manifest
 

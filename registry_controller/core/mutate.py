@@ -108,12 +108,15 @@ def desired(
     copy_gvk = kind_of(gvk, entries)
     budget = Budget(pool=pool)
     whole = _mutated(source, gvk, copy_gvk, entries, owner=owner, budget=budget)
-    copy = without_local_fields(_stripped(whole), group=copy_gvk.group, kind=copy_gvk.kind)
+    try:
+        copy = without_local_fields(_stripped(whole), group=copy_gvk.group, kind=copy_gvk.kind, spend=budget.step)
+    except TemplateError as error:
+        raise InvalidObject("spec", str(error)) from None
     overrides = [override for entry in entries for override in entry.mutations.overrides]
     if overrides:
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
         values = render_overrides(overrides, data=data, budget=budget)
-        copy = _overridden(copy, apply_overrides(copy, values, budget=budget), source, gvk=copy_gvk)
+        copy = _overridden(copy, apply_overrides(copy, values, budget=budget), source, gvk=copy_gvk, budget=budget)
     if (copy_gvk.group, copy_gvk.kind) == ("", "Secret") and "stringData" in copy:
         copy = _with_texts_in_data(copy)
     info = meta.metadata_of(copy)
@@ -129,11 +132,8 @@ def _mutated(
     info = Field(source, "")["metadata"]
     info["namespace"].text()
     info["name"].text()
+    _pay_for_maps(info, budget)
     annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
-    try:
-        budget.pass_by(len(annotations) + len(labels))
-    except TemplateError as error:
-        raise InvalidObject("metadata", str(error)) from None
     annotations = _mutate(annotations, (entry.mutations.annotations for entry in entries))
     labels = _mutate(labels, (entry.mutations.labels for entry in entries))
     annotations = {name: text for name, text in annotations.items() if not _stays_behind(name)}
@@ -147,13 +147,21 @@ def _mutated(
     return {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": changed}
 
 
+def _pay_for_maps(info: Field, budget: Budget) -> None:
+    """Take steps for labels and annotations before they are gone through, one by one and more than once."""
+    try:
+        budget.step(len(info["annotations"].mapping()) + len(info["labels"].mapping()))
+    except TemplateError as error:
+        raise InvalidObject("metadata", str(error)) from None
+
+
 def _stripped(manifest: Manifest) -> Manifest:
     """Leave out the status, and metadata that belongs to one object in one cluster."""
     info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET}
     return {**{name: value for name, value in manifest.items() if name != "status"}, "metadata": info}
 
 
-def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK) -> Manifest:
+def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK, budget: Budget) -> Manifest:
     """Check what overrides made of a copy, put its marks right, and label it with what it was called."""
     field = Field(after, "")
     if (field["apiVersion"].text(), field["kind"].text()) != (gvk.api_version, gvk.kind):
@@ -164,6 +172,7 @@ def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK
         raise InvalidObject("overrides", f"metadata.name is none that a {gvk.kind} can have")
     if bool(namespace) != bool(was.get("namespace")) or (namespace and not syntax.is_namespace(namespace)):
         raise InvalidObject("overrides", "metadata.namespace is no namespace any more")
+    _pay_for_maps(info, budget)
     annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
     annotations = {key: text for key, text in annotations.items() if key not in _NEVER_COPIED}
     labels = {key: text for key, text in labels.items() if key not in _NEVER_COPIED}

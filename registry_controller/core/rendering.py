@@ -44,6 +44,7 @@ class _Templates:
 
 
 _OVERHEAD: Final = 64
+_READ_IN_ONE_STEP: Final = 2
 _TEMPLATES: Final = _Templates(most=8 * DEFAULT.source)  # a character takes up to 75 bytes: 38 MiB
 
 
@@ -62,10 +63,10 @@ def render_overrides(
 ) -> list[tuple[Operation, Any]]:
     """Render all values within one budget; raise InvalidObject for the first that cannot be."""
     readings = [
-        (override, operation := read_operation(override), _template(override, operation)) for override in overrides
+        (override, operation := read_operation(override), _paid(override, operation, budget)) for override in overrides
     ]
     if any(template is not None for _, _, template in readings):
-        data = as_decoded(data)
+        data = _decoded(data, budget)
     return [
         (operation, _value(override, operation, template, data, budget)) for override, operation, template in readings
     ]
@@ -93,6 +94,24 @@ def _template(override: Override, operation: Operation) -> Template | None:
     if operation.action is Action.REMOVE or not is_template(override):
         return None
     return _TEMPLATES.read(override.value, path=f"{override.path}.value")
+
+
+def _paid(override: Override, operation: Operation, budget: Budget) -> Template | None:
+    """Read a template, which is paid for before, and each time: not all that there are can be kept."""
+    if operation.action is not Action.REMOVE and is_template(override):
+        try:
+            budget.step(len(override.value) // _READ_IN_ONE_STEP)
+        except TemplateError as error:
+            raise InvalidObject(f"{override.path}.value", str(error)) from None
+    return _template(override, operation)
+
+
+def _decoded(data: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
+    try:
+        found: Mapping[str, Any] = as_decoded(data, budget=budget)
+    except TemplateError as error:
+        raise InvalidObject("overrides", str(error)) from None
+    return found
 
 
 def _value(

@@ -5,7 +5,7 @@ Law: a rule that is not accepted, or suspended, acts on nobody; nothing else is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -118,17 +118,30 @@ def rules_for(rules: Iterable[ActiveRule], features: Iterable[Feature] | None) -
 
     None stands for features that are not heard yet: only rules that ask for none act.
     """
-    held = None if features is None else tuple(features)
+    held = None if features is None else _by_name(features)
     wanted: dict[GVK, list[ActiveRule]] = {}
     for active in sorted(rules, key=lambda active: active.rank):
-        if (held is not None and reads_from(active.rule, held)) or not active.rule.features:
+        if (held is not None and _reads_from(active.rule, held)) or not active.rule.features:
             wanted.setdefault(active.rule.kind, []).append(active)
     return {kind: tuple(found) for kind, found in wanted.items()}
 
 
 def reads_from(rule: SyncRule, features: Collection[Feature]) -> bool:
     """Say whether a rule reads from a peer that holds these features."""
-    return all(asked.matches(features) for asked in rule.features)
+    return _reads_from(rule, _by_name(features))
+
+
+def _by_name(features: Iterable[Feature]) -> Mapping[str, Sequence[Feature]]:
+    """Sort features by what they say, and all under no name."""
+    found: dict[str, list[Feature]] = {"": []}
+    for feature in features:
+        for name in {"", feature.feature_name}:
+            found.setdefault(name, []).append(feature)
+    return found
+
+
+def _reads_from(rule: SyncRule, features: Mapping[str, Sequence[Feature]]) -> bool:
+    return all(asked.matches(features.get(asked.feature_name, ())) for asked in rule.features)
 
 
 def target_kinds(

@@ -19,11 +19,13 @@ class Turns:
     """Those of many tasks: after a piece of work that took longer than a turn, the loop is others' for a while.
 
     Tasks wait for it only with work of a sort (any value) whose last piece was long, one after the other: so however
-    many tasks there are, no two long pieces follow each other at once, and what is quick waits for none.
+    many tasks there are, no two long pieces follow each other at once, and what is quick waits for none. After a long
+    piece of a sort that was quick before, all wait, each for itself: others may become long with it.
     """
 
     def __init__(self) -> None:
         self._long: set[Hashable] = set()
+        self._is_surprised = False
         self._rests_until_s = 0.0
         self._gate = asyncio.Lock()
 
@@ -37,16 +39,28 @@ class Turns:
         finally:
             ended_s = loop.time()
             if ended_s - began_s > _TURN_S:
+                self._is_surprised = sort not in self._long
                 self._long.add(sort)
                 self._rests_until_s = ended_s + min(_PAUSE * (ended_s - began_s), _LONGEST_S)
             else:
                 self._long.discard(sort)
 
-    async def take(self, sort: Hashable) -> None:
-        """Wait until there may be a piece of work of that sort, which is to follow at once."""
-        if sort not in self._long:
-            return
+    def forget(self, sort: Hashable) -> None:
+        """Forget how long pieces of that sort take."""
+        self._long.discard(sort)
+
+    async def take(self, sort: Hashable) -> bool:
+        """Wait until a piece of work of that sort may begin, which is to follow at once; say whether that took time."""
         loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await self._take(sort, loop)
+        return loop.time() > began_s
+
+    async def _take(self, sort: Hashable, loop: asyncio.AbstractEventLoop) -> None:
+        while sort not in self._long:
+            if not self._is_surprised or (pause_s := self._rests_until_s - loop.time()) <= 0:
+                return
+            await asyncio.sleep(pause_s)
         async with self._gate:
             while True:
                 pause_s = self._rests_until_s - loop.time()

@@ -87,6 +87,13 @@ class Carrier:
         self._fights = Fights()
         self._large = collections.defaultdict[ClusterUID, asyncio.Semaphore](lambda: asyncio.Semaphore(_LARGE_AT_ONCE))
 
+    async def take_turn(self, judgement: Judgement) -> bool:
+        """Wait while others do what takes long; say whether that took time, and the judgement may be out of date."""
+        if not isinstance(judgement.decision, Apply):
+            return False
+        offer = judgement.offers[judgement.view.claims.index(judgement.decision.claim)]
+        return await self._turns.take(offer.feed.kind)
+
     async def carry_out(self, judgement: Judgement) -> Carried:
         """Do what was decided; RegistryError when it cannot be done now."""
         view, offers, decision = judgement
@@ -106,9 +113,11 @@ class Carrier:
         owner = decision.claim.owner
         if self._is_made_from(view.target, _made_from(decision, offer, beside)):
             return Carried(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
-        heard = await self._source(offer)
-        if (heard.uid, heard.revision) != (offer.record.uid, offer.record.revision):
+        heard = self._bodies.peek(_slot_of(offer))
+        if heard is None:
+            heard = await self._read(offer)
             await self._turns.take(offer.feed.kind)
+        if (heard.uid, heard.revision) != (offer.record.uid, offer.record.revision):
             with self._turns.spent(offer.feed.kind):
                 offer.feed.reread(heard)  # which puts the target into the queue again, unless this is older
             is_older = heard.revision < offer.record.revision
@@ -116,11 +125,11 @@ class Carrier:
         if len(heard.raw) <= LARGE_BYTES:
             return await self._write(view, decision, offer, beside, heard)
         async with self._large[offer.feed.peer]:
+            await self._turns.take(offer.feed.kind)
             return await self._write(view, decision, offer, beside, heard)
 
     async def _write(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: Heard) -> Carried:
         owner, made_from = decision.claim.owner, _made_from(decision, offer, beside)
-        await self._turns.take(offer.feed.kind)
         if offer.feed.records.get(offer.key) is not offer.record:  # it is in the queue again
             return Carried(Hold(Reason.OWNER_NOT_HEARD, owner))
         with self._turns.spent(offer.feed.kind):
@@ -242,12 +251,8 @@ class Carrier:
         marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
         return Wanted(target, copy.gvk, marked, self._hand.digest(marked), marks, copy.status)
 
-    async def _source(self, offer: Offer) -> Heard:
-        """Take the source's body from its slot, or read it again at the peer."""
-        slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)
-        heard = self._bodies.peek(slot)
-        if heard is not None:
-            return heard
+    async def _read(self, offer: Offer) -> Heard:
+        """Read the source again at the peer."""
         connection = self._connection(offer.feed.peer)
         if connection is None:
             raise ApiError("the peer is not connected; waiting for it")
@@ -255,10 +260,9 @@ class Carrier:
         return await read_object(connection.reader, gvr, offer.key, kind=offer.feed.kind, timeout_s=ASK_TIMEOUT_S)
 
     def _consumed(self, offer: Offer, heard: Heard) -> None:
-        slot = Slot(offer.feed.peer, offer.feed.kind, offer.key)
         record = offer.feed.records.get(offer.key)
         if record is not None and record.revision <= heard.revision:
-            self._bodies.drop(slot)
+            self._bodies.drop(_slot_of(offer))
 
     async def _delete(self, view: View, decision: Delete) -> None:
         feed = self._copies.feed(view.target.group, view.target.kind)
@@ -282,6 +286,10 @@ class Carrier:
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed is not None else None
         return record.losers if record is not None else ()
+
+
+def _slot_of(offer: Offer) -> Slot:
+    return Slot(offer.feed.peer, offer.feed.kind, offer.key)
 
 
 def _made_from(decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> object:

@@ -64,6 +64,9 @@ class Claims(Protocol):
     on_back: Callable[[ClusterUID, GVK, ObjectKey], None]
     kept: Kept
 
+    def crowd(self, target: Target) -> int:
+        """Count the objects that claim a target which is not where they are."""
+
     def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Hear by which rules an object claims targets now, and did before."""
 
@@ -81,7 +84,9 @@ class Feed:
         self._sources = sources
         self._tap = tap
         self._closed = False
-        self._asking = Asking(peer=peer, kind=kind, rules=rules, kept=sources.kept, changed=self.changed)
+        self._asking = Asking(
+            peer=peer, kind=kind, rules=rules, kept=sources.kept, crowd=sources.crowd, changed=self.changed
+        )
         self._scales = Scales(kind) if kind in MOST_OWN else None
         asked = {selection for active in rules for selection in active.selections}
         if tap is not None:
@@ -215,7 +220,7 @@ class Feed:
             self._forget(key, record)
 
     def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
-        self._asking.forget(key, record.hits, record.unclear)
+        self._asking.forget(key, record.hits)
         self._leave(key, record, deleted_at=deleted_at)
 
     def _leave(self, key: ObjectKey, record: SourceRecord | None, *, deleted_at: int = 0) -> None:
@@ -228,8 +233,7 @@ class Feed:
         self._sources.bodies.drop(Slot(self.peer, self.kind, key))
         self._sources.relink(self, key, record.hits, ())
         is_proof = record.membership and not any(stream.selection.labels for stream in self.streams.values())
-        for hit in record.hits:
-            target = hit.target(key)
+        for target in dict.fromkeys(hit.target(key) for hit in record.hits):
             if deleted_at and is_proof:
                 self._sources.deletions.note(self.peer, target, deleted_at)
             self._sources.on_change(target, self.peer)

@@ -75,6 +75,8 @@ class Sources:
             self._by_kind[(kind.group, kind.kind)].remove(feed)
             self._by_peer[(peer, kind.group, kind.kind)].remove(feed)
             feed.close()
+            if not any(other.kind == kind for other in self._by_kind[(kind.group, kind.kind)]):
+                self.turns.forget(kind)
 
     def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Keep the way back from targets that are of another kind or elsewhere than their source."""
@@ -103,6 +105,10 @@ class Sources:
             hit = record.hit_on(target, key) if record is not None else None
             if feed_of is not None and record is not None and hit is not None:
                 yield feed_of, key, record, hit
+
+    def crowd(self, target: Target) -> int:
+        """Count the objects that claim a target which is of another kind, or elsewhere, than they are."""
+        return len(self._renamed.get(target, ()))
 
     def is_claimed(self, target: Target) -> bool:
         """Say whether anything claims a target."""

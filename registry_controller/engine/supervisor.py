@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
@@ -28,6 +28,8 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 
 _Key = TypeVar("_Key")
+
+_LONG_S: Final = 0.1
 
 
 class Supervisor:
@@ -113,14 +115,17 @@ class Supervisor:
         return Standing(frozenset(known), alive, self._chooser.contested)
 
     async def run(self) -> None:
-        """Keep the plan, until cancelled."""
+        """Keep the plan, until cancelled; what is asked of it without pause has the loop for half of the time."""
+        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as scope:
             while True:
                 self._poked.clear()
+                began_s = loop.time()
                 self._plan(scope)
+                took_s = loop.time() - began_s
                 self._is_planned = True
                 await self._poked.wait()
-                await asyncio.sleep(0)  # what comes together is planned together
+                await asyncio.sleep(took_s if took_s > _LONG_S else 0)  # what comes together is planned together
 
     def name_of(self, cluster_id: ClusterUID) -> str:
         """Find the name under which a cluster is read, or known; its ID where it has none here."""

@@ -73,6 +73,8 @@ class Worker:
 
     async def _process(self, target: Target, wanted_at: float) -> None:
         judgement = self._judge.look(target)
+        if await self._carrier.take_turn(judgement):
+            judgement = self._judge.look(target)
         try:
             judgement = await self._judge.conclude(judgement)
             weighed = self._brake.weigh(target, judgement.decision, rule=judgement.view.rule)

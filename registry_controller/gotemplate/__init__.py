@@ -35,31 +35,26 @@ __all__ = [
     "compile_template",
 ]
 
-_READ_IN_ONE_STEP = 4
-
 
 class Template:
     """A template that was read. `path` is where it stands in its rule."""
 
-    __slots__ = ("_limits", "_path", "_reading", "_tree")
+    __slots__ = ("_limits", "_path", "_tree")
 
-    def __init__(self, tree: Tree, *, path: str, limits: Limits, size: int) -> None:
+    def __init__(self, tree: Tree, *, path: str, limits: Limits) -> None:
         self._tree = tree
         self._path = path
         self._limits = limits
-        self._reading = size // _READ_IN_ONE_STEP
 
     def render(self, data: Mapping[str, Any], *, budget: Budget | None = None) -> str:
         """Write it; `data` holds objects as `as_decoded` gives them, None for one that is not known.
 
-        Templates that are rendered together share a budget. Its reading is paid for each time, because not all that
-        there are can be kept. Raises InvalidObject with the path, the position and what cannot be done; it holds
-        nothing of the data.
+        Templates that are rendered together share a budget. Raises InvalidObject with the path, the position and what
+        cannot be done; it holds nothing of the data.
         """
         shown = {name: Object(found) for name, found in data.items() if found is not None}
         budget = budget or Budget(self._limits)
         try:
-            budget.step(self._reading)
             return evaluate(self._tree, shown, library=FUNCTIONS, budget=budget)
         except TemplateError as error:
             raise InvalidObject(self._path, str(error)) from None
@@ -71,7 +66,7 @@ def compile_template(source: str, *, path: str, limits: Limits = DEFAULT) -> Tem
     """Read a template; InvalidObject with `path` and the position for one that Go would not read."""
     try:
         tree = parse(source, functions=FUNCTIONS.keys(), limits=limits)
-        return Template(tree, path=path, limits=limits, size=len(source))
+        return Template(tree, path=path, limits=limits)
     except TemplateError as error:
         raise InvalidObject(path, str(error)) from None
     except RecursionError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.limits import TemplateError
+from registry_controller.gotemplate.limits import Budget, TemplateError
 
 
 class Int(int):
@@ -108,13 +108,18 @@ class Object:
         return info[found] if found is not None else NOTHING
 
 
-def as_decoded(value: Any) -> Any:
-    """Give decoded JSON the numbers that Go decodes: an integer beyond 64 bits is a float. What has none is itself."""
+def as_decoded(value: Any, *, budget: Budget) -> Any:
+    """Give decoded JSON the numbers that Go decodes: an integer beyond 64 bits is a float. What has none is itself.
+
+    TemplateError when the budget has too few steps for so many values.
+    """
     if isinstance(value, Mapping):
-        changed = {key: new for key, old in value.items() if (new := as_decoded(old)) is not old}
+        budget.pass_by(len(value))
+        changed = {key: new for key, old in value.items() if (new := as_decoded(old, budget=budget)) is not old}
         return {**value, **changed} if changed else value
     if isinstance(value, list):
-        items = [as_decoded(item) for item in value]
+        budget.pass_by(len(value))
+        items = [as_decoded(item, budget=budget) for item in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     return float(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 

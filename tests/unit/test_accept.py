@@ -97,6 +97,7 @@ STRAY_DASH = [
         (matching(labels=[expression("a", "NotIn", "b", "c d")]), f"{MATCH}.labels[0].matchExpressions[0].values[1]"),
         (matching(annotations=[{"matchAnnotations": {"a b": ""}}]), f"{MATCH}.annotations[0].matchAnnotations[a b]"),
         ({"clusterFeatureMatch": [{"matchLabels": {"a": "b c"}}]}, "spec.clusterFeatureMatch[0].matchLabels[a]"),
+        ({"clusterFeatureMatch": [{"featureName": "a"}] * 17}, "spec.clusterFeatureMatch"),
         ({"targetClusters": expression("a", "In", "b c")}, "spec.targetClusters.matchExpressions[0].values[0]"),
         (overriding(("replace", "/kind", "ConfigMap")), f"{OVERRIDES}[0].path"),
         (overriding(("replace", "/a?", ""), ("replace", "/apiVersion", "v2")), f"{OVERRIDES}[1].path"),

@@ -41,11 +41,23 @@ def renaming(name: str, value: str, *, owner: ClusterUID = HOME, content: str = 
     return changing(name, value, owner=owner, content=content, path="/metadata/name")
 
 
+def two_overrides(name: str, first: str, second: str, *, owner: ClusterUID) -> ActiveRule:
+    """Make a rule that gives another name, and a label beside."""
+    overrides = [
+        {"type": "replace", "path": "/metadata/name", "value": first},
+        {"type": "replace", "path": "/metadata/labels/x?", "value": second},
+    ]
+    return _rule(name, {"match": [{}], "mutations": {"overrides": overrides}}, owner=owner)
+
+
 def changing(name: str, value: str, *, owner: ClusterUID = HOME, content: str = "", path: str) -> ActiveRule:
     """Make a rule that gives a field another value."""
     override = {"type": "replace", "path": path, "value": value}
     match = {"content": [{"key": content, "value": "v"}]} if content else {}
-    entry = {"match": [match], "mutations": {"overrides": [override] if value else []}}
+    return _rule(name, {"match": [match], "mutations": {"overrides": [override] if value else []}}, owner=owner)
+
+
+def _rule(name: str, entry: dict[str, Any], *, owner: ClusterUID) -> ActiveRule:
     spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [entry]}
     rule, verdict = read_and_accept({"metadata": {"name": name, "uid": name, "generation": 1}, "spec": spec})
     assert rule is not None
@@ -94,6 +106,50 @@ def test_the_rules_of_many_other_clusters_share_what_four_may_take() -> None:
     assert [hit.rule for hit in record.hits] == ["cheap", "home"]
     assert record.unclear == {active.rule.name for active in dear}
     assert "takes more than 4000 steps, together" in str(feed.unclear["d-000"][ObjectKey("ns", "one")])
+
+
+def test_so_many_rules_of_one_other_cluster_may_match_an_object() -> None:
+    """Those of this cluster, and of others, are not counted with them; where there are many clusters, each has less."""
+    plain = [renaming(f"b-{number:02}", "", owner=ClusterUID("b")) for number in range(20)]
+    others = [renaming(f"c-{number:02}", "", owner=ClusterUID(f"{number}")) for number in range(7)]
+    ours = [renaming(f"home-{number:02}", "") for number in range(20)]
+    feed, stream, _ = a_feed(*plain, *ours)
+    stream.upsert(heard("one"))
+    (record,) = feed.records.values()
+    assert len(record.hits) == asking.MOST_HITS + len(ours)
+    assert record.unclear == {"b-16", "b-17", "b-18", "b-19"}
+    assert "more than the 16 rules of their cluster that may" in str(feed.unclear["b-16"][ObjectKey("ns", "one")])
+    feed, stream, _ = a_feed(*plain, *others)
+    stream.upsert(heard("one"))
+    (record,) = feed.records.values()
+    assert len(record.hits) == asking.MOST_HITS // 2 + len(others)
+
+
+def test_so_many_objects_may_be_given_one_name_by_rules_of_other_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who had it keeps it, and what goes makes room; a rule of this cluster has no limit."""
+    monkeypatch.setattr(asking, "MOST_AT_ONE_PLACE", 2)
+    stranger = renaming("b", "same", owner=ClusterUID("b"))
+    feed, stream, _ = a_feed(stranger)
+    for name in ("n0", "n1", "n2", "n0"):
+        stream.upsert(heard(name))
+    assert [len(record.hits) for record in feed.records.values()] == [1, 1, 0]
+    assert "give one name to more than 2 objects" in str(feed.unclear["b"][ObjectKey("ns", "n2")])
+    stream.remove(ObjectKey("ns", "n1"), None)
+    stream.upsert(heard("n2"))
+    assert [len(record.hits) for record in feed.records.values()] == [1, 1]
+    feed, stream, _ = a_feed(renaming("a", "same"))
+    for name in ("n0", "n1", "n2"):
+        stream.upsert(heard(name))
+    assert [len(record.hits) for record in feed.records.values()] == [1, 1, 1]
+
+
+def test_what_a_rule_reads_is_paid_for_before_it_is_read() -> None:
+    """A template that fails spares nobody the reading of those behind it; nor do labels of which there are many."""
+    long = "{{ if false }}" + "{{ print 1 }}" * 4_000 + "{{ end }}"
+    rules = [two_overrides(f"b-{number:02}", "{{ fail `x` }}", long, owner=ClusterUID("b")) for number in range(20)]
+    feed, stream, _ = a_feed(*rules)
+    stream.upsert(heard("one"))
+    assert ["fail" in str(feed.unclear[rule][ObjectKey("ns", "one")]) for rule in ("b-00", "b-19")] == [True, False]
 
 
 def losers(*rules: ActiveRule) -> tuple[str, ...]:
