@@ -158,7 +158,7 @@ class Reflector:
                 if event.is_initial_end:
                     if revision(event.resource_version) < self.revision:
                         return False  # of a cache that is late; a list says what is stored
-                    self._finish(event.resource_version)
+                    await self._finish(event.resource_version)
                     return True
                 if event.type is EventType.BOOKMARK:
                     break  # the server did not understand what it was asked
@@ -204,7 +204,7 @@ class Reflector:
                     self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
                     self.refused += page.refused - 1
                 if page.is_last:
-                    self._finish(page.resource_version)
+                    await self._finish(page.resource_version)
 
     def _start_over(self) -> None:
         self._resume = ""
@@ -259,12 +259,19 @@ class Reflector:
         self._tainted = False
         self._roll.begin()
 
-    def _finish(self, resource_version: str) -> None:
-        """End a list: what was known and was not named is gone, unless something in it could not be read."""
+    async def _finish(self, resource_version: str) -> None:
+        """End a list: what was known and was not named is gone, unless something in it could not be read.
+
+        That may be much: it is dropped piece by piece, and what is left of it when this is cancelled, by the next list.
+        """
+        for key in () if self._tainted else self._roll.gone():
+            await self._breath.take()
+            self._roll.drop(key)
+            with self._breath.spent():
+                self._sink.remove(key, None)
+        self._roll.end()
         self._resume = resource_version
         self.revision = revision(resource_version)
-        for key in self._roll.end(is_whole=not self._tainted):
-            self._sink.remove(key, None)
         if self._tainted:
             return
         self.synced = True

@@ -39,11 +39,11 @@ class Roll:
         if self._named is not None:
             self._named.pop(key, None)
 
-    def end(self, *, is_whole: bool) -> Sequence[ObjectKey]:
-        """End a list: from one that is whole, tell who was known and is gone."""
-        named, self._named = self._named, None
-        if named is None or not is_whole:
-            return ()
-        gone = [key for key in self._known if key not in named]
-        self._known = named
-        return gone
+    def gone(self) -> Sequence[ObjectKey]:
+        """Tell who is known and was not named in the list that is under way; each is to be dropped."""
+        named = self._named
+        return () if named is None else [key for key in self._known if key not in named]
+
+    def end(self) -> None:
+        """End a list."""
+        self._named = None

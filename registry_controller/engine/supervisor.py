@@ -6,11 +6,12 @@ Law: level-based, the whole plan is made anew from the registry at each change.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, NoReturn, TypeVar
 
+from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID
-from registry_controller.core.wanted import ActiveRule, rules_for, target_kinds
+from registry_controller.core.wanted import ActiveRule, by_kind, judged, target_kinds
 from registry_controller.engine.choices import Choice, Chooser
 from registry_controller.engine.contexts import Contexts
 from registry_controller.engine.credentialstore import CredentialStore
@@ -27,9 +28,8 @@ from registry_controller.engine.views import Standing
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 
+_TURN_S: Final = 0.01
 _Key = TypeVar("_Key")
-
-_LONG_S: Final = 0.1
 
 
 class Supervisor:
@@ -115,17 +115,15 @@ class Supervisor:
         return Standing(frozenset(known), alive, self._chooser.contested)
 
     async def run(self) -> None:
-        """Keep the plan, until cancelled; what is asked of it without pause has the loop for half of the time."""
-        loop = asyncio.get_running_loop()
+        """Keep the plan, until cancelled."""
         async with asyncio.TaskGroup() as scope:
             while True:
                 self._poked.clear()
-                began_s = loop.time()
-                self._plan(scope)
-                took_s = loop.time() - began_s
+                self._is_planned = False
+                await self._plan(scope)
                 self._is_planned = True
                 await self._poked.wait()
-                await asyncio.sleep(took_s if took_s > _LONG_S else 0)  # what comes together is planned together
+                await asyncio.sleep(0)  # what comes together is planned together
 
     def name_of(self, cluster_id: ClusterUID) -> str:
         """Find the name under which a cluster is read, or known; its ID where it has none here."""
@@ -143,12 +141,12 @@ class Supervisor:
         self.poke()
         self._changed()
 
-    def _plan(self, scope: asyncio.TaskGroup) -> None:
+    async def _plan(self, scope: asyncio.TaskGroup) -> None:
         self._plan_members()
         self._chooser.ask_namesakes(scope, self.choices)
         self._plan_links(scope)
         self.rebuilds.plan(scope)
-        self._plan_rules()
+        await self._plan_rules()
         self._planned()
         self._changed()
 
@@ -208,7 +206,7 @@ class Supervisor:
             pairs = zip(self._standing, was, strict=True)
             self._members_changed(frozenset[ClusterUID]().union(*(now ^ then for now, then in pairs)))
 
-    def _plan_rules(self) -> None:
+    async def _plan_rules(self) -> None:
         active = self._registry.active_rules(self.local)
         self._is_judged = self._registry.own_cluster(self.local) is not None
         self.active = {found.rule.name: found for found in active}
@@ -217,9 +215,11 @@ class Supervisor:
         given, self._given = self._given, {}
         for cluster_id, link in self.links.items():
             context = self._contexts.of(cluster_id, name=link.name)
-            self._given[cluster_id] = (link, active, context, link.features.held)
-            if self._given[cluster_id] != given.get(cluster_id):
-                link.feeds.set_rules(rules_for([found.within(context) for found in active], link.features.held))
+            giving = (link, active, context, link.features.held)
+            if giving != given.get(cluster_id):
+                shown = [found.within(context) for found in active]
+                link.feeds.set_rules(by_kind(await choose(shown, link.features.held)))
+            self._given[cluster_id] = giving
         wishes = self._registry.wishes(self.local)
         features = {uid: (link.features.held, self._is_judged) for uid, link in self.links.items()}
         if (wishes, features) != (self._wishes, self._features):
@@ -227,6 +227,19 @@ class Supervisor:
             read = _kinds_read(rules, self._wishes) | _kinds_read(rules, wishes)
             self._rules_changed(rules, read, _differing(self._features, features))
             self._wishes, self._features = wishes, features
+
+
+async def choose(rules: Iterable[ActiveRule], features: Iterable[Feature] | None) -> list[ActiveRule]:
+    """Tell which rules read from a peer with these features; others have the loop meanwhile, should that take long."""
+    loop, chosen = asyncio.get_running_loop(), list[ActiveRule]()
+    since_s = loop.time()
+    for found in judged(rules, features):
+        if loop.time() - since_s > _TURN_S:
+            await asyncio.sleep(0)
+            since_s = loop.time()
+        if found is not None:
+            chosen.append(found)
+    return chosen
 
 
 def _differing(old: Mapping[_Key, object], new: Mapping[_Key, object]) -> frozenset[_Key]:

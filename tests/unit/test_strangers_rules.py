@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import TooMuch
+from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.core.accept import read_and_accept
 from registry_controller.core.allowance import Fence
@@ -21,6 +23,7 @@ from registry_controller.engine.feed import Feed
 from registry_controller.engine.losers import losers_of
 from registry_controller.engine.sources import Sources
 from registry_controller.engine.stream import Stream
+from registry_controller.engine.supervisor import choose
 from registry_controller.engine.views import Offer
 from registry_controller.kube.watch import Heard, decode_heard
 
@@ -190,6 +193,29 @@ def test_what_a_rule_makes_and_copies_is_paid_for_too() -> None:
     stream.upsert(heard("one"))
     (record,) = feed.records.values()
     assert 0 < len(record.hits) < 8
+
+
+async def test_to_compare_rules_with_a_thousand_features_leaves_the_loop_to_others() -> None:
+    """Sixteen rules that each ask for sixteen of them, of which only the last fits."""
+    asked = [{"featureName": "it", "matchLabels": {"n": "1023"}}] * 16
+    spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [{"match": [{}]}]}
+    rule, _ = read_and_accept({"metadata": {"name": "b"}, "spec": {**spec, "clusterFeatureMatch": asked}})
+    assert rule is not None
+    features = [Feature(f"f{number}", "it", {"n": str(number)}) for number in range(1024)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        counting = group.create_task(count(), name="count")
+        chosen = await choose([activate(rule, born="", owner=ClusterUID("b"))] * 64, features)
+        counting.cancel()
+    assert len(chosen) == 64
+    assert turns > 5
 
 
 def test_objects_that_other_clusters_rules_move_are_limited_and_the_others_wait(
