@@ -50,23 +50,24 @@ class Turns:
         self._long.discard(sort)
 
     async def take(self, sort: Hashable) -> bool:
-        """Wait until a piece of work of that sort may begin, which is to follow at once; say whether that took time."""
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        await self._take(sort, loop)
-        return loop.time() > began_s
-
-    async def _take(self, sort: Hashable, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait until work of that sort may begin, which is to follow at once; say whether others may have run."""
+        has_waited = False
         while sort not in self._long:
-            if not self._is_surprised or (pause_s := self._rests_until_s - loop.time()) <= 0:
-                return
-            await asyncio.sleep(pause_s)
+            if not self._is_surprised or not await self._rest():
+                return has_waited
+            has_waited = True
         async with self._gate:
-            while True:
-                pause_s = self._rests_until_s - loop.time()
-                if pause_s <= 0:
-                    return
-                await asyncio.sleep(pause_s)
+            while await self._rest():
+                pass
+        return True
+
+    async def _rest(self) -> bool:
+        """Sleep until the end of the pause as it is known now; false when there is none."""
+        pause_s = self._rests_until_s - asyncio.get_running_loop().time()
+        if pause_s <= 0:
+            return False
+        await asyncio.sleep(pause_s)
+        return True
 
 
 class Breath:

@@ -105,6 +105,17 @@ async def test_sorts_that_become_long_together_do_not_follow_each_other() -> Non
     assert longest <= 4
 
 
+async def test_who_takes_a_turn_hears_whether_others_may_have_run() -> None:
+    turns = Turns()
+    assert not await turns.take("it")
+    with turns.spent("it"):
+        work()
+    assert await turns.take("it")
+    with turns.spent("it"):
+        pass
+    assert not await turns.take("it")
+
+
 async def test_who_waits_and_is_cancelled_holds_up_nobody() -> None:
     turns = Turns()
     with turns.spent("it"):
