@@ -5,7 +5,7 @@ Law: a rule that is not accepted, or suspended, acts on nobody; nothing else is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -113,18 +113,6 @@ def activate(rule: SyncRule, *, born: str, owner: ClusterUID, fence: Fence = NO_
     return ActiveRule(rule, born, owner, selections(rule), fence)
 
 
-def judged(rules: Iterable[ActiveRule], features: Iterable[Feature] | None) -> Iterator[ActiveRule | None]:
-    """Go through rules in order of rank, and give those that read from a peer with these features, None for the others.
-
-    None stands for features that are not heard yet: only rules that ask for none act. With a thousand of them, a rule
-    takes up to ten milliseconds.
-    """
-    held = None if features is None else _by_name(features)
-    for active in sorted(rules, key=lambda active: active.rank):
-        reads = not active.rule.features or (held is not None and _reads_from(active.rule, held))
-        yield active if reads else None
-
-
 def by_kind(rules: Iterable[ActiveRule]) -> Mapping[GVK, tuple[ActiveRule, ...]]:
     """Sort rules by the kind that they read, and leave them in their order."""
     found: dict[GVK, list[ActiveRule]] = {}
@@ -133,22 +121,9 @@ def by_kind(rules: Iterable[ActiveRule]) -> Mapping[GVK, tuple[ActiveRule, ...]]
     return {kind: tuple(held) for kind, held in found.items()}
 
 
-def reads_from(rule: SyncRule, features: Collection[Feature]) -> bool:
-    """Say whether a rule reads from a peer that holds these features."""
-    return all(asked.matches(features) for asked in rule.features)
-
-
-def _by_name(features: Iterable[Feature]) -> Mapping[str, Sequence[Feature]]:
-    """Sort features by what they say, and all under no name."""
-    found: dict[str, list[Feature]] = {"": []}
-    for feature in features:
-        for name in {"", feature.feature_name}:
-            found.setdefault(name, []).append(feature)
-    return found
-
-
-def _reads_from(rule: SyncRule, features: Mapping[str, Sequence[Feature]]) -> bool:
-    return all(asked.matches(features.get(asked.feature_name, ())) for asked in rule.features)
+def reads_from(rule: SyncRule, features: Collection[Feature] | None) -> bool:
+    """Say whether a rule reads from a peer that holds these features; None for one whose features are not heard yet."""
+    return all(features is not None and asked.matches(features) for asked in rule.features)
 
 
 def target_kinds(

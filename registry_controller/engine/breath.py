@@ -70,13 +70,27 @@ class Turns:
         return True
 
 
+class Stint:
+    """A stretch of one task's work, which began at a time of the loop: others have the loop after each turn of it."""
+
+    def __init__(self, since_s: float = 0.0) -> None:
+        self._since_s = since_s
+
+    async def interrupt(self) -> None:
+        """Let others run, if that is due."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._since_s >= _TURN_S:
+            await asyncio.sleep(0)
+            self._since_s = loop.time()
+
+
 class Breath:
     """One task's, whose work is all of one sort. It lets others run after each turn, however short the pieces."""
 
     def __init__(self, turns: Turns, sort: Hashable) -> None:
         self._turns = turns
         self._sort = sort
-        self._taken_at_s = 0.0
+        self._stint = Stint()
 
     def spent(self) -> contextlib.AbstractContextManager[None]:
         """Measure a piece of work."""
@@ -84,8 +98,5 @@ class Breath:
 
     async def take(self) -> None:
         """Let others run, if that is due, before a piece of work."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._taken_at_s >= _TURN_S:
-            await asyncio.sleep(0)
-            self._taken_at_s = loop.time()
+        await self._stint.interrupt()
         await self._turns.take(self._sort)

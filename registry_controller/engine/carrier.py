@@ -91,15 +91,14 @@ class Carrier:
         """Wait while others do what takes long; say whether that took time, and the judgement may be out of date."""
         if not isinstance(judgement.decision, Apply):
             return False
-        offer = judgement.offers[judgement.view.claims.index(judgement.decision.claim)]
-        return await self._turns.take(offer.feed.kind)
+        return await self._turns.take(_offer_of(judgement, judgement.decision).feed.kind)
 
     async def carry_out(self, judgement: Judgement) -> Carried:
         """Do what was decided; RegistryError when it cannot be done now."""
         view, offers, decision = judgement
         match decision:
             case Apply():
-                offer = offers[view.claims.index(decision.claim)]
+                offer = _offer_of(judgement, decision)
                 return await self._apply(view, decision, offer, hits_beside(offer, offers))
             case Delete():
                 await self._delete(view, decision)
@@ -286,6 +285,10 @@ class Carrier:
         feed = self._copies.feed(target.group, target.kind)
         record = feed.records.get(target.key) if feed is not None else None
         return record.losers if record is not None else ()
+
+
+def _offer_of(judgement: Judgement, decision: Apply) -> Offer:
+    return judgement.offers[judgement.view.claims.index(decision.claim)]
 
 
 def _slot_of(offer: Offer) -> Slot:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from registry_controller.engine.breath import Stint
 from registry_controller.engine.clusterstanding import ClusterStanding
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.rulestanding import RuleStanding
@@ -16,7 +17,6 @@ from registry_controller.engine.settling import waited_for
 
 PERIOD_S: Final = 0.1
 SETTLING_S: Final = 30.0
-_TURN_S: Final = 0.01
 
 
 class StandingReport:
@@ -58,11 +58,9 @@ class StandingReport:
                 self._clusters.say()
             names, self._dirty_rules = self._dirty_rules, set()
             settles = loop.time() < settles_until and (not self._is_idle() or bool(waited_for(self._engine)))
-            since_s = loop.time()
-            for name in sorted(names):
-                if loop.time() - since_s > _TURN_S:  # there may be a thousand
-                    await asyncio.sleep(0)
-                    since_s = loop.time()
+            stint = Stint(loop.time())
+            for name in sorted(names):  # there may be a thousand
+                await stint.interrupt()
                 if settles and self._was_said(name):
                     self.rule_changed(name)
                 else:

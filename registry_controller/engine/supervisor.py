@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Final, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID
-from registry_controller.core.wanted import ActiveRule, by_kind, judged, target_kinds
+from registry_controller.core.wanted import ActiveRule, by_kind, reads_from, target_kinds
+from registry_controller.engine.breath import Stint
 from registry_controller.engine.choices import Choice, Chooser
 from registry_controller.engine.contexts import Contexts
 from registry_controller.engine.credentialstore import CredentialStore
@@ -28,7 +29,6 @@ from registry_controller.engine.views import Standing
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 
-_TURN_S: Final = 0.01
 _Key = TypeVar("_Key")
 
 
@@ -230,15 +230,13 @@ class Supervisor:
 
 
 async def choose(rules: Iterable[ActiveRule], features: Iterable[Feature] | None) -> list[ActiveRule]:
-    """Tell which rules read from a peer with these features; others have the loop meanwhile, should that take long."""
-    loop, chosen = asyncio.get_running_loop(), list[ActiveRule]()
-    since_s = loop.time()
-    for found in judged(rules, features):
-        if loop.time() - since_s > _TURN_S:
-            await asyncio.sleep(0)
-            since_s = loop.time()
-        if found is not None:
-            chosen.append(found)
+    """Tell, in order of rank, which rules read from a peer with these features; others have the loop meanwhile."""
+    held = None if features is None else tuple(features)
+    chosen, stint = list[ActiveRule](), Stint(asyncio.get_running_loop().time())
+    for active in sorted(rules, key=lambda active: active.rank):
+        await stint.interrupt()
+        if reads_from(active.rule, held):
+            chosen.append(active)
     return chosen
 
 

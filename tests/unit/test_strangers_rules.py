@@ -196,7 +196,7 @@ def test_what_a_rule_makes_and_copies_is_paid_for_too() -> None:
 
 
 async def test_to_compare_rules_with_a_thousand_features_leaves_the_loop_to_others() -> None:
-    """Sixteen rules that each ask for sixteen of them, of which only the last fits."""
+    """Many rules that each ask for sixteen of them, of which only the last fits."""
     asked = [{"featureName": "it", "matchLabels": {"n": "1023"}}] * 16
     spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [{"match": [{}]}]}
     rule, _ = read_and_accept({"metadata": {"name": "b"}, "spec": {**spec, "clusterFeatureMatch": asked}})
