@@ -159,12 +159,20 @@ class ServerError(ApiError):
     """5xx."""
 
 
-class Contested(RegistryError):
-    """Somebody here keeps changing what we write."""
+class NotYet(RegistryError):
+    """It is to be done later, by our own choice."""
 
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class Contested(NotYet):
+    """Somebody here keeps changing what we write."""
+
+
+class ChangesTooOften(NotYet):
+    """Members keep changing their rules."""
 
 
 class Unreachable(RegistryError):

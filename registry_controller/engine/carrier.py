@@ -26,6 +26,7 @@ from registry_controller.engine.fights import Deed, Fights
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection, Judgement
 from registry_controller.engine.localfeed import CopyRecord, LocalFeed
 from registry_controller.engine.losers import hits_beside, losers_of
+from registry_controller.engine.pace import Pace
 from registry_controller.engine.relays import Relays
 from registry_controller.engine.views import Offer
 from registry_controller.engine.writing import Hand, Wanted, copy_slot
@@ -85,6 +86,7 @@ class Carrier:
         self._relays = relays
         self._recreated = recreated
         self._fights = Fights()
+        self._pace = Pace()
         self._large = collections.defaultdict[ClusterUID, asyncio.Semaphore](lambda: asyncio.Semaphore(_LARGE_AT_ONCE))
 
     async def take_turn(self, judgement: Judgement) -> bool:
@@ -172,6 +174,7 @@ class Carrier:
             return False
         is_repair = record.desired == wanted.digest or self._fights.has_brought(view.target, wanted.digest)
         now = self._at_peace(view.target, is_repair=is_repair)
+        self._keep_pace(view.target)
         try:
             bringing = self._hand.bring(wanted, record, feed, adopt=reason is Reason.ADOPT)
             has_written, managers = await self._timed("update", view.target, bringing)
@@ -190,6 +193,7 @@ class Carrier:
         is_there = view.namespace is NamespaceState.ACTIVE
         is_repair = is_there and self._fights.has_brought(view.target, wanted.digest)
         now = self._at_peace(view.target, is_repair=is_repair)
+        self._keep_pace(view.target)
         if view.namespace is NamespaceState.MISSING:
             await self._hand.create_namespace(view.target.namespace)
         await self._timed("create", view.target, self._hand.create(wanted, feed))
@@ -205,6 +209,11 @@ class Carrier:
         await self._timed("delete", target, deletion)
         await self._timed("create", target, self._hand.create(wanted, feed))
         self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
+
+    def _keep_pace(self, target: Target) -> None:
+        """Let a copied rule change; ChangesTooOften where that is to wait."""
+        if (target.group, target.kind) == (meta.RULE.group, meta.RULE.kind):
+            self._pace.enter(now=asyncio.get_running_loop().time())
 
     def _at_peace(self, target: Target, *, is_repair: bool) -> float:
         """Tell the time of a write; Contested for a repair while the other side is to be left alone (A5)."""
@@ -267,6 +276,7 @@ class Carrier:
         feed = self._copies.feed(view.target.group, view.target.kind)
         if feed is None:
             return
+        self._keep_pace(view.target)
         self._fights.let_go(view.target)
         deletion = self._hand.delete(view.target, feed.kind, uid=decision.uid, revision=decision.revision)
         await self._timed("delete", view.target, deletion)

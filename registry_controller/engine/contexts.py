@@ -26,11 +26,13 @@ class Contexts:
         self._made: dict[ClusterUID, Context] = {}
 
     def of(self, owner: ClusterUID, *, name: str) -> Context:
-        """Find the Context of a member that is read through the Cluster of that name."""
-        held = self._registry.clusters.get(name)
-        here = self._registry.own_cluster(self._local)
-        context = Context(_shown(held.manifest if held else None), _shown(here))
+        """Find the Context of a member that is read through the Cluster of that name; the last one while that is gone."""
         made = self._made.get(owner, NOWHERE)
+        held = self._registry.clusters.get(name)
+        if held is None:
+            return made  # it is about to be put back
+        here = self._registry.own_cluster(self._local)
+        context = Context(_shown(held.manifest), _shown(here))
         if (made.cluster, made.local_cluster) != (context.cluster, context.local_cluster):
             made = self._made[owner] = context
         return made

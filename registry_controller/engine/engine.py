@@ -178,6 +178,7 @@ class Engine:
             connect_peer=connect_peer,
             hearsay=self._hearsay,
             trusts_after_s=settings.member_left_trust_seconds,
+            has_left=self._has_left,
             changed=listener.clusters_changed,
             members_changed=self.attention.members_changed,
             rules_changed=self.attention.rules_changed,
@@ -262,6 +263,10 @@ class Engine:
             successors=self.supervisor.rebuilds.successors,
             has_chosen_rules=self.supervisor.has_chosen_rules,
         )
+
+    def _has_left(self, member: ClusterUID) -> bool:
+        now = self.leaving.now
+        return now.has_left or member in now.gone or member in self.departures.left
 
     def _may_undo(self, rule: str) -> bool:
         """Say whether what a rule made may have to go under any policy: it is here, or the group has been left."""

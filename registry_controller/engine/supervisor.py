@@ -6,6 +6,7 @@ Law: level-based, the whole plan is made anew from the registry at each change.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NoReturn, TypeVar
 
@@ -20,6 +21,7 @@ from registry_controller.engine.dialler import Dialler
 from registry_controller.engine.hearsay import Hearsay
 from registry_controller.engine.homelink import HomeLink
 from registry_controller.engine.leftovers import Leftovers
+from registry_controller.engine.lifelines import Lifelines
 from registry_controller.engine.members import Members
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.rebuilds import Rebuilds
@@ -50,6 +52,7 @@ class Supervisor:
         connect_peer: Callable[[Credentials], Reader],
         hearsay: Callable[[], Hearsay],
         trusts_after_s: float,
+        has_left: Callable[[ClusterUID], bool],
         changed: Callable[[], None],
         members_changed: Callable[[Set[ClusterUID]], None],
         rules_changed: Callable[[Set[str], Set[tuple[str, str]], Set[ClusterUID]], None],
@@ -96,6 +99,7 @@ class Supervisor:
             connect_peer=connect_peer,
             changed=self.poke,
         )
+        self._lifelines = Lifelines(has_left=has_left)
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
         self._standing = Standing(frozenset(), frozenset(), frozenset())
 
@@ -122,7 +126,9 @@ class Supervisor:
                 self._is_planned = False
                 await self._plan(scope)
                 self._is_planned = True
-                await self._poked.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(self._lifelines.due_at_s):
+                        await self._poked.wait()
                 await asyncio.sleep(0)  # what comes together is planned together
 
     def name_of(self, cluster_id: ClusterUID) -> str:
@@ -158,8 +164,9 @@ class Supervisor:
 
     def _plan_links(self, scope: asyncio.TaskGroup) -> None:
         wanted = {c.cluster.cluster_id: c for c in self.choices.values() if c.credentials is not None}
-        kept = {c.cluster.cluster_id for c in self.choices.values() if c.waiting}
-        for cluster_id in [uid for uid in self.links if uid not in wanted and uid not in kept]:
+        waiting = {c.cluster.cluster_id for c in self.choices.values() if c.waiting}
+        others = {uid: link for uid, link in self.links.items() if uid not in wanted and uid not in waiting}
+        for cluster_id in others.keys() - self._lifelines.keep(others, self.choices):
             self._tasks.pop(cluster_id).cancel()
             self.links.pop(cluster_id).close()
         for cluster_id, choice in wanted.items():

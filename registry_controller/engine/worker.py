@@ -15,10 +15,10 @@ from registry_controller.api import meta
 from registry_controller.api.errors import (
     ApiError,
     Conflict,
-    Contested,
     Forbidden,
     Mistake,
     NotFound,
+    NotYet,
     RegistryError,
     TooManyRequests,
 )
@@ -122,7 +122,9 @@ class Worker:
             self._ledger.note(target, self._outcomes(missing, view))
             self._queue.retry(target, at_least_s=1.0)
             return
-        wait_s = error.retry_after_s if isinstance(error, TooManyRequests | Contested) else 0.0
+        if isinstance(error, NotYet):
+            self._queue.forget(target)  # to wait by choice is no failure, and it ends when it was said to
+        wait_s = error.retry_after_s if isinstance(error, TooManyRequests | NotYet) else 0.0
         is_told_to_wait = isinstance(error, TooManyRequests) and wait_s > 0
         delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=is_told_to_wait)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__

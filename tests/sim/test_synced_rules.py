@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from typing import Any
 
 import pytest
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ObjectKey
+from registry_controller.engine import pace
 from registry_controller.planner.explain import Fit, explain
 from registry_controller.planner.plan import Action
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
@@ -353,5 +356,45 @@ def test_closing_everything_leaves_the_registry_itself_alone() -> None:
             for other in group.members:
                 wanted = "Ready" if member is other else "ClustersSynced"
                 assert member.condition("Cluster", other.name, wanted)["status"] == "True"
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("deed", ["edits", "makes and deletes"])
+def test_rules_that_others_change_without_pause_are_taken_together(deed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S1: each change has c listed anew, which takes seconds; c is heard to the end all the same, and it is said."""
+    monkeypatch.setattr(pace, "AT_ONCE", 3)
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, changer, source = group["a"], group["b"], group["c"]
+        here.create(rule("ours", CONFIG_MAP, WANTED, deletionPolicy="Delete"))
+        for name in ("m0", "m1"):
+            source.create(_map(name))
+        await group.settle()
+
+        async def change() -> None:
+            for number in itertools.count():
+                labels = {"matchLabels": {"sync": f"no-{number}"}}
+                changer.apply(rule("theirs", CONFIG_MAP, {"match": [{"labels": [labels]}]}))
+                await asyncio.sleep(0.5)
+                if deed == "makes and deletes":
+                    changer.delete("ResourceSyncRule", "theirs")
+                await asyncio.sleep(0.5)
+
+        group.wire("a", "c").delay_s = (2.0, 3.0)
+        changing = group.scope.create_task(change())
+        await asyncio.sleep(120.0)
+        source.delete("ConfigMap", "m0", namespace="default")
+        source.create(_map("m2"))
+        await asyncio.sleep(2.5 * pace.PAUSE_S)
+        assert _here(group) == {"default/m1", "default/m2"}
+        assert "without pause" in str(here.get("ResourceSyncRule", names.RULES_SINK)["status"])
+        changing.cancel()
+        group.wire("a", "c").delay_s = (0.001, 0.02)
+        await group.settle()
+        held, made = (member.find("ResourceSyncRule", "theirs") for member in (here, changer))
+        assert (held and held["spec"]) == (made and made["spec"])
+        assert "without pause" not in str(here.get("ResourceSyncRule", names.RULES_SINK)["status"])
 
     simulate(scenario, n=3)

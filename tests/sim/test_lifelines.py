@@ -1,0 +1,112 @@
+"""What somebody here does to a member's Cluster and Secret, in a group of two: nobody else could bring them back. A1."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from registry_controller.engine import lifelines
+from tests.sim.farewells import held, knows, share
+from tests.sim.group import SimGroup, simulate
+from tests.sim.member import NAMESPACE, Member
+from tests.sim.transport import Fault
+
+
+def _forgets(member: Member) -> None:
+    member.delete("Cluster", "b")
+
+
+def _drops_credentials(member: Member) -> None:
+    member.delete("Secret", "b", namespace=NAMESPACE)
+
+
+def _forgets_all(member: Member) -> None:
+    _forgets(member)
+    _drops_credentials(member)
+
+
+def _names_none(member: Member) -> None:
+    cluster = member.get("Cluster", "b")
+    member.replace({**cluster, "spec": {key: value for key, value in cluster["spec"].items() if key != "authInfo"}})
+
+
+def _names_another(member: Member) -> None:
+    cluster = member.get("Cluster", "b")
+    reference = {"secretRef": {"name": "nobody", "namespace": NAMESPACE}}
+    member.replace({**cluster, "spec": {**cluster["spec"], "authInfo": reference}})
+
+
+def _empties(member: Member) -> None:
+    member.replace({**member.get("Secret", "b", namespace=NAMESPACE), "data": {}})
+
+
+@pytest.mark.parametrize(
+    "spoil", [_forgets, _drops_credentials, _forgets_all, _names_none, _names_another, _empties]
+)  # fmt: skip
+@pytest.mark.parametrize("again", [1, 7])
+def test_what_is_spoilt_here_of_a_live_member_is_put_back(spoil: Callable[[Member], None], again: int) -> None:
+    """A1, O5: at once, or, for somebody who does it again and again, a minute later; no copy is touched for it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here = group["a"]
+        cluster, secret = here.get("Cluster", "b"), here.get("Secret", "b", namespace=NAMESPACE)
+        before = len(here.server.journal)
+        for _ in range(again):
+            spoil(here)
+            await asyncio.sleep(5.0)
+            if again == 1:
+                assert knows(here, "b") == (True, True)
+            elif knows(here, "b") != (True, True):
+                break
+        await group.settle()
+        assert here.get("Cluster", "b")["spec"] == cluster["spec"]
+        assert here.get("Cluster", "b")["status"]["state"] == "Ready"
+        assert here.get("Secret", "b", namespace=NAMESPACE)["data"] == secret["data"]
+        assert not [write for write in here.server.journal[before:] if write.kind == "ConfigMap"]
+
+    simulate(scenario, n=2)
+
+
+def test_the_cluster_of_a_silent_member_stays_away() -> None:
+    """O5: somebody here wanted that, and there was nobody who could have put it back; its copies stay."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here = group["a"]
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        _forgets(here)
+        await group.settle()
+        group.fail("b", Fault.NONE)
+        await group.settle()
+        assert knows(here, "b") == (False, True)
+        assert held(here) == {"goes", "stays"}
+        assert here.daemon is not None
+        assert not here.daemon.engine.supervisor.links
+
+    simulate(scenario, n=2)
+
+
+def test_a_member_that_stays_spoilt_is_read_no_more() -> None:
+    """P3: two Clusters that name one Secret are for people to mend, and until then nobody is read with it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here = group["a"]
+        cluster = here.get("Cluster", "b")
+        spec = {**cluster["spec"], "clusterID": "99999999-0000-4000-8000-000000000000"}
+        here.create({"kind": "Cluster", "metadata": {"name": "nobody"}, "spec": spec})
+        await asyncio.sleep(lifelines.LASTS_S - 10.0)
+        assert here.daemon is not None
+        assert list(here.daemon.engine.supervisor.links) == [group["b"].id]
+        await asyncio.sleep(20.0)
+        assert not here.daemon.engine.supervisor.links
+        assert here.get("Cluster", "b")["status"]["state"] == "InvalidAuthInfo"
+        here.delete("Cluster", "nobody")
+        await group.settle()
+        assert here.get("Cluster", "b")["status"]["state"] == "Ready"
+
+    simulate(scenario, n=2)
