@@ -26,7 +26,7 @@ class Contexts:
         self._made: dict[ClusterUID, Context] = {}
 
     def of(self, owner: ClusterUID, *, name: str) -> Context:
-        """Find the Context of a member that is read through the Cluster of that name; the last one while that is gone."""
+        """Find the Context of a member that is read through the Cluster of that name; as it was while that is gone."""
         made = self._made.get(owner, NOWHERE)
         held = self._registry.clusters.get(name)
         if held is None:

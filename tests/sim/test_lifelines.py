@@ -1,4 +1,4 @@
-"""What somebody here does to a member's Cluster and Secret, in a group of two: nobody else could bring them back. A1."""
+"""What somebody here does to a member's Cluster and Secret, in a group of two: nobody else brings them back. A1."""
 
 from __future__ import annotations
 
