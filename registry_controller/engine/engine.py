@@ -14,6 +14,7 @@ from typing import Protocol
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.core.allowance import Allowance
+from registry_controller.core.decision import Apply
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.copies import Copies
@@ -178,7 +179,7 @@ class Engine:
             connect_peer=connect_peer,
             hearsay=self._hearsay,
             trusts_after_s=settings.member_left_trust_seconds,
-            has_left=self._has_left,
+            is_due=self._is_due,
             changed=listener.clusters_changed,
             members_changed=self.attention.members_changed,
             rules_changed=self.attention.rules_changed,
@@ -264,9 +265,10 @@ class Engine:
             has_chosen_rules=self.supervisor.has_chosen_rules,
         )
 
-    def _has_left(self, member: ClusterUID) -> bool:
-        now = self.leaving.now
-        return now.has_left or member in now.gone or member in self.departures.left
+    def _is_due(self, member: ClusterUID, target: Target) -> bool:
+        """Say whether a target is to be written here as a member itself has it."""
+        decision = self.judge.look(target).decision
+        return isinstance(decision, Apply) and decision.claim.peer == decision.claim.owner == member
 
     def _may_undo(self, rule: str) -> bool:
         """Say whether what a rule made may have to go under any policy: it is here, or the group has been left."""

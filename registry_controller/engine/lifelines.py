@@ -1,6 +1,6 @@
 """Connections to members whose Cluster or Secret was spoilt here: it is through them that it is put back.
 
-Law: nobody is kept who is silent, who has left, or whom somebody here wants unread.
+Law: a connection is kept only while what is missing is about to come through it, and not for long.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from registry_controller.api.meta import ClusterUID
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.engine.choices import Choice
+from registry_controller.engine.members import cluster_target, secret_target
 from registry_controller.engine.peerlink import PeerLink
 
 LASTS_S: Final = 90.0
 """For how long a connection is kept: longer than somebody who keeps deleting a copy is left alone for (A5)."""
+_LOOK_EVERY_S: Final = 1.0
 
 
 class Lifelines:
-    """Says which connections outlive what they were made from. `has_left` says whether a member is one no more."""
+    """Says which connections outlive what they were made from.
 
-    def __init__(self, *, has_left: Callable[[ClusterUID], bool]) -> None:
-        self._has_left = has_left
+    `is_due` says whether a target is to be written here as a member itself has it.
+    """
+
+    def __init__(self, *, is_due: Callable[[ClusterUID, Target], bool]) -> None:
+        self._is_due = is_due
         self._since_s: Mapping[ClusterUID, float] = {}
 
     def keep(self, links: Mapping[ClusterUID, PeerLink], choices: Mapping[str, Choice]) -> frozenset[ClusterUID]:
@@ -30,20 +35,25 @@ class Lifelines:
         since_s = {
             member: self._since_s.get(member, now_s)
             for member, link in links.items()
-            if link.alive and is_spoilt(member, link.name, choices) and not self._has_left(member)
+            if link.alive and (target := _spoilt(link, choices)) is not None and self._is_due(member, target)
         }
         self._since_s = {member: at_s for member, at_s in since_s.items() if now_s < at_s + LASTS_S}
         return frozenset(self._since_s)
 
     @property
-    def due_at_s(self) -> float | None:
-        """When the next of them is to be closed, by the loop's clock; None where none is kept."""
-        return min((at_s + LASTS_S for at_s in self._since_s.values()), default=None)
+    def look_again_s(self) -> float | None:
+        """In how many seconds to choose again; None where no connection is kept."""
+        return _LOOK_EVERY_S if self._since_s else None
 
 
-def is_spoilt(member: ClusterUID, name: str, choices: Mapping[str, Choice]) -> bool:
-    """Say whether the Cluster of a member that was read is missing, or what it needs for being read."""
-    read = [choice for choice in choices.values() if choice.cluster.cluster_id == member and not choice.alias_of]
-    if not read:
-        return name not in choices
-    return any(choice.missing_auth or choice.auth_problem for choice in read)
+def _spoilt(link: PeerLink, choices: Mapping[str, Choice]) -> Target | None:
+    """Name what is missing here, or not as the member has it, for reading it; None where somebody wants it unread."""
+    same = (choice for choice in choices.values() if choice.cluster.cluster_id == link.cluster_id)
+    read = next((choice for choice in same if not choice.alias_of), None)
+    if read is None:
+        return None if link.name in choices else cluster_target(link.name)
+    if not (read.missing_auth or read.auth_problem):
+        return None
+    secret, own = read.cluster.secret, (link.clusters.held or {}).get(read.cluster.name)
+    is_other = own is not None and own.secret != secret
+    return cluster_target(read.cluster.name) if is_other or secret is None else secret_target(secret)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NoReturn, TypeVar
 
 from registry_controller.api.feature import Feature
-from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.core.wanted import ActiveRule, by_kind, reads_from, target_kinds
 from registry_controller.engine.breath import Stint
 from registry_controller.engine.choices import Choice, Chooser
@@ -52,7 +52,7 @@ class Supervisor:
         connect_peer: Callable[[Credentials], Reader],
         hearsay: Callable[[], Hearsay],
         trusts_after_s: float,
-        has_left: Callable[[ClusterUID], bool],
+        is_due: Callable[[ClusterUID, Target], bool],
         changed: Callable[[], None],
         members_changed: Callable[[Set[ClusterUID]], None],
         rules_changed: Callable[[Set[str], Set[tuple[str, str]], Set[ClusterUID]], None],
@@ -99,7 +99,7 @@ class Supervisor:
             connect_peer=connect_peer,
             changed=self.poke,
         )
-        self._lifelines = Lifelines(has_left=has_left)
+        self._lifelines = Lifelines(is_due=is_due)
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
         self._standing = Standing(frozenset(), frozenset(), frozenset())
 
@@ -127,7 +127,7 @@ class Supervisor:
                 await self._plan(scope)
                 self._is_planned = True
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(self._lifelines.due_at_s):
+                    async with asyncio.timeout(self._lifelines.look_again_s):
                         await self._poked.wait()
                 await asyncio.sleep(0)  # what comes together is planned together
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from registry_controller.engine import lifelines
+from registry_controller.api import meta
 from tests.sim.farewells import held, knows, share
-from tests.sim.group import SimGroup, simulate
+from tests.sim.group import SimGroup, config_map, simulate
 from tests.sim.member import NAMESPACE, Member
 from tests.sim.transport import Fault
 
@@ -90,23 +90,34 @@ def test_the_cluster_of_a_silent_member_stays_away() -> None:
     simulate(scenario, n=2)
 
 
-def test_a_member_that_stays_spoilt_is_read_no_more() -> None:
-    """P3: two Clusters that name one Secret are for people to mend, and until then nobody is read with it."""
+@pytest.mark.parametrize("why", ["disputed", "frozen", "kept at home", "left"])
+def test_whom_nothing_can_bring_back_is_read_no_more(why: str) -> None:
+    """P3, O6: the connection ends at once where nothing is to be put back; what is born there stays there."""
 
     async def scenario(group: SimGroup) -> None:
         await share(group)
-        here = group["a"]
-        cluster = here.get("Cluster", "b")
-        spec = {**cluster["spec"], "clusterID": "99999999-0000-4000-8000-000000000000"}
-        here.create({"kind": "Cluster", "metadata": {"name": "nobody"}, "spec": spec})
-        await asyncio.sleep(lifelines.LASTS_S - 10.0)
+        here, there = group["a"], group["b"]
+        match why:
+            case "disputed":
+                spec = {**here.get("Cluster", "b")["spec"], "clusterID": "99999999-0000-4000-8000-000000000000"}
+                here.create({"kind": "Cluster", "metadata": {"name": "nobody"}, "spec": spec})
+            case "frozen":
+                info = {"name": "b", "namespace": NAMESPACE, "annotations": {meta.SYNC_DISABLED: "true"}}
+                here.apply({"kind": "Secret", "metadata": info})
+                await group.settle()
+                _empties(here)
+            case "kept at home":
+                there.apply({"kind": "Cluster", "metadata": {"name": "b", "annotations": {meta.SYNC_DISABLED: "true"}}})
+                await group.settle()
+                _forgets(here)
+            case _:
+                _forgets(here)
+                there.delete("Cluster", "b")
+        await asyncio.sleep(10.0)
         assert here.daemon is not None
-        assert list(here.daemon.engine.supervisor.links) == [group["b"].id]
-        await asyncio.sleep(20.0)
         assert not here.daemon.engine.supervisor.links
-        assert here.get("Cluster", "b")["status"]["state"] == "InvalidAuthInfo"
-        here.delete("Cluster", "nobody")
+        there.create(config_map("late", {"at": "b"}, labels={"keep": "stays"}))
         await group.settle()
-        assert here.get("Cluster", "b")["status"]["state"] == "Ready"
+        assert "late" not in held(here)
 
     simulate(scenario, n=2)
