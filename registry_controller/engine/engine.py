@@ -14,7 +14,6 @@ from typing import Protocol
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.core.allowance import Allowance
-from registry_controller.core.decision import Apply
 from registry_controller.engine.attention import Attention
 from registry_controller.engine.bodies import Bodies
 from registry_controller.engine.copies import Copies
@@ -179,7 +178,8 @@ class Engine:
             connect_peer=connect_peer,
             hearsay=self._hearsay,
             trusts_after_s=settings.member_left_trust_seconds,
-            is_due=self._is_due,
+            is_due=lambda member, target: self.judge.is_due(member, target),  # noqa: PLW0108 -- it is made below
+            part_from=lambda member: self.departures.part_from(member),  # noqa: PLW0108 -- it is made below
             changed=listener.clusters_changed,
             members_changed=self.attention.members_changed,
             rules_changed=self.attention.rules_changed,
@@ -264,11 +264,6 @@ class Engine:
             successors=self.supervisor.rebuilds.successors,
             has_chosen_rules=self.supervisor.has_chosen_rules,
         )
-
-    def _is_due(self, member: ClusterUID, target: Target) -> bool:
-        """Say whether a target is to be written here as a member itself has it."""
-        decision = self.judge.look(target).decision
-        return isinstance(decision, Apply) and decision.claim.peer == decision.claim.owner == member
 
     def _may_undo(self, rule: str) -> bool:
         """Say whether what a rule made may have to go under any policy: it is here, or the group has been left."""

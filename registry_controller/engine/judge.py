@@ -13,7 +13,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import NotFound
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decide import decide
-from registry_controller.core.decision import Decision, Hold, Reason
+from registry_controller.core.decision import Apply, Decision, Hold, Reason
 from registry_controller.core.own import is_at_home, is_membership, read_marks
 from registry_controller.core.view import Answer, Inquiry, SourceRef, View
 from registry_controller.engine.breath import Turns
@@ -68,6 +68,11 @@ class Judge:
     def look(self, target: Target) -> Judgement:
         """Decide on what the caches hold at this moment."""
         return self._decide(target, None)
+
+    def is_due(self, member: ClusterUID, target: Target) -> bool:
+        """Say whether a target is to be written here as a member itself has it."""
+        decision = self.look(target).decision
+        return isinstance(decision, Apply) and decision.claim.peer == decision.claim.owner == member
 
     async def conclude(self, judgement: Judgement) -> Judgement:
         """Ask what a decision waits for, if it does, and decide on the caches as they are then."""

@@ -14,7 +14,7 @@ from registry_controller.engine.choices import Choice
 from registry_controller.engine.members import cluster_target, secret_target
 from registry_controller.engine.peerlink import PeerLink
 
-LASTS_S: Final = 90.0
+_LASTS_S: Final = 90.0
 """For how long a connection is kept: longer than somebody who keeps deleting a copy is left alone for (A5)."""
 _LOOK_EVERY_S: Final = 1.0
 
@@ -37,7 +37,7 @@ class Lifelines:
             for member, link in links.items()
             if link.alive and (target := _spoilt(link, choices)) is not None and self._is_due(member, target)
         }
-        self._since_s = {member: at_s for member, at_s in since_s.items() if now_s < at_s + LASTS_S}
+        self._since_s = {member: at_s for member, at_s in since_s.items() if now_s < at_s + _LASTS_S}
         return frozenset(self._since_s)
 
     @property

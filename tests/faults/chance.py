@@ -13,10 +13,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hack.controlplane import ApiError
-from tests.e2e.group import NAMESPACE
 from tests.faults import etcd
 from tests.faults.bed import Site, wait
 from tests.faults.calls import Answer
+from tests.faults.credentials import TOKEN, all_have_credentials
 from tests.faults.endurance import leave_and_join
 from tests.faults.identities import carry_where_asked
 from tests.faults.play import Play
@@ -197,8 +197,7 @@ class Schedule:
 
     def _revoke(self) -> None:
         site = self._site()
-        path = f"/api/v1/namespaces/{NAMESPACE}/secrets/cluster-registry-controller-reader-token"
-        if site.write("DELETE", path, timeout_s=3) is not None:
+        if site.write("DELETE", TOKEN, timeout_s=3) is not None:
             self._play.say(f"the reader's token of {site.name} is deleted")
             self.done["revoked token"] += 1
 
@@ -224,8 +223,12 @@ class Schedule:
         """The last site deletes its own Cluster, and joins again by a swap when the others have forgotten it."""
         site = self._play.sites[-1]
         self._mend_all()  # to leave needs a group that hears of it
-        wait(lambda: self.help() == 0 and not self._play.unready(), within_s=120, what="all hear each other")
+        wait(self._are_all_heard, within_s=120, what="all hear each other")
         self._play.say(f"{site.name} leaves")
         leave_and_join(self._play, site)
         self._play.say(f"{site.name} has joined again")
         self.done["left and joined"] += 1
+
+    def _are_all_heard(self) -> bool:
+        """Say whether all hear each other, and will: of a new token they learn by the old one."""
+        return self.help() == 0 and not self._play.unready() and all_have_credentials(self._play.sites)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import time
+from collections.abc import Sequence
 
 from tests.e2e.group import NAMESPACE, grant
 from tests.faults.bed import Site, wait
@@ -12,11 +14,23 @@ from tests.faults.scripts import Expel
 from tests.faults.servers import refused
 
 _SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+TOKEN = f"{_SECRETS}/cluster-registry-controller-reader-token"
 
 
 def published(site: Site, name: str) -> str:
     """The kubeconfig of a member, as one site holds it."""
     return str(site.cluster.api.get(f"{_SECRETS}/{name}")["data"]["kubeconfig"])
+
+
+def all_have_credentials(sites: Sequence[Site]) -> bool:
+    """Say whether all hold of each other the tokens that are good now: whoever says Ready may not have noticed."""
+    for site in sites:
+        kubeconfig = published(site, site.name)
+        if base64.b64decode(site.cluster.api.get(TOKEN)["data"]["token"]) not in base64.b64decode(kubeconfig):
+            return False
+        if any(published(other, site.name) != kubeconfig for other in sites):
+            return False
+    return True
 
 
 @fault(
@@ -31,11 +45,11 @@ def revoked_tokens(play: Play) -> None:
     old = {site.name: published(site, site.name) for site in play.sites}
     with play.working():
         for site in play.sites:
-            site.write("DELETE", f"{_SECRETS}/cluster-registry-controller-reader-token")
+            site.write("DELETE", TOKEN)
             time.sleep(4)
             site.daemon.rotate_token()
         for site in play.sites:
-            site.write("DELETE", f"{_SECRETS}/cluster-registry-controller-reader-token")
+            site.write("DELETE", TOKEN)
         time.sleep(5)
     for site in play.sites:
         wait(lambda site=site: published(site, site.name) != old[site.name], within_s=60)

@@ -9,16 +9,16 @@ import ssl
 import threading
 import time
 
-from tests.e2e.group import API, NAMESPACE
+from tests.e2e.group import API
 from tests.faults.bed import Site, wait
 from tests.faults.catalogue import fault
+from tests.faults.credentials import TOKEN
 from tests.faults.figures import Figures, read_figures, read_status
 from tests.faults.identities import carry
 from tests.faults.play import CLUSTERS, Play
 from tests.faults.scripts import Hang, Repeat
 from tests.faults.workload import MERGE, path_of
 
-_TOKEN = f"/api/v1/namespaces/{NAMESPACE}/secrets/cluster-registry-controller-reader-token"
 _ROUNDS = 34
 _ROTATIONS = 32
 _MORE_FILES = 6
@@ -74,7 +74,7 @@ def joins_and_rotations(play: Play) -> None:
         play.rest(within_s=120, steady_s=0.2)
         play.bite("times that a member left and joined", 1)
     for number in range(_ROTATIONS):
-        play.sites[number % len(play.sites)].write("DELETE", _TOKEN)
+        play.sites[number % len(play.sites)].write("DELETE", TOKEN)
         time.sleep(1.5)
         play.bite("tokens replaced", 1)
     play.rest(within_s=120)

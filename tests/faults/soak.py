@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hack.controlplane import ControlPlaneError
-from tests.e2e.group import NAMESPACE
 from tests.faults.bed import Site, wait
+from tests.faults.credentials import TOKEN, all_have_credentials
 from tests.faults.endurance import leave_and_join
 from tests.faults.figures import Figures, read_figures
 from tests.faults.play import Play
 from tests.faults.workload import work_rule
 
 LEFT, REPLACED, _CAME = "a member left and joined", "a token was replaced", "a rule came and went"
-_TOKEN = f"/api/v1/namespaces/{NAMESPACE}/secrets/cluster-registry-controller-reader-token"
 _SAMPLE_S = 2.0
 _LEAST_SAMPLES = 10
 _WARM = 0.5
@@ -106,11 +105,11 @@ def _leaves(play: Play, turn: int) -> None:
 
 def _rotates(play: Play, turn: int) -> None:
     """Replace a token, once everybody reads everybody: who does not listen yet would have to be given the new one."""
-    wait(lambda: not play.unready(), within_s=120, what="all read all")
+    wait(lambda: not play.unready() and all_have_credentials(play.sites), within_s=120, what="all read all")
     time.sleep(1.0)
-    play.sites[turn % len(play.sites)].write("DELETE", _TOKEN)
+    play.sites[turn % len(play.sites)].write("DELETE", TOKEN)
     time.sleep(1.5)
-    wait(lambda: not play.unready(), within_s=120, what="the new token is used")
+    wait(lambda: not play.unready() and all_have_credentials(play.sites), within_s=120, what="the new token is used")
 
 
 def _rules(play: Play, turn: int) -> None:

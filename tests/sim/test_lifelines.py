@@ -121,3 +121,30 @@ def test_whom_nothing_can_bring_back_is_read_no_more(why: str) -> None:
         assert "late" not in held(here)
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("ahead_s", [-0.2, -0.02, 0.0, 0.02])
+@pytest.mark.parametrize("forgets", [_forgets, _forgets_all])
+def test_who_leaves_while_it_is_forgotten_here_has_left(
+    size: int, ahead_s: float, forgets: Callable[[Member], None]
+) -> None:
+    """O6: whether it does so a moment before or after; its credentials go, and its copies follow their rules."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here, there = group["a"], group["b"]
+        if ahead_s <= 0:
+            forgets(here)
+            await asyncio.sleep(-ahead_s)
+        there.delete("Cluster", "b")
+        if ahead_s > 0:
+            await asyncio.sleep(ahead_s)
+            forgets(here)
+        await asyncio.sleep(150.0)
+        await group.settle()
+        for name in "ac"[: size - 1]:
+            assert knows(group[name], "b") == (False, False), name
+            assert held(group[name]) == {"stays"}, name
+
+    simulate(scenario, n=size)
