@@ -110,18 +110,6 @@ class Departures:
             if member is None or not (isinstance(decision, Apply) or self._has_cluster(member)):
                 return  # no sign of it: another Cluster of its ID, which somebody carried here, is none
             left = {known: revision for known, revision in self.left.items() if known != member}
-        self._note(member, left)
-
-    def part_from(self, member: ClusterUID) -> None:
-        """Hear that a member of which no Cluster is here is about to be read no more, and whether it has left.
-
-        Nothing is decided about a Cluster that is neither here nor there.
-        """
-        link = self._link(member)
-        if link is not None and link.clusters.is_current and self.has_no_cluster(member):
-            self._note(member, {member: 0, **self.left})
-
-    def _note(self, member: ClusterUID | None, left: Mapping[ClusterUID, int]) -> None:
         was, self.left = self.left, left
         if member is not None and (member in left) != (member in was):
             log.info("member left" if member in left else "member is back", cluster_id=member)

@@ -179,7 +179,6 @@ class Engine:
             hearsay=self._hearsay,
             trusts_after_s=settings.member_left_trust_seconds,
             is_due=lambda member, target: self.judge.is_due(member, target),  # noqa: PLW0108 -- it is made below
-            part_from=lambda member: self.departures.part_from(member),  # noqa: PLW0108 -- it is made below
             changed=listener.clusters_changed,
             members_changed=self.attention.members_changed,
             rules_changed=self.attention.rules_changed,

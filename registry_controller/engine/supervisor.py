@@ -53,7 +53,6 @@ class Supervisor:
         hearsay: Callable[[], Hearsay],
         trusts_after_s: float,
         is_due: Callable[[ClusterUID, Target], bool],
-        part_from: Callable[[ClusterUID], None],
         changed: Callable[[], None],
         members_changed: Callable[[Set[ClusterUID]], None],
         rules_changed: Callable[[Set[str], Set[tuple[str, str]], Set[ClusterUID]], None],
@@ -76,7 +75,6 @@ class Supervisor:
         self._members_changed = members_changed
         self._rules_changed = rules_changed
         self._planned = planned
-        self._part_from = part_from
         self._poked = asyncio.Event()
         self._is_planned = False
         self._is_judged = False  # for which clusters a rule is: our own Cluster says which one we are
@@ -168,10 +166,7 @@ class Supervisor:
         wanted = {c.cluster.cluster_id: c for c in self.choices.values() if c.credentials is not None}
         waiting = {c.cluster.cluster_id for c in self.choices.values() if c.waiting}
         others = {uid: link for uid, link in self.links.items() if uid not in wanted and uid not in waiting}
-        here = {c.cluster.cluster_id for c in self.choices.values()}
         for cluster_id in others.keys() - self._lifelines.keep(others, self.choices):
-            if cluster_id not in here:
-                self._part_from(cluster_id)
             self._tasks.pop(cluster_id).cancel()
             self.links.pop(cluster_id).close()
         for cluster_id, choice in wanted.items():
