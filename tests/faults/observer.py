@@ -73,8 +73,7 @@ class Observer:
         self.watched.append(watched)
         self.ids[watched.name] = cluster_id
         for kind in self.kinds:
-            recorder = self.recorders[watched.name, kind] = Recorder(watched, kind)
-            recorder.start()
+            self._record(watched, kind).start()
         for kind in self.kinds:
             assert self.recorders[watched.name, kind].current.wait(30), f"{kind} of {watched.name} cannot be watched"
 
@@ -84,9 +83,15 @@ class Observer:
         for one in self.watched:
             if one.name not in of:
                 continue
-            recorder = self.recorders[one.name, kind] = Recorder(one, kind)
+            recorder = self._record(one, kind)
             recorder.start()
             assert recorder.current.wait(30), f"{kind} of {one.name} cannot be watched"
+
+    def _record(self, watched: Watched, kind: str) -> Recorder:
+        """Make a recorder that counts the times of its cluster as the audit log's reader does."""
+        recorder = Recorder(watched, kind, epoch=len(self.restored.get(watched.name, ())))
+        self.recorders[watched.name, kind] = recorder
+        return recorder
 
     def forget_kind(self, kind: str) -> None:
         """Ask for a kind no more, because it is gone; what was heard of it stays."""

@@ -37,13 +37,13 @@ class Watched:
 
 class Recorder(threading.Thread):
     """Hears one kind in one cluster for as long as the observer lives: a list, a watch, and both again when it breaks
-    off.
+    off. epoch: how often the cluster's etcd had been put back before.
     """
 
-    def __init__(self, watched: Watched, kind: str) -> None:
+    def __init__(self, watched: Watched, kind: str, *, epoch: int = 0) -> None:
         super().__init__(name=f"observer-{watched.name}-{kind}", daemon=True)
         self.heard: list[Heard] = []
-        self.epoch = 0
+        self.epoch = epoch
         self.ended = threading.Event()
         self.current = threading.Event()
         self._watched, self._kind = watched, kind

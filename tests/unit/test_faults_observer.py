@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from tests.faults import diary, history, laws, observer
 from tests.faults.history import DAEMON, KUBERNETES, PEOPLE, READER, Heard, History, Place, State, Written
 from tests.faults.making import OWNER
-from tests.faults.recorder import Watched
+from tests.faults.recorder import Recorder, Watched
 
 FOLDER = Path(history.__file__).parent
 IDS = {"a": "id-a", "b": "id-b", "c": "id-c"}
@@ -266,6 +267,24 @@ def test_what_was_put_back_comes_after_what_it_replaced() -> None:
     heard = [Heard(place, 20.0, _stored(4), False, 4, 1)]
     states = history.merge([written], heard, ids=IDS, restored={"a": [15.0]}).states[place]
     assert [state.revision for state in states] == [9, 4]
+
+
+def test_a_kind_that_is_heard_later_is_of_the_time_after_what_was_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the audit log's lines are: what has the revision of another time is another state."""
+    authority = trustme.CA()
+    files = [tmp_path / name for name in ("ca", "certificate", "key")]
+    authority.cert_pem.write_to_path(files[0])
+    admin = authority.issue_cert("admin.test")
+    admin.cert_chain_pems[0].write_to_path(files[1])
+    admin.private_key_pem.write_to_path(files[2])
+    monkeypatch.setattr(Recorder, "start", lambda recorder: recorder.current.set())
+    seer = observer.Observer(kinds=("Secret",))
+    seer.watch(Watched("a", 0, *files, tmp_path, tmp_path), cluster_id="id-a")
+    seer.put_back("a")
+    seer.watch_kind("Widget", of={"a"})
+    assert {recorder.epoch for recorder in seer.recorders.values()} == {1}
 
 
 def test_what_a_clock_said_that_lied_is_put_right(tmp_path: Path) -> None:
