@@ -121,7 +121,8 @@ OPTIONS: Final = (
     ),
     Option(
         "DELETION_LIMIT_PERCENT", "50", optiontext.whole(0, 100), "number",
-        "How many of a rule's copies from one owner may be deleted within five minutes; 50 always may. 0: all.", "%",
+        "How many percent of a rule's copies from one owner may be deleted within five minutes; 50 copies always may. "
+        "0: all.", "%",
     ),
     Option(
         "MEMBER_LEFT_TRUST_SECONDS", "86400", optiontext.none_or_whole(1, 999_999_999), "number",

@@ -53,10 +53,9 @@ def daemon_options(fields: Collection[str] | None = None) -> Decorator:
                 continue
             default = f"; default {option.default!r}" if option.default else ""
             more: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if option.form == "true|false" else {}
+            metavar = f"[{option.form}]" if "|" in option.form else option.form.upper()
             shown = f"{option.help} [env {option.environment}{default}]"
-            function = click.option(option.flag, option.field, metavar=option.form.upper(), help=shown, **more)(
-                function
-            )
+            function = click.option(option.flag, option.field, metavar=metavar, help=shown, **more)(function)
         return function
 
     return decorate

@@ -1,4 +1,4 @@
-"""A bug of ours that one object brings out costs that object, and neither the daemon nor another's copies. P4, S3."""
+"""A bug of ours that one object brings out costs that object, and neither the daemon nor another's copies. A4, S3."""
 
 from __future__ import annotations
 
