@@ -158,7 +158,7 @@ class Pod:
             if self._frozen.is_set():
                 continue
             reason = self._check()
-            if reason is None:
+            if reason is None or self._stopping.is_set():  # it may have been ended while it was looked at
                 continue
             self.note(f"{reason}; starting it again in {pause_s:g} s")
             self._process.stop(grace_s=self.template.grace_s)

@@ -108,7 +108,7 @@ def leavers(known: Knowledge) -> Leavers:
         over={member: frozenset(found) for member, found in over.items()},
         known=known.memberships,
         pending={
-            member: frozenset(stone.said_by for stone in stones)
+            member: frozenset(stone.said_by for stone in stones if _covers(known, stone))
             for member, stones in standing.items()
             if member in known.memberships and member not in known.alive | gone
         },
@@ -149,9 +149,13 @@ def _is_withdrawn(known: Knowledge, stone: Tombstone) -> bool:
     said = known.there.get(stone.said_by)
     if said is None or stone in said:
         return False
-    is_pending = any(uid is not None and stone.covers(uid) for uid in known.memberships.get(stone.member, ()))
     found = known.finds.get(stone.said_by, frozenset())
-    return is_pending or any(member == stone.member and stone.covers(uid) for member, uid in found)
+    return _covers(known, stone) or any(member == stone.member and stone.covers(uid) for member, uid in found)
+
+
+def _covers(known: Knowledge, stone: Tombstone) -> bool:
+    """Say whether a tombstone speaks of a membership that stands here, and not of an earlier one."""
+    return any(uid is not None and stone.covers(uid) for uid in known.memberships.get(stone.member, ()))
 
 
 def _is_over(known: Knowledge, stone: Tombstone) -> bool:

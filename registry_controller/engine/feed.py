@@ -6,7 +6,7 @@ incomplete feed proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,12 +96,12 @@ class Feed:
 
     def is_complete_for(self, rule: str) -> bool:
         """Say whether everything that a rule asks of this peer was heard."""
-        return any(active.rule.name == rule for active in self.rules) and all(
-            self.streams[selection].is_complete
-            for active in self.rules
-            if active.rule.name == rule
-            for selection in active.selections
-        )
+        return self.has_rule(rule) and all(stream.is_complete for stream in self.streams_of(rule))
+
+    def streams_of(self, rule: str) -> Sequence[Stream]:
+        """List what a rule asks of this peer."""
+        asking = (active for active in self.rules if active.rule.name == rule)
+        return [self.streams[selection] for active in asking for selection in active.selections]
 
     @property
     def unclear(self) -> Mapping[str, Mapping[ObjectKey, InvalidObject]]:

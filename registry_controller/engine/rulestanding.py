@@ -102,7 +102,7 @@ class RuleStanding:
                 if link.alive and feed.is_complete_for(name) and self._is_idle():
                     self._brake.nothing_waits((name, link.cluster_id))
                 who = f"peer {link.name}"
-                passing[link.cluster_id] = troubles.hear(who, held.rule.kind, feed.streams.values())
+                passing[link.cluster_id] = troubles.hear(who, held.rule.kind, feed.streams_of(name))
                 unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
                 troubles.problems += [f"{who}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear]
         peers = [self._peer_counts(name, uid, names.get(uid, ""), passing.get(uid, "")) for uid in sorted(owners)]

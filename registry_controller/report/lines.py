@@ -23,7 +23,8 @@ _RESERVED: Final = frozenset({"ts", "level", "logger", "msg"})
 _FOREIGN_LIMIT: Final = 300
 """Characters of a message that is not ours."""
 _OBJECT: Final = re.compile(r"[{<\n]|\[[{'\"]|\bb['\"]")
-_QUOTED: Final = re.compile(r"'[^']*'?|\"[^\"]*\"?")
+_QUOTED: Final = re.compile(r"['\"](?:.*['\"]|.*)", re.DOTALL)
+"""From the first quotation mark to the last one: which of those between are data, nobody can tell."""
 _BREAKS: Final = re.compile(r"[\s\"'=\x00-\x1f\x7f]")
 _LEVELS: Final = {level: logging.getLevelName(level).lower() for level in (10, 20, 30, 40, 50)}
 

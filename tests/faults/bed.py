@@ -30,7 +30,7 @@ rules:
   verbs: [create, update, patch, delete]
   resources:
   - {group: "", resources: [configmaps, secrets]}
-  - {group: clusterregistry.k8s.cisco.com, resources: [resourcesyncrules]}
+  - {group: clusterregistry.k8s.cisco.com, resources: [clusters, resourcesyncrules]}
   - {group: test.example.com}
 - level: Metadata
 """

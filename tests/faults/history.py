@@ -19,13 +19,17 @@ ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
 READER = f"{ACCOUNT}-reader"
 RESOURCES = {
     "configmaps": "ConfigMap", "secrets": "Secret", "widgets": "Widget", "resourcesyncrules": "ResourceSyncRule",
+    "clusters": "Cluster",
 }  # fmt: skip
 PATHS = {
     "ConfigMap": "/api/v1/configmaps",
     "Secret": "/api/v1/secrets",
+    "Cluster": "/apis/clusterregistry.k8s.cisco.com/v1alpha1/clusters",
     "Widget": "/apis/test.example.com/v1/widgets",
     "ResourceSyncRule": "/apis/clusterregistry.k8s.cisco.com/v1alpha1/resourcesyncrules",
 }
+BINDING = ("Cluster", "ResourceSyncRule")
+"""What makes the group, and is copied by no rule of the workload's."""
 _WRITES = frozenset({"create", "update", "patch", "delete"})
 
 

@@ -193,7 +193,8 @@ def state_of(site: Site, name: str) -> str:
     12,
     "bad-kubeconfigs",
     what="every kubeconfig of the table in tests/hostile, which an API server would store, as a Cluster and "
-    "its Secret, ten at a time; that nothing is run, opened or dialled is shown in tests/hostile/test_kubeconfigs.py",
+    "its Secret, ten at a time; that nothing is run, opened or dialled is shown in tests/hostile/test_kubeconfigs.py, "
+    "and so is one of 10 MiB; a wrong CA is in tests/e2e/test_hostile_servers.py, another cluster's server in same-ids",
     undone="they are deleted",
 )
 def bad_kubeconfigs(play: Play) -> None:

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.faults.history import DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State
+from tests.faults.history import BINDING, DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State
 from tests.faults.making import is_core, is_never_copied, make, owner_of, source_key
 
 TAKEN_BACK_S = 15.0
@@ -56,7 +56,7 @@ def judge(history: History) -> Verdict:
     """Hold all laws that a history alone can show."""
     judge = _Judge(history)
     for place, states in history.states.items():
-        if place.kind != "ResourceSyncRule" and not _is_left_out(place, states):
+        if place.kind not in BINDING and not _is_left_out(place, states):
             judge.look(place, states)
     judge.verdict.writes = sum(history.written.values())
     return judge.verdict

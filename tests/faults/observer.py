@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 
 from tests.faults.history import (
     ACCOUNT,
+    BINDING,
     PATHS,
     READER,
     History,
@@ -28,6 +29,7 @@ from tests.faults.history import (
 )  # fmt: skip
 from tests.faults.laws import Verdict, judge
 from tests.faults.making import Copy, is_core, is_never_copied, make, owner_of
+from tests.faults.membership import judge_membership
 from tests.faults.recorder import Recorder, Watched
 
 _TICK_S = 0.001  # the log cuts microseconds off
@@ -59,7 +61,7 @@ class Observer:
     """The recorders of a group, and the laws on what they heard."""
 
     canaries: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ("ConfigMap", "Secret", "ResourceSyncRule")
+    kinds: tuple[str, ...] = ("ConfigMap", "Secret", *BINDING)
     watched: list[Watched] = field(default_factory=list)
     ids: dict[str, str] = field(default_factory=dict)
     recorders: dict[tuple[str, str], Recorder] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class Observer:
     absent: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     lies: dict[str, list[Lie]] = field(default_factory=dict)
     lines: int = 0
+    _searched: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def watch(self, watched: Watched, *, cluster_id: str) -> None:
         """Hear one more cluster from now on."""
@@ -146,7 +149,9 @@ class Observer:
 
     def judge(self, texts: Mapping[str, str]) -> Verdict:
         """Hold everything that must have held all the time. `texts`: where canaries are looked for, beside the logs."""
-        verdict = judge(self.history())
+        history = self.history()
+        verdict = judge(history)
+        judge_membership(history, verdict)
         for one in self.watched:
             audit = _audit(one.audit_log)
             self.lines += len(audit)
@@ -156,7 +161,18 @@ class Observer:
                 check_secrecy(verdict, self.canaries, where, log.read_text(errors="replace"))
         for where, text in texts.items():
             check_secrecy(verdict, self.canaries, where, text)
+        self._search(verdict)
         return verdict
+
+    def _search(self, verdict: Verdict) -> None:
+        """Look for canaries in each state of each object that was heard since the last time, its conditions too."""
+        for key, recorder in self.recorders.items():
+            heard = recorder.heard[self._searched.get(key, 0) :]
+            self._searched[key] = self._searched.get(key, 0) + len(heard)
+            for event in heard:
+                hidden = ("data",) if event.place.kind == "Secret" else ()
+                shown = {name: value for name, value in event.object.items() if name not in hidden}
+                check_secrecy(verdict, self.canaries, f"{event.place} @{event.revision}", json.dumps(shown))
 
 
 def righted(at: float, lies: Sequence[Lie], *, number: int) -> float:
@@ -245,7 +261,7 @@ def differences(objects: Mapping[str, list[Manifest]], ids: Mapping[str, str]) -
         wrong += [
             f"{local}: {' '.join(key)} is left over"
             for key, manifest in found.items()
-            if owner_of(manifest) and key[0] != "ResourceSyncRule" and key not in wanted
+            if owner_of(manifest) and key[0] not in BINDING and key not in wanted
         ]
     return wrong
 

@@ -20,7 +20,9 @@ from typing import Any, Self
 from hack.controlplane import ControlPlaneError
 from tests.faults.bed import Bed, Site
 from tests.faults.diary import Diary
+from tests.faults.history import BINDING
 from tests.faults.laws import Verdict, Violation
+from tests.faults.membership import strays
 from tests.faults.observer import Observer, Watched, differences, read_all
 from tests.faults.weather import Weather
 from tests.faults.wire import Edge
@@ -39,7 +41,7 @@ class Play:
 
     def __init__(self, size: int = 3, *, seed: int = 1, kinds: tuple[str, ...] = ("ConfigMap", "Secret")) -> None:
         self.bed = Bed(size)
-        self.observer = Observer((CANARY,), kinds=(*kinds, "ResourceSyncRule"))
+        self.observer = Observer((CANARY,), kinds=(*kinds, *BINDING))
         self.bites: Counter[str] = Counter()
         self.kills: Counter[str] = Counter()
         self.diaries: dict[str, Diary] = {}
@@ -140,7 +142,7 @@ class Play:
         """Say in what the clusters are not yet what they must come to."""
         kinds = self.observer.kinds
         objects = {site.name: read_all(site.cluster.api, kinds) for site in self.sites}
-        return differences(objects, self.observer.ids) or self.unready()
+        return differences(objects, self.observer.ids) or strays(objects, self.observer.ids) or self.unready()
 
     def unready(self) -> list[str]:
         """Say which members do not find each other, or themselves, as they should."""

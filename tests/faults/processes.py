@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
 import resource
 import signal
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.faults.bed import begins, wait
@@ -100,28 +102,46 @@ def every_order(play: Play) -> None:
 @fault(
     28,
     "few-descriptors",
-    what="each daemon may open three descriptors more than it has, and its connections are reset and "
-    "refused for 10 s, twice",
+    what="each daemon may open three descriptors more than it has, and its connections are reset and refused for 10 s: "
+    "it lives on; then again, with half of those that it has, so that there are none for new connections: its liveness "
+    "probe may end it, and it begins anew without the limit",
     undone="the limit is lifted",
 )
 def few_descriptors(play: Play) -> None:
     with play.working():
-        limits = {}
-        for site in play.sites:
-            pid = site.daemon.pid
-            highest = max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir())
-            limits[pid] = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-            resource.prlimit(
-                pid, resource.RLIMIT_NOFILE, (highest + 3, limits[pid][1])
-            )  # the hard limit cannot be lifted
-        for _ in range(2):
-            with play.weather(between(play), CUT, "refused"):
-                time.sleep(10)
-            time.sleep(5)
-        alive = [pid for pid in limits if Path(f"/proc/{pid}").exists()]
-        for pid in alive:
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits[pid])
-        play.bite("daemons that lived on with few descriptors", len(alive))
+        with _descriptors(play, lambda held: held[-1] + 3):
+            before = [site.daemon.pid for site in play.sites]
+            _interrupt(play)
+            assert [site.daemon.pid for site in play.sites] == before, "a daemon ended"
+        said = _count(play, "Too many open files")
+        with _descriptors(play, lambda held: held[len(held) // 2]):
+            _interrupt(play)
+    play.bite("times that there was no descriptor", _count(play, "Too many open files") - said)
+    play.forgive()
+
+
+def _interrupt(play: Play) -> None:
+    with play.weather(between(play), CUT, "refused"):
+        time.sleep(10)
+    time.sleep(5)
+
+
+@contextlib.contextmanager
+def _descriptors(play: Play, limit: Callable[[list[int]], int]) -> Iterator[None]:
+    """Limit each daemon's descriptors to those below a number; what is open beyond it stays open."""
+    before = {}
+    for site in play.sites:
+        pid = site.daemon.pid
+        held = sorted(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir())
+        before[pid] = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        # The hard limit could not be lifted again.
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit(held), before[pid][1]))
+    try:
+        yield
+    finally:
+        for pid, limits in before.items():
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
 
 @fault(28, "tenth-of-a-core", what="each daemon runs for 30 ms of every 300 ms, for 30 s", undone="it runs again")
@@ -170,3 +190,9 @@ def little_memory(play: Play) -> None:
     play.forgive()
     for name in names:
         play.work.delete(giver, name, "cm")
+
+
+def _count(play: Play, words: str) -> int:
+    """Say how often the logs of all daemons hold words."""
+    logs = (log for site in play.sites for log in site.daemon.log_directory.glob("*.log"))
+    return sum(log.read_text(errors="replace").count(words) for log in logs)

@@ -81,6 +81,14 @@ def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: Knowle
 
 
 @given(knowledge())
+def test_who_is_named_spoke_of_a_membership_that_is_here(known: Knowledge) -> None:
+    for member, sayers in leavers(known).pending.items():
+        here = [uid for uid in known.memberships[member] if uid is not None]
+        spoke = {stone.said_by for stone in known.here for uid in here if stone.member == member and stone.covers(uid)}
+        assert sayers <= spoke
+
+
+@given(knowledge())
 def test_whoever_is_heard_speaks_for_itself(known: Knowledge) -> None:
     """Nobody speaks in its name, nor in ours."""
     for member, over in leavers(known).over.items():

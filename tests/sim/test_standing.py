@@ -84,6 +84,24 @@ def test_a_rule_whose_copies_are_of_a_kind_that_is_not_heard_here_says_so_until_
     simulate(scenario, n=2)
 
 
+def test_what_another_rule_may_not_read_is_not_said_of_a_rule_that_has_all() -> None:
+    """S3: rules for one kind ask for different objects of it, and rights may be for some of them only."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        owner.server.unreadable.add("ConfigMap more=yes")
+        owner.create(config_map("one", {"a": "1"}, labels=LABELS))
+        here.create(rule("maps", CONFIG_MAP, WANTED))
+        here.create(rule("more", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"more": "yes"}}]}]}))
+        await asyncio.sleep(90.0)
+        assert _told(group, "more", "Stalled")[:2] == ("True", "ActionNeeded")
+        assert _told(group, "maps", "Synced")[:2] == ("True", "Synced")
+        assert _told(group, "maps", "Stalled")[:2] == ("False", "NotStalled")
+
+    simulate(scenario, n=2)
+
+
 def test_a_source_that_says_it_is_not_kept_back_and_is_is_warned_of() -> None:
     """W5: any value counts, and "false" is not what it looks like; what is meant is not said at all."""
 

@@ -269,16 +269,22 @@ def test_what_was_put_back_comes_after_what_it_replaced() -> None:
     assert [state.revision for state in states] == [9, 4]
 
 
-def test_a_kind_that_is_heard_later_is_of_the_time_after_what_was_put_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the audit log's lines are: what has the revision of another time is another state."""
+def _client(folder: Path) -> list[Path]:
+    """Write down with what an administrator speaks to an API server: its CA, a certificate and the key."""
     authority = trustme.CA()
-    files = [tmp_path / name for name in ("ca", "certificate", "key")]
+    files = [folder / name for name in ("ca", "certificate", "key")]
     authority.cert_pem.write_to_path(files[0])
     admin = authority.issue_cert("admin.test")
     admin.cert_chain_pems[0].write_to_path(files[1])
     admin.private_key_pem.write_to_path(files[2])
+    return files
+
+
+def test_a_kind_that_is_heard_later_is_of_the_time_after_what_was_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the audit log's lines are: what has the revision of another time is another state."""
+    files = _client(tmp_path)
     monkeypatch.setattr(Recorder, "start", lambda recorder: recorder.current.set())
     seer = observer.Observer(kinds=("Secret",))
     seer.watch(Watched("a", 0, *files, tmp_path, tmp_path), cluster_id="id-a")
@@ -352,7 +358,23 @@ def test_what_a_daemon_ended_of_or_did_not_expect_is_seen_in_each_log(
     assert [(one.law, one.words) for one in verdict.violations] == ([("daemon", words)] if words else [])
 
 
-@pytest.mark.parametrize("room", ["history", "making", "laws", "recorder", "observer"])
+def test_a_planted_secret_in_a_state_that_is_over_is_seen_once(tmp_path: Path) -> None:
+    files = _client(tmp_path)
+    seer = observer.Observer((CANARY,), ids=dict(IDS))
+    recorder = Recorder(Watched("a", 0, *files, tmp_path, tmp_path), "Cluster")
+    seer.recorders["a", "Cluster"] = recorder
+    place = Place("a", "Cluster", "", "b")
+    for revision, message in enumerate(("well", f"refused {CANARY}", "well"), start=1):
+        said = {"metadata": {"name": "b"}, "status": {"conditions": [{"message": message}]}}
+        recorder.heard.append(Heard(place, 1.0, said, False, revision, 0))
+    recorder.heard.append(
+        Heard(place._replace(kind="Secret"), 1.0, {"metadata": {"name": "b"}, "data": {"x": CANARY}}, False, 4, 0)
+    )
+    found = [violation for _ in range(2) for violation in seer.judge({}).violations]
+    assert [(one.law, one.where) for one in found] == [("secrecy", f"{place} @2")]
+
+
+@pytest.mark.parametrize("room", ["history", "making", "laws", "membership", "recorder", "observer"])
 def test_the_observer_shares_no_code_with_the_daemon(room: str) -> None:
     tree = ast.parse((FOLDER / f"{room}.py").read_text(encoding="utf-8"))
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

@@ -167,6 +167,14 @@ def test_our_own_exceptions_say_all_and_causes_are_followed() -> None:
     assert logs.describe(KeyError("hunter2")) == "KeyError: '…'"
 
 
+@pytest.mark.parametrize(
+    "held", ["it's hunter2", "'hunter2\"", 'say "hunter2" it\'s', "'", "hunter2' or hunter2", "\n'hunter2"]
+)
+@pytest.mark.parametrize("words", ["it's {!r}", "no {!r} here", "'{}'", "don't '{}' of \"x\""])
+def test_quotation_marks_within_what_is_quoted_let_nothing_out(words: str, held: str) -> None:
+    assert "hunter2" not in logs.describe(ValueError(words.format(held)))
+
+
 def test_exception_groups_and_causes_are_taken_apart(lines: Lines) -> None:
     try:
         try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tests.hostile.server.asking import Ask, HangUpError, Wire, status
 from tests.hostile.server.stranger import Deed, Stranger
@@ -15,6 +17,11 @@ from tests.hostile.server.world import Manifest, Place, parse
 _NOTHING = b" " * (64 * 1024)
 _STEP_S = 0.02
 _LONG_S = 3600.0
+_BOMB_PART = b"{}, " * (256 * 1024)
+BOMB_MIB: Final = 256
+"""What a bomb would become: twice what the daemon may grow by in any family."""
+WINDOWS: Final = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+"""What zlib calls an encoding."""
 
 
 def replies(body: Any, *, code: int = 200, headers: Mapping[str, str] | None = None) -> Deed:
@@ -59,6 +66,24 @@ async def closes_after(ask: Ask, wire: Wire, server: Stranger) -> None:
     """Answer honestly, and close the connection."""
     await server.world.answer(ask, wire)
     raise HangUpError
+
+
+@functools.cache
+def bomb(encoding: str) -> bytes:
+    """Compress JSON of 256 MiB to some 256 KiB; the body is whole and valid in its encoding."""
+    packer = zlib.compressobj(wbits=WINDOWS[encoding])
+    parts = [b'{"items": [', *itertools.repeat(_BOMB_PART, BOMB_MIB), b"{}]}\n"]
+    return b"".join([*map(packer.compress, parts), packer.flush()])
+
+
+def compresses(encoding: str) -> Deed:
+    """Answer with a bomb. It is made in another thread: all servers share one loop."""
+
+    async def deed(ask: Ask, wire: Wire, server: Stranger) -> None:
+        body = await asyncio.to_thread(bomb, encoding)
+        await wire.answer(body, headers={"Content-Encoding": encoding})
+
+    return deed
 
 
 def in_turn(*deeds: Deed) -> Deed:

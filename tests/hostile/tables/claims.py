@@ -10,7 +10,7 @@ from registry_controller.api import meta
 from tests.hostile.cases import GOOD, NATIVE, Case, config_map
 from tests.hostile.server.deeds import annotated, says, tells, watches
 from tests.hostile.server.stranger import Stranger
-from tests.hostile.server.world import Manifest, objects
+from tests.hostile.server.world import Manifest, objects, parse
 from tests.hostile.tables.lists import MAPS
 
 _THING: Final = "thing-{}"
@@ -54,7 +54,7 @@ def _nested(depth: int) -> Any:
 
 
 def _in_a_stream(does: str, happens: str, *changes: list[tuple[str, Any]]) -> Case:
-    """One object after the other under the same name, each changed in another way."""
+    """Beside the honest object one after the other under the same name, each changed in another way."""
 
     def arm(server: Stranger) -> None:
         told = [
@@ -62,9 +62,12 @@ def _in_a_stream(does: str, happens: str, *changes: list[tuple[str, Any]]) -> Ca
             for these in changes
         ]
         lines = [json.dumps({"type": "MODIFIED", "object": found}).encode() + b"\n" for found in told]
-        server.order(watches(then=tells(lines)), MAPS, when=lambda ask: ask.is_watch)
+        place = parse(MAPS)
+        assert place is not None
+        deed = watches(initial=server.world.find(place), then=tells(lines))
+        server.order(deed, MAPS, when=lambda ask: ask.is_watch)
 
-    return Case(does, happens, arm, may_come=(_THING,))
+    return Case(does, happens, arm, copied=(GOOD, _THING))
 
 
 CLAIMS: Final = (

@@ -11,6 +11,7 @@ from tests.hostile.cases import GOOD, Case, config_map, good_name
 from tests.hostile.server.asking import Ask
 from tests.hostile.server.deeds import (
     blank_body,
+    compresses,
     endless_body,
     endless_pages,
     holds,
@@ -22,6 +23,7 @@ from tests.hostile.server.deeds import (
 )
 from tests.hostile.server.stranger import Deed, Stranger
 from tests.hostile.server.world import Place, objects
+from tests.hostile.tables.connections import COMPRESSED
 
 MAPS: Final = "/api/v1/namespaces/default/configmaps"
 _NO_LIST: Final = "the answer is no list"
@@ -78,6 +80,9 @@ _SECRET: Final = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"
 LISTS: Final = (
     _listed("lists without end", _RARELY, _items(lambda number: _ITEM), "the answer is larger than"),
     _listed("lists white space without end", _RARELY, blank_body(), "the answer is larger than"),
+    _listed(
+        "lists 256 MiB in 256 KiB, with gzip", f"nothing is decompressed; {_AGAIN}", compresses("gzip"), COMPRESSED
+    ),
     _listed(
         "lists 4,000,000 zeros",
         _AGAIN,

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from tests.hostile.cases import GOOD, Case, config_map, good_name
 from tests.hostile.server.asking import Ask, Wire, status
-from tests.hostile.server.deeds import ends_the_stream, says, silence, tells, watches
+from tests.hostile.server.deeds import compresses, ends_the_stream, says, silence, tells, watches
 from tests.hostile.server.stranger import Deed, Stranger
 from tests.hostile.server.world import parse
-from tests.hostile.tables.lists import MAPS
+from tests.hostile.tables.connections import COMPRESSED
+from tests.hostile.tables.lists import MAPS, without_streams
 
 _KEPT: Final = "what was heard stays; everything is listed again soon"
 _AGAIN: Final = "what was heard stays; is watched again, every few seconds at most"
@@ -60,6 +61,12 @@ def _error(does: str, manifest: Any, said: str) -> Case:
 
 def _endless_line(server: Stranger) -> Deed:
     return tells(itertools.chain([b'{"type":"ADDED","object":{"x":"'], itertools.repeat(b"y" * 65536)))
+
+
+def _streams_a_bomb(server: Stranger) -> None:
+    """Honest while it is listed; the encoding of a stream is said at its beginning."""
+    without_streams(server)
+    server.order(compresses("gzip"), MAPS, when=lambda ask: ask.is_watch)
 
 
 def _goes_back(server: Stranger) -> Deed:
@@ -134,6 +141,13 @@ LINES: Final = (
         "is left at 8 MiB, and tried again after half a minute",
         _endless_line,
         "a line longer than 8 MiB",
+    ),
+    Case(
+        "streams 256 MiB in 256 KiB, with gzip",
+        f"nothing is decompressed; {_AGAIN}",
+        _streams_a_bomb,
+        (COMPRESSED,),
+        copied=(GOOD,),
     ),
 )
 
