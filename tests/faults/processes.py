@@ -111,19 +111,21 @@ def few_descriptors(play: Play) -> None:
     with play.working():
         with _descriptors(play, lambda held: held[-1] + 3):
             before = [site.daemon.pid for site in play.sites]
-            _interrupt(play)
+            with play.weather(between(play), CUT, "refused"):
+                time.sleep(10)
+            time.sleep(5)
             assert [site.daemon.pid for site in play.sites] == before, "a daemon ended"
         said = _count(play, "Too many open files")
         with _descriptors(play, lambda held: held[len(held) // 2]):
-            _interrupt(play)
+            play.say("with half of the descriptors, and cut again")
+            for edge in between(play):
+                edge.set(CUT)  # which may refuse nobody, because nobody can ask
+            time.sleep(10)
+            for edge in between(play):
+                edge.mend()
+            time.sleep(5)
     play.bite("times that there was no descriptor", _count(play, "Too many open files") - said)
     play.forgive()
-
-
-def _interrupt(play: Play) -> None:
-    with play.weather(between(play), CUT, "refused"):
-        time.sleep(10)
-    time.sleep(5)
 
 
 @contextlib.contextmanager
