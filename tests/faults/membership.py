@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.faults.history import BINDING, DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State
-from tests.faults.laws import TAKEN_BACK_S, Verdict
+from tests.faults.laws import LATE_S, Verdict
 from tests.faults.making import content_of, is_core, owner_of
 
 LAW = "membership"
@@ -111,8 +111,8 @@ class _Judge:
             span for site in {place.cluster, *(one.cluster for one in sources)}
             for span in self._history.absent.get(site, ())
         ]  # fmt: skip
-        # What is made known again while news of the leaving are still under way may be taken back once.
-        if any(begins <= change.at and ends + TAKEN_BACK_S >= since for begins, ends in spans):
+        # Who slept may be told of a membership by others before it hears that it is over, and then of the next one.
+        if any(begins <= change.at and ends + LATE_S >= since for begins, ends in spans):
             return
         if any(self._was_gone(source, since, change.at) for source in sources):
             return
