@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.faults.history import BINDING, DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State
-from tests.faults.laws import LATE_S, Verdict
+from tests.faults.laws import LATE_S, TAKEN_BACK_S, Verdict
 from tests.faults.making import content_of, is_core, owner_of
 
 LAW = "membership"
@@ -53,13 +53,13 @@ class _Judge:
         causes = sum(change.who != DAEMON for change in changes)
         seen: set[Place] = set()
         before: State | None = None
-        for change in changes:
+        for number, change in enumerate(changes):
             sources = self._sources(place, change if change.object is not None else before)
             seen.update(sources)
             if change.who == DAEMON:
                 self._verdict.count(LAW)
                 if change.object is None:
-                    self._check_deletion(place, before, change, sources)
+                    self._check_deletion(place, before, change, sources, changes[number + 1 :])
                 elif (native := _made_here(place, before)) is not None:
                     if content_of(change.object) != content_of(native):
                         self._say(place, change, "was made here, and the daemon changed it")
@@ -102,7 +102,9 @@ class _Judge:
         words = "goes back to an older state of" if is_older else "was no state of"
         self._say(place, change, f"{words} {' or '.join(map(str, sources)) or 'any member'}", *sources)
 
-    def _check_deletion(self, place: Place, before: State | None, change: State, sources: Sequence[Place]) -> None:
+    def _check_deletion(
+        self, place: Place, before: State | None, change: State, sources: Sequence[Place], later: Sequence[State]
+    ) -> None:
         since = before.began if before is not None else 0.0
         if _made_here(place, before) is not None:
             self._say(place, change, "was made here, and the daemon deleted it")
@@ -112,7 +114,8 @@ class _Judge:
             for span in self._history.absent.get(site, ())
         ]  # fmt: skip
         # Who slept may be told of a membership by others before it hears that it is over, and then of the next one.
-        if any(begins <= change.at and ends + LATE_S >= since for begins, ends in spans):
+        is_back = any(one.object is not None and one.at < change.at + TAKEN_BACK_S for one in later)
+        if any(begins <= change.at and (is_back or ends + LATE_S >= since) for begins, ends in spans):
             return
         if any(self._was_gone(source, since, change.at) for source in sources):
             return
