@@ -279,6 +279,11 @@ def test_a_peer_is_reached_by_the_endpoint_of_our_network(members: list[Member])
             lambda: "kubernetesApiEndpoints" not in first.get("cluster", second.name)["spec"], within_s=60,
             what="the way back, which spreads through the front",
         )  # fmt: skip
+        # Both halves of it: the Cluster comes from the person, the Secret from the daemon, and either may be first.
+        eventually(
+            lambda: _kubeconfig(first, second.name)["clusters"][0]["cluster"]["server"] == second.cluster.server,
+            within_s=60, what="the address in the Secret, which spreads through the front",
+        )  # fmt: skip
         in_sync(members)
     in_sync(members)
 

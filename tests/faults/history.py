@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -103,6 +103,13 @@ class History:
         if around and len(found) > most:
             found = sorted(sorted(found, key=lambda state: abs(state.at - around))[:most], key=lambda state: state.at)
         return [str(state) for state in found[-most:]]
+
+
+def state_at(states: Sequence[State], at: float) -> State | None:
+    """What an object was at a moment; a write counts from when it was asked for, because others may hear of it before
+    its answer.
+    """
+    return next((state for state in reversed(states) if state.began <= at), None)
 
 
 def moment(text: str) -> float:

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.faults.history import BINDING, DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State
+from tests.faults.history import BINDING, DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State, state_at
 from tests.faults.making import is_core, is_never_copied, make, owner_of, source_key
 
 TAKEN_BACK_S = 15.0
@@ -184,12 +184,13 @@ class _Judge:
         return any(not self._is_wanted(place, sources, at, owner=owner) for at in moments)
 
     def _is_wanted(self, place: Place, sources: list[State], at: float, *, owner: str) -> bool:
-        source = _at(sources, at)
+        state = state_at(sources, at)
+        source = state and state.object
         if source is None or source["metadata"].get("deletionTimestamp") or owner_of(source):
             return False
         for states in self._rules[place.cluster].values():
-            rule = _at(states, at)
-            copy = None if rule is None else make(source, rule, owner=owner)
+            rule = state_at(states, at)
+            copy = None if rule is None or rule.object is None else make(source, rule.object, owner=owner)
             if copy is not None and (copy.namespace, copy.name) == place[2:]:
                 return True
         return False
@@ -235,13 +236,6 @@ def _is_held(before: State | None, manifest: Manifest) -> bool:
     """Whether a write is a deletion for which a finalizer waits: the object is what it was, and marked."""
     was_marked = before is not None and before.object is not None and "deletionTimestamp" in before.object["metadata"]
     return "deletionTimestamp" in manifest["metadata"] and not was_marked
-
-
-def _at(states: list[State], at: float) -> Manifest | None:
-    """What an object was at a moment; a write counts from when it was asked for, because others may hear of it before
-    its answer.
-    """
-    return next((state.object for state in reversed(states) if state.began <= at), None)
 
 
 def _lives(states: list[State]) -> Iterator[tuple[State, float]]:

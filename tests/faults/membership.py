@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.faults.history import BINDING, DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State
+from tests.faults.history import BINDING, DAEMON, NAMESPACE, UNKNOWN, History, Manifest, Place, State, state_at
 from tests.faults.laws import LATE_S, TAKEN_BACK_S, Verdict
 from tests.faults.making import content_of, is_core, owner_of
 
@@ -43,9 +43,8 @@ class _Judge:
             return not any(state.object is not None and is_core(state.object) for state in states)
         if place.kind == "Secret" and place.namespace != NAMESPACE:
             return False
-        return place.kind in ("Cluster", "Secret") and any(
-            place.name in names for site, names in self._names.items() if site != place.cluster
-        ) and place.name not in self._names[place.cluster]  # fmt: skip
+        is_own = place.name in self._names[place.cluster]
+        return place.kind in ("Cluster", "Secret") and not is_own and bool(self._named_by_others(place))
 
     def look(self, place: Place, changes: Sequence[State]) -> None:
         reached: dict[Place, int] = {}
@@ -81,6 +80,10 @@ class _Judge:
         if place.kind == "ResourceSyncRule":
             owner = self._sites.get(owner_of(state.object)) if state is not None and state.object is not None else None
             return [place._replace(cluster=owner)] if owner is not None and owner != place.cluster else []
+        return self._named_by_others(place)
+
+    def _named_by_others(self, place: Place) -> list[Place]:
+        """The same place in each other cluster that calls itself so."""
         return [
             place._replace(cluster=site)
             for site, names in self._names.items()
@@ -126,10 +129,10 @@ class _Judge:
 
     def _was_gone(self, place: Place, since: float, until: float) -> bool:
         states = self._history.states.get(place, ())
-        was_there = next((state for state in reversed(states) if state.began <= since), None)
+        found = [state_at(states, since), *(one for one in states if since <= one.began <= until)]
         return any(
             state.object is None or "deletionTimestamp" in state.object["metadata"]
-            for state in (was_there, *(one for one in states if since <= one.began <= until))
+            for state in found
             if state is not None
         )
 

@@ -125,6 +125,15 @@ def test_whoever_leaves_lets_go(who: str, known_at: float, gone_at: float, is_se
     assert bool(_said(history)) == is_seen
 
 
+@pytest.mark.parametrize(("back_at", "is_seen"), [(102.0, False), (130.0, True)])
+def test_whoever_slept_through_a_leaving_takes_the_member_in_again_at_once(back_at: float, is_seen: bool) -> None:
+    deeds = [(100.0, "a", DAEMON, _cluster("b")), (101.0, "a", DAEMON, None), (back_at, "a", DAEMON, _cluster("b"))]
+    history = _history(CLUSTER, *deeds)
+    assert _said(history)
+    history.absent["b"] = [(2.0, 9.0)]
+    assert bool(_said(history)) == is_seen
+
+
 def test_writes_without_a_cause_are_seen() -> None:
     assert not _said(_history(RULE, *SPREAD))
     assert _said(_history(RULE, *SPREAD, told=1)) == ["was written 2 times for 1 causes"]
