@@ -79,6 +79,10 @@ class Leavers:
     to_drop: frozenset[Tombstone] = frozenset()
     due_s: float | None = None
 
+    def takes(self, member: ClusterUID, membership: str) -> bool:
+        """Say whether the copy of a membership's Cluster is to go; one that came since is not judged yet."""
+        return member in self.gone and membership in self.known.get(member, ())
+
     def bars(self, member: ClusterUID, membership: str) -> bool:
         """Say whether nothing of a membership comes here through others; empty for one that cannot be told.
 

@@ -136,7 +136,7 @@ class Engine:
             bodies=self.bodies,
             on_change=self._copy_changed,
             on_complete=lambda feed: self.attention.local_feed_complete(feed),  # noqa: PLW0108 -- it is made below
-            on_standing=listener.feed_changed,
+            on_standing=self._local_feed_changed,
             on_late=lambda kind: self.leftovers.look_again(kind),  # noqa: PLW0108 -- it is made below
         )
         self.attention = Attention(sources=self.sources, copies=self.copies, add=add)
@@ -162,6 +162,7 @@ class Engine:
             reader=home,
             discovery=self.discovery,
             copies=self.copies,
+            namespace=settings.namespace,
             may_undo=self._may_undo,
             changed=lambda: self.supervisor.poke(),  # noqa: PLW0108 -- it is made below
         )
@@ -277,6 +278,10 @@ class Engine:
         self.departures.copy_changed(target)
         if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self.copies.has(target):
             self.supervisor.poke()  # for others there may be room now
+
+    def _local_feed_changed(self, feed: LocalFeed) -> None:
+        self._listener.feed_changed(feed)
+        self.leftovers.feed_changed(feed)
 
     def _planned(self) -> None:
         self.leaving.look()

@@ -61,8 +61,9 @@ class Farewell:
         self._say = say
 
     async def question(self, name: str) -> str:
-        """Ask whether this cluster is to leave, or the member of that name; BadInput when there is none."""
+        """Ask whether this cluster is to leave, or the member of that name; BadInput where that one cannot be said."""
         if name:
+            await self._find(name)
             return f"Cluster {name} is dead: let all members forget it, and delete here what its rules say?"
         own = [cluster.name for cluster in await self._clusters() if cluster.cluster_id == self._local]
         called = f" {', '.join(own)}" if own else ""
@@ -92,12 +93,7 @@ class Farewell:
 
     async def declare(self, name: str, *, wait_s: float) -> None:
         """Say that another member has left, because it cannot say so itself. RegistryError in words for people."""
-        manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", name))
-        if manifest is None:
-            raise BadInput(f"Cluster {name}: there is none here")
-        cluster = read_cluster(manifest)
-        same = [found for found in await self._clusters() if found.cluster_id == cluster.cluster_id]
-        self._check_may_be_said(manifest, cluster, same)
+        same = await self._find(name)
         stones = [await self._tombstone(found) for found in same]
         for stone in stones:
             await self._set_up(stone)
@@ -110,6 +106,16 @@ class Farewell:
             if found.secret is not None:
                 await self._drop_secret(found.secret)
         self._say(f"{name} is gone from here; other members follow when they have not heard of it for long enough")
+
+    async def _find(self, name: str) -> Sequence[Cluster]:
+        """Find the Clusters of the member of that name; BadInput where nobody may say that it has left."""
+        manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", name))
+        if manifest is None:
+            raise BadInput(f"Cluster {name}: there is none here")
+        cluster = read_cluster(manifest)
+        same = [found for found in await self._clusters() if found.cluster_id == cluster.cluster_id]
+        self._check_may_be_said(manifest, cluster, same)
+        return same
 
     def _check_may_be_said(self, manifest: Manifest, cluster: Cluster, same: Sequence[Cluster]) -> None:
         name = cluster.name
@@ -151,7 +157,24 @@ class Farewell:
 
     async def _left_over(self) -> Sequence[str]:
         others = [cluster for cluster in await self._clusters() if cluster.cluster_id != self._local]
-        return [f"{cluster.name}: {await self._why_left(cluster)}" for cluster in sorted(others, key=lambda c: c.name)]
+        left = [f"{cluster.name}: {await self._why_left(cluster)}" for cluster in sorted(others, key=lambda c: c.name)]
+        return left or await self._secrets_left()
+
+    async def _secrets_left(self) -> Sequence[str]:
+        """Say which credentials of others are here still: they outlive their Clusters for a moment."""
+        of_registry = f"type={meta.REGISTRY_SECRET_TYPE}"
+        found = await self._api.list(meta.SECRETS, namespace=self._settings.namespace, fields=of_registry)
+        return [words for manifest in found if (words := self._why_secret_left(manifest))]
+
+    def _why_secret_left(self, manifest: Manifest) -> str:
+        info = meta.metadata_of(manifest)
+        key = ObjectKey(info["namespace"], info["name"])
+        marks = read_marks(meta.annotations_of(manifest), of=meta.Target("", meta.SECRET.kind, *key))
+        if marks.owner in (None, self._local):
+            return ""
+        if marks.frozen:
+            return f"Secret {key}: the annotation {meta.SYNC_DISABLED} keeps it; remove it, or delete the Secret"
+        return f"Secret {key}: waits until the daemon has taken it away{_BRAKE}"
 
     async def _why_left(self, cluster: Cluster) -> str:
         manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name))
@@ -166,7 +189,8 @@ class Farewell:
         found = await self._api.read(meta.SECRETS, secret) if secret is not None else None
         if (found is not None and is_published(found)) or await tokens_left(self._api, self._settings):
             return [
-                "the daemon has not taken the credentials away yet; with MANAGE_LOCAL_CLUSTER_SECRET=false it does not"
+                "waits until the daemon has taken this cluster's credentials away; one that runs with "
+                "MANAGE_LOCAL_CLUSTER_SECRET=false leaves that to you"
             ]
         return []
 

@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.tombstone import can_be_named
-from registry_controller.core.own import read_marks
+from registry_controller.core.own import Marks, read_marks
 
 OnChange = Callable[[Target], None]
 Naming = tuple[ClusterUID, ObjectKey | None]
@@ -47,7 +47,12 @@ def secret_target(key: ObjectKey) -> Target:
 
 def membership_of(annotations: Mapping[str, str], name: str, member: str) -> str:
     """Tell of which membership a copy of a member's Cluster is: the uid at its source; empty where it does not say."""
-    provenance = read_marks(annotations, of=cluster_target(name)).provenance
+    return membership_marked(read_marks(annotations, of=cluster_target(name)), member)
+
+
+def membership_marked(marks: Marks, member: str) -> str:
+    """Tell of which membership the copy of a member's Cluster is that has these marks."""
+    provenance = marks.provenance
     known = provenance.uid if provenance is not None and provenance.owner == member else ""
     return known if can_be_named(known) else ""
 

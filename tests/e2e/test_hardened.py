@@ -13,6 +13,7 @@ from registry_controller.api import meta, names
 from tests.e2e.group import (
     CHART,
     CONFIG_MAP,
+    NAMESPACE,
     Member,
     config_map,
     eventually,
@@ -111,3 +112,14 @@ def test_rights_and_kube_system_are_closed_to_every_rule_whatever_is_granted(mem
     assert (entry["matched"], entry["skipped"], entry["failures"][0]["reason"]) == (1, 1, "ClosedHere")
     assert here.find("role", "powers") is None
     assert here.find("-n", "kube-system", "cm", "settings") is None
+
+
+def test_who_leaves_takes_the_credentials_of_the_other_away_with_it(members: list[Member]) -> None:
+    """O6: with the rights that the profile leaves to the daemon, and in its Pod."""
+    here, peer = members
+    assert here.find("-n", NAMESPACE, "secret", peer.name)
+    said = here.daemon.execute("registry-controller", "leave", "--yes")
+    assert "revoked" in said
+    assert here.find("-n", NAMESPACE, "secret", peer.name) is None
+    assert here.find("cluster", peer.name) is None
+    assert peer.find("-n", NAMESPACE, "secret", here.name) is None

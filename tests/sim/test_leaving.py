@@ -102,6 +102,30 @@ def test_who_has_left_may_join_again() -> None:
     simulate(scenario, n=3)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_who_joins_again_soon_is_let_in_once(seed: int) -> None:
+    """O6: what was judged of the membership before is not done to the new one."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, c = group.members
+        await leave(group, "b")
+        for name in stones(b):
+            b.delete("ClusterFeature", name)
+        await asyncio.sleep(4.0)
+        await b.restart()
+        await asyncio.sleep(4.0)
+        assert len(stones(a)) == len(stones(c)) == 1
+        since = len(c.server.journal)
+        hand_over(b, a)
+        hand_over(a, b)
+        await group.settle()
+        assert [knows(c, name) for name in "abc"] == [(True, True)] * 3
+        assert not [write for write in c.server.journal[since:] if (write.verb, write.kind) == ("delete", "Cluster")]
+
+    simulate(scenario, n=3, seed=seed)
+
+
 def test_a_member_that_does_not_hear_of_it_is_waited_for_and_may_be_left_out() -> None:
     """O6: nobody is left with credentials that it does not know to be void, unless it is said to be dead."""
 

@@ -61,7 +61,7 @@ class Wire:
     for `behind_s` seconds. Watches that resume begin `again` changes before where they were to: what happened then is
     heard once more. Each stream of events is late by up to `late_s` seconds, for itself, so that of two kinds, or two
     selections, what happened first may be heard last. The `unallowed` are the resources, by their plurals, on which the
-    daemon's role at that server gives it no rights.
+    daemon's role at that server gives it no rights; on the `narrowed` it has some in these namespaces only.
     """
 
     def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
@@ -73,6 +73,7 @@ class Wire:
         self.lost = self.torn = self.lag = self.again = 0
         self.behind_s = self.late_s = 0.0
         self.unallowed: set[str] = set()
+        self.narrowed: dict[str, set[str]] = {}
         self._chance = chance
         self._changed = asyncio.Event()
         self._watches: dict[Watch, None] = {}
@@ -112,6 +113,16 @@ class Wire:
     def lateness(self) -> float:
         """Choose how long the next events of one stream wait beside, in seconds."""
         return self._chance.uniform(0.0, self.late_s) if self.late_s else 0.0
+
+    def lacking(self, path: str) -> str:
+        """Name the resource of that path on which there is no right; empty where there is one."""
+        parts = urlsplit(path).path.split("/")
+        lacking = self.unallowed.intersection(parts)
+        namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-2] else ""
+        lacking.update(
+            plural for plural, within in self.narrowed.items() if plural in parts and namespace not in within
+        )
+        return min(lacking, default="")
 
     def resumed(self, path: str) -> str:
         """Let a watch that resumes begin with changes that it has heard of, where the server knows them still."""
@@ -237,8 +248,8 @@ class SimTransport:
             found = _BROKEN
         elif self._token is not None and self._token not in self._wire.server.tokens:
             found = _UNAUTHORIZED
-        elif lacking := self._wire.unallowed.intersection(urlsplit(path).path.split("/")):
-            found = _forbidden(min(lacking), "list" if method == "GET" else "update")
+        elif lacking := self._wire.lacking(path):
+            found = _forbidden(lacking, "list" if method == "GET" else "update")
         else:
             found = ask(self._wire.server)
         status = found.status if isinstance(found, Answer) else 200

@@ -1,0 +1,195 @@
+"""Daemons that reach Secrets in some namespaces only, as with the chart's `rbac.narrowSecrets`. W3, O6."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from registry_controller.api import meta, names
+from registry_controller.engine.farewell import StillThere
+from tests.sim.clock import virtual_clocks
+from tests.sim.farewells import knows, leave, shared, stones
+from tests.sim.group import SimGroup, hand_over, rule, simulate
+from tests.sim.member import NAMESPACE, Member
+
+SECRET = {"group": "", "version": "v1", "kind": "Secret"}
+WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+
+
+@pytest.fixture(autouse=True)
+def clocks() -> Iterator[None]:
+    with virtual_clocks():
+        yield
+
+
+def narrow(group: SimGroup, name: str, *namespaces: str) -> None:
+    """Let nobody reach Secrets of a cluster but in the daemon's namespace, and, for its own daemon, in these."""
+    for member in group.members:
+        within = {NAMESPACE, *namespaces} if member.name == name else {NAMESPACE}
+        group.wire(member.name, name).narrowed["secrets"] = within
+
+
+def widen(group: SimGroup, name: str) -> None:
+    for member in group.members:
+        group.wire(member.name, name).narrowed.clear()
+
+
+def secret(name: str, namespace: str) -> dict[str, object]:
+    info = {"name": name, "namespace": namespace, "labels": {"sync": "yes"}}
+    return {"kind": "Secret", "metadata": info, "type": "Opaque", "data": {"a": "MQ=="}}
+
+
+def credentials(member: Member) -> set[str]:
+    """Name the members whose credentials a member holds."""
+    return {name for name in "abc" if knows(member, name)[1]}
+
+
+async def rejoined(group: SimGroup) -> None:
+    """Let b leave and come back, so that a tombstone of its first membership stands in the others."""
+    await leave(group, "b")
+    await group.settle()
+    for name in stones(group["b"]):
+        group["b"].delete("ClusterFeature", name)
+    await asyncio.sleep(90.0)
+    hand_over(group["b"], group["a"])
+    hand_over(group["a"], group["b"])
+    await group.settle()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_leaves_keeps_nobodys_credentials(seed: int) -> None:
+    """O6: while the core rules go with the Cluster to which they belong, which may be before the Secrets do."""
+
+    async def scenario(group: SimGroup) -> None:
+        narrow(group, "c")
+        await shared(group)
+        if seed % 2:
+            await rejoined(group)
+        assert credentials(group["c"]) == set("abc")
+        await leave(group, "c")
+        assert not credentials(group["c"])
+        await group.settle()
+        assert not credentials(group["c"])
+        assert credentials(group["a"]) == credentials(group["b"]) == set("ab")
+
+    simulate(scenario, n=3, seed=seed)
+
+
+def test_who_has_left_while_no_daemon_ran_takes_the_credentials_away_when_one_does() -> None:
+    """O6, W3: what is left is found in the cluster, in the namespaces that may be read; the command waits for it."""
+
+    async def scenario(group: SimGroup) -> None:
+        narrow(group, "c")
+        await shared(group)
+        c = group["c"]
+        c.kill()
+        with pytest.raises(StillThere):
+            await leave(group, "c", wait_s=30.0)
+        assert c.find("ResourceSyncRule", names.SECRETS_SINK) is None
+        assert credentials(c) == set("abc")
+        c.start_again()
+        await leave(group, "c")
+        assert not credentials(c)
+
+    simulate(scenario, n=3)
+
+
+def test_the_command_says_which_credentials_it_waits_for() -> None:
+    """O6: their Clusters may be gone already."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        c = group["c"]
+        held = c.get("Secret", "a", namespace=NAMESPACE)
+        held["metadata"]["annotations"][meta.SYNC_DISABLED] = "true"
+        c.replace(held)
+        await group.settle()
+        with pytest.raises(StillThere, match=f"Secret {NAMESPACE}/a: the annotation {meta.SYNC_DISABLED} keeps it"):
+            await leave(group, "c")
+        c.delete("Secret", "a", namespace=NAMESPACE)
+        await leave(group, "c")
+        assert not credentials(c)
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_rule_that_goes_takes_its_copies_away_where_its_namespace_alone_may_be_read(restarted: bool) -> None:
+    """W3: they are looked for where rules have put some."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        group.wire("a", "a").narrowed["secrets"] = {NAMESPACE, "default"}
+        if restarted:
+            await a.restart()
+            await group.settle()
+        entry = {"match": [{**WANTED["match"][0], "namespaces": ["default"]}]}
+        a.create(rule("some", SECRET, entry, deletionPolicy="Delete"))
+        b.create(secret("x", "default"))
+        await group.settle()
+        assert a.find("Secret", "x", namespace="default")
+        a.delete("ResourceSyncRule", "some")
+        await group.settle()
+        assert a.find("Secret", "x", namespace="default") is None
+        for found in a.list("ResourceSyncRule"):
+            assert a.condition("ResourceSyncRule", found["metadata"]["name"], "Synced")["status"] == "True"
+
+    simulate(scenario, n=2)
+
+
+def test_what_was_copied_before_secrets_were_narrowed_goes_when_they_are_widened_again() -> None:
+    """W3: and meanwhile the credentials are kept, and no core rule complains."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        a.create(rule("all", SECRET, WANTED, deletionPolicy="Delete"))
+        b.create(secret("x", "default"))
+        b.create(secret("y", NAMESPACE))
+        await group.settle()
+        narrow(group, "a")
+        await a.restart()
+        await asyncio.sleep(30.0)
+        a.delete("ResourceSyncRule", "all")
+        b.delete("ResourceSyncRule", "all")
+        await group.settle()
+        assert a.find("Secret", "x", namespace="default")
+        assert a.find("Secret", "y", namespace=NAMESPACE) is None
+        assert a.condition("ResourceSyncRule", names.SECRETS_SINK, "Synced")["status"] == "True"
+        widen(group, "a")
+        await asyncio.sleep(700.0)
+        assert a.find("Secret", "x", namespace="default") is None
+        assert credentials(a) == set("ab")
+
+    simulate(scenario, n=2)
+
+
+def test_a_namespace_that_may_not_be_read_is_nobodys_trouble_when_its_rule_has_gone_and_is_looked_at_again() -> None:
+    """W3, S3: other rules that write the kind have all they need; copies there go when the right is back."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        wire = group.wire("a", "a")
+        wire.narrowed["secrets"] = {NAMESPACE, "default"}
+        await a.restart()
+        entry = {"match": [{**WANTED["match"][0], "namespaces": ["default"]}]}
+        a.create(rule("some", SECRET, entry, deletionPolicy="Delete"))
+        b.create(secret("x", "default"))
+        await group.settle()
+        assert a.find("Secret", "x", namespace="default")
+        wire.narrowed["secrets"] = {NAMESPACE}
+        wire.cut()
+        await asyncio.sleep(60.0)
+        a.delete("ResourceSyncRule", "some")
+        await group.settle()
+        assert a.condition("ResourceSyncRule", names.SECRETS_SINK, "Synced")["status"] == "True"
+        assert a.find("Secret", "x", namespace="default")
+        wire.narrowed["secrets"].add("default")
+        await asyncio.sleep(1300.0)
+        assert a.find("Secret", "x", namespace="default") is None
+
+    simulate(scenario, n=2)
