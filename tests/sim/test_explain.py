@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import CLUSTER_DISABLED, ObjectKey
-from registry_controller.planner.explain import Explanation, Fit, explain
+from registry_controller.planner.explain import Explanation, explain
+from registry_controller.planner.opinions import Fit
 from registry_controller.planner.telling import Names, explanation_document, explanation_text
 from tests.sim.group import SimGroup, rule, simulate
 from tests.sim.rehearsing import rehearsing
