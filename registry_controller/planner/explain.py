@@ -87,7 +87,7 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
         owner=(view.current.natural if view.current is not None else None) or (marks.owner if marks else None),
         copied_from=view.copied_from or next(iter(_copied_from(marks, kind, target)), None),
         sources=sources,
-        outlook=[_of_our_own(row, own) for row in await _outlook(rehearsal, targets)],
+        outlook=[_of_our_own(row, own) for row in await _outlook(rehearsal, targets, target, marks)],
         troubles=troubles(engine, rules=rules),
     )
 
@@ -115,16 +115,36 @@ def _of_our_own(row: Row, own: Target | None) -> Row:
     return replace(row, rule="", words="it was made here; the members whose rules match it copy it from here")
 
 
-async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target]) -> Sequence[Row]:
-    """Say what would become of targets; of a kind that no rule writes here, nothing."""
-    copies = rehearsal.engine.copies
-    heard = {target for target in targets if copies.feed(target.group, target.kind) is not None}
-    foreseen = rehearsal.keep_halted(await rehearsal.foresee(heard))
-    name_of = rehearsal.engine.supervisor.name_of
-    rows = [_with_failure(rehearsal.engine, row) for found in foreseen for row in rows_of(found, name_of=name_of)]
-    why = Reason.NOT_WANTED
-    others = sorted({*targets} - heard)
-    return rows + [Row(Action.SKIP, found, "", ClusterUID(""), why.value, words_of(why)) for found in others]
+async def _outlook(
+    rehearsal: Rehearsal, targets: Iterable[Target], asked: Target, marks: Marks | None
+) -> Sequence[Row]:
+    """Say what would become of targets; of what no rule asks for here, that nothing does. `marks` are of the one asked.
+
+    The daemon looks at nothing else: it hears a kind where rules write it, and of Secrets its own namespace always.
+    """
+    engine = rehearsal.engine
+    of_asked = marks if marks is not None and marks.is_copy else None
+    copies = {asked: of_asked} if of_asked is not None else {}
+    judged = {target for target in targets if _is_judged(engine, target, as_copy=target in copies)}
+    foreseen = rehearsal.keep_halted(await rehearsal.foresee(judged))
+    name_of = engine.supervisor.name_of
+    rows = [_with_failure(engine, row) for found in foreseen for row in rows_of(found, name_of=name_of)]
+    return rows + [_unasked(engine, target, copies.get(target)) for target in sorted({*targets} - judged)]
+
+
+def _is_judged(engine: Engine, target: Target, *, as_copy: bool) -> bool:
+    """Say whether the daemon decides about a target, now or once it has heard what is here."""
+    feed = engine.copies.feed(target.group, target.kind)
+    is_awaited = as_copy and not engine.leftovers.is_complete
+    return is_awaited or (feed is not None and feed.may_show(target.key, as_copy=as_copy))
+
+
+def _unasked(engine: Engine, target: Target, copy: Marks | None) -> Row:
+    """Say that nothing becomes of what no rule asks for here; of a copy, that it stays."""
+    why = Reason.NOT_WANTED if copy is None else Reason.NO_LONGER_WANTED
+    rule = copy.provenance.rule if copy is not None and copy.provenance is not None else ""
+    owner = (copy.owner if copy is not None else None) or ClusterUID("")
+    return in_words(engine, Row(Action.SKIP, target, rule, owner, why.value, words_of(why)))
 
 
 def _with_failure(engine: Engine, row: Row) -> Row:
