@@ -111,6 +111,13 @@ class LocalFeed:
             for place, stream in self.streams.items()
         )
 
+    def may_show(self, key: ObjectKey, *, as_copy: bool) -> bool:
+        """Say whether an object is here, or would be once every stream is complete; `as_copy`, if it were a copy."""
+        return key in self.records or any(
+            place.namespace in ("", key.namespace) and (not place.labels or (as_copy and not stream.is_complete))
+            for place, stream in self.streams.items()
+        )
+
     @contextlib.contextmanager
     def writing(self, key: ObjectKey) -> Iterator[None]:
         """Let what streams say of an object wait while we write it.

@@ -9,7 +9,7 @@ from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, 
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.watch import Heard
-from registry_controller.report.reasons import granting
+from registry_controller.report.reasons import granting, unless_narrowed
 
 
 class Hearer(Protocol):
@@ -93,7 +93,9 @@ def why_unheard(kind: GVK, error: RegistryError, *, at_home: bool) -> str:
     place = "here" if at_home else "there"
     if isinstance(error, Forbidden):
         label = meta.CONTROLLER_AGGREGATED if at_home else meta.READER_AGGREGATED
-        return f"cannot {error}; {granting(label, place=place)}"
+        words = f"cannot {error}; {granting(label, place=place)}"
+        is_secret = (kind.group, kind.kind) == (meta.SECRET.group, meta.SECRET.kind)
+        return f"{words}, {unless_narrowed(place=place)}" if is_secret else words
     if isinstance(error, NotServed):
         group = f"group {kind.group}" if kind.group else "the core group"
         correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"

@@ -6,50 +6,26 @@ Law: an explanation evaluates with the functions that decide; it has no opinion 
 from __future__ import annotations
 
 import asyncio
-import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from registry_controller.api.errors import InvalidObject, NotFound, RegistryError
-from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.errors import NotFound, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
-from registry_controller.api.names import CORE_RULES
 from registry_controller.core.decision import Reason
-from registry_controller.core.miss import feature_miss, miss_of
 from registry_controller.core.own import Marks, is_membership, read_marks
 from registry_controller.core.view import SourceRef
-from registry_controller.engine.bodies import decode_body
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection
-from registry_controller.engine.registry import HeldRule
 from registry_controller.engine.settling import troubles
 from registry_controller.kube.watch import Heard, decode_heard
-from registry_controller.planner.plan import Action, Row, in_words, name_of, rows_of, why_idle
+from registry_controller.planner.opinions import Opinion, opinions_of, own_features, rules_for
+from registry_controller.planner.plan import Action, Row, in_words, name_of, rows_of
 from registry_controller.planner.rehearsal import Rehearsal
 from registry_controller.report.reasons import words_of
 
 _AT_ONCE: Final = 16
 _WRITES: Final = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
-
-
-class Fit(enum.Enum):
-    """How a rule stands to a source."""
-
-    MATCHES = "matches"
-    MISSES = "does not match"
-    UNCLEAR = "cannot be evaluated"
-    IDLE = "does nothing here"
-
-
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """What one rule says of a source: how it fits, and, unless it matches, the clause that fails."""
-
-    rule: str
-    fit: Fit
-    path: str = ""
-    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +76,10 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
     own = target if marks is not None and not marks.is_copy else None
     if here is not None and marks is not None and not marks.is_copy and not is_membership(kind, here.kind_type):
         ref = SourceRef(engine.local, kind, key)
-        opinions = list(_opinions(engine, ref, {kind: here}, features=_own_features(engine)))
+        opinions = list(opinions_of(engine, ref, {kind: here}, features=own_features(engine)))
         sources = [Source(ref, marks, opinions), *at_home]
     targets = {target, *(become for source in sources for become in source.targets)}
-    rules = {name_of(held) for held in _rules_for(engine, kind)}
+    rules = {name_of(held) for held in rules_for(engine, kind)}
     return Explanation(
         target=target,
         local=engine.local,
@@ -111,7 +87,7 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
         owner=(view.current.natural if view.current is not None else None) or (marks.owner if marks else None),
         copied_from=view.copied_from or next(iter(_copied_from(marks, kind, target)), None),
         sources=sources,
-        outlook=[_of_our_own(row, own) for row in await _outlook(rehearsal, targets)],
+        outlook=[_of_our_own(row, own) for row in await _outlook(rehearsal, targets, target, marks)],
         troubles=troubles(engine, rules=rules),
     )
 
@@ -139,16 +115,36 @@ def _of_our_own(row: Row, own: Target | None) -> Row:
     return replace(row, rule="", words="it was made here; the members whose rules match it copy it from here")
 
 
-async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target]) -> Sequence[Row]:
-    """Say what would become of targets; of a kind that no rule writes here, nothing."""
-    copies = rehearsal.engine.copies
-    heard = {target for target in targets if copies.feed(target.group, target.kind) is not None}
-    foreseen = rehearsal.keep_halted(await rehearsal.foresee(heard))
-    name_of = rehearsal.engine.supervisor.name_of
-    rows = [_with_failure(rehearsal.engine, row) for found in foreseen for row in rows_of(found, name_of=name_of)]
-    why = Reason.NOT_WANTED
-    others = sorted({*targets} - heard)
-    return rows + [Row(Action.SKIP, found, "", ClusterUID(""), why.value, words_of(why)) for found in others]
+async def _outlook(
+    rehearsal: Rehearsal, targets: Iterable[Target], asked: Target, marks: Marks | None
+) -> Sequence[Row]:
+    """Say what would become of targets; of what no rule asks for here, that nothing does. `marks` are of the one asked.
+
+    The daemon looks at nothing else: it hears a kind where rules write it, and of Secrets its own namespace always.
+    """
+    engine = rehearsal.engine
+    of_asked = marks if marks is not None and marks.is_copy else None
+    copies = {asked: of_asked} if of_asked is not None else {}
+    judged = {target for target in targets if _is_judged(engine, target, as_copy=target in copies)}
+    foreseen = rehearsal.keep_halted(await rehearsal.foresee(judged))
+    name_of = engine.supervisor.name_of
+    rows = [_with_failure(engine, row) for found in foreseen for row in rows_of(found, name_of=name_of)]
+    return rows + [_unasked(engine, target, copies.get(target)) for target in sorted({*targets} - judged)]
+
+
+def _is_judged(engine: Engine, target: Target, *, as_copy: bool) -> bool:
+    """Say whether the daemon decides about a target, now or once it has heard what is here."""
+    feed = engine.copies.feed(target.group, target.kind)
+    is_awaited = as_copy and not engine.leftovers.is_complete
+    return is_awaited or (feed is not None and feed.may_show(target.key, as_copy=as_copy))
+
+
+def _unasked(engine: Engine, target: Target, copy: Marks | None) -> Row:
+    """Say that nothing becomes of what no rule asks for here; of a copy, that it stays."""
+    why = Reason.NOT_WANTED if copy is None else Reason.NO_LONGER_WANTED
+    rule = copy.provenance.rule if copy is not None and copy.provenance is not None else ""
+    owner = (copy.owner if copy is not None else None) or ClusterUID("")
+    return in_words(engine, Row(Action.SKIP, target, rule, owner, why.value, words_of(why)))
 
 
 def _with_failure(engine: Engine, row: Row) -> Row:
@@ -184,14 +180,14 @@ async def _look_at_one(engine: Engine, ref: SourceRef) -> Source | None:
     if link is None or connection is None:
         return None
     found: dict[GVK, Heard] = {}
-    for kind in {ref.kind, *(held.rule.kind for held in _rules_for(engine, ref.kind) if held.rule is not None)}:
+    for kind in {ref.kind, *(held.rule.kind for held in rules_for(engine, ref.kind) if held.rule is not None)}:
         heard = await _read_at(connection, kind, ref.key)
         if heard is not None:
             found[kind] = heard
     if not found:
         return None
     marks = read_marks(next(iter(found.values())).annotations, of=Target(ref.kind.group, ref.kind.kind, *ref.key))
-    opinions = list(_opinions(engine, ref, found, features=link.features.held or ()))
+    opinions = list(opinions_of(engine, ref, found, features=link.features.held or ()))
     return Source(ref, marks, opinions, _targets(engine, ref))
 
 
@@ -214,56 +210,3 @@ def _targets(engine: Engine, ref: SourceRef) -> Sequence[Target]:
         for hit in feed.records[ref.key].hits
     }
     return sorted(targets)
-
-
-def _opinions(
-    engine: Engine, ref: SourceRef, found: dict[GVK, Heard], *, features: tuple[Feature, ...]
-) -> Iterator[Opinion]:
-    """Let every rule for the kind say how it stands to a source: those that match first."""
-    opinions = [_opinion(engine, held, ref, found, features) for held in _rules_for(engine, ref.kind)]
-    opinions = [one for one in opinions if one.rule not in CORE_RULES or one.fit is Fit.MATCHES]  # nobody wrote those
-    order = list(Fit)
-    yield from sorted(opinions, key=lambda opinion: (order.index(opinion.fit), opinion.rule))
-
-
-def _opinion(
-    engine: Engine, held: HeldRule, ref: SourceRef, found: dict[GVK, Heard], features: tuple[Feature, ...]
-) -> Opinion:
-    rule, idle = held.rule, why_idle(engine, held)
-    if rule is None or idle is not None:
-        return Opinion(name_of(held), Fit.IDLE, *(idle[:2] if idle is not None else ()))
-    heard = found.get(rule.kind)
-    if heard is None:
-        return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
-    lacking = feature_miss(rule.features, features)
-    feed = engine.sources.feed(ref.owner, rule.kind)
-    try:
-        if feed is not None and (unclear := feed.unclear.get(rule.name, {}).get(ref.key)):
-            raise unclear
-        miss = lacking or miss_of(rule, heard, lambda: decode_body(heard.raw, what=str(ref.key)))
-    except InvalidObject as error:
-        return Opinion(rule.name, Fit.UNCLEAR, error.path, error.message)
-    return Opinion(rule.name, Fit.MISSES, miss.path, miss.words) if miss else Opinion(rule.name, Fit.MATCHES)
-
-
-def _rules_for(engine: Engine, kind: GVK) -> Sequence[HeldRule]:
-    """List the rules for a kind, in any version of it; those, too, that cannot be read any further."""
-    return [held for _, held in sorted(engine.registry.rules.items()) if _kind_of(held) == (kind.group, kind.kind)]
-
-
-def _kind_of(held: HeldRule) -> tuple[object, object]:
-    if held.rule is not None:
-        return held.rule.kind.group, held.rule.kind.kind
-    spec = held.manifest.get("spec")
-    kind = spec.get("groupVersionKind") if isinstance(spec, Mapping) else None
-    return (kind.get("group") or "", kind.get("kind")) if isinstance(kind, Mapping) else ("", "")
-
-
-def _own_features(engine: Engine) -> tuple[Feature, ...]:
-    found = []
-    for manifest in engine.registry.features.values():
-        try:
-            found.append(read_feature(manifest))
-        except InvalidObject:
-            continue
-    return tuple(found)

@@ -79,3 +79,11 @@ def words_of(reason: Reason) -> str:
 def granting(label: str, *, place: str) -> str:
     """Say how a missing right is given, by a ClusterRole with that label; `place` is `here` or `there` (S3)."""
     return f'grant it with a ClusterRole labelled {label}: "true" {place}'
+
+
+def unless_narrowed(*, place: str) -> str:
+    """Say of a missing right on Secrets when it is not to be granted: nobody but the chart knows whether that is so."""
+    return (
+        f"unless rbac.narrowSecrets is set {place}: then it is lacking on purpose, and Secrets are reached in the "
+        "release's namespace only"
+    )

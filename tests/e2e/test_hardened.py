@@ -66,6 +66,7 @@ def test_a_rule_of_a_peer_does_nothing_and_says_why_and_one_that_was_made_here_w
     steadily(lambda: here.find("cm", "one") is None, for_s=2)
     told = here.daemon.execute("registry-controller", "explain", "configmap", "default/one", check=False)
     assert "rule from-peer does nothing here: SYNCED_RULES_ENABLED" in told
+    assert told.endswith("skip (NotWanted)\n  because: no rule that acts here asks for it\n"), told
     here.apply(rule("own", CONFIG_MAP, WANTED))
     eventually(lambda: here.find("cm", "one"))
     eventually(lambda: said(here, "own")[0] == "True")

@@ -51,6 +51,7 @@ def test_a_group_that_reads_only_its_own_secrets_works(members: list[Member]) ->
     )
     assert "secrets" in words
     assert "aggregated" in words
+    assert "then it is lacking on purpose" in words
     second.create(secret("inside", {"a": "1"}, namespace=NAMESPACE))
     first.apply(rule("inside", SECRET, {"match": [{"objectKey": {"name": "inside", "namespace": NAMESPACE}}]}))
     eventually(lambda: first.find("-n", NAMESPACE, "secret", "inside"))

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from registry_controller import settings
+from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.connect import READING, REHEARSING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.planner.explain import Explanation, explain
 from registry_controller.planner.plan import Action, Plan, make_plan
 from registry_controller.planner.rehearsal import Rehearsal, rehearse
+from registry_controller.planner.telling import Names
 from tests.sim.apiserver import Write
 from tests.sim.fields import Manifest
 from tests.sim.group import SimGroup
@@ -43,6 +46,15 @@ async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float =
             yield rehearsal
     finally:
         await home.close()
+
+
+async def explained(
+    group: SimGroup, kind: str, name: str, *, namespace: str = "default", at: str = "a"
+) -> tuple[Explanation, Names]:
+    """Explain an object, and give the names with which that is spelled."""
+    async with rehearsing(group, at) as rehearsal:
+        found, gvr = await rehearsal.engine.discovery.find(kind)
+        return await explain(rehearsal, found, gvr, ObjectKey(namespace, name)), Names(rehearsal.engine)
 
 
 async def plan(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> Plan:

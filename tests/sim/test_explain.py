@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api.meta import CLUSTER_DISABLED, ObjectKey
-from registry_controller.planner.explain import Explanation, Fit, explain
-from registry_controller.planner.telling import Names, explanation_document, explanation_text
+from registry_controller.api.meta import CLUSTER_DISABLED, OWNER, ObjectKey
+from registry_controller.planner.explain import Explanation
+from registry_controller.planner.opinions import Fit
+from registry_controller.planner.telling import explanation_document, explanation_text
 from tests.sim.group import SimGroup, rule, simulate
-from tests.sim.rehearsing import rehearsing
+from tests.sim.rehearsing import explained
 from tests.sim.transport import Fault
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
@@ -21,15 +22,6 @@ WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 
 def _widget(name: str, **labels: str) -> dict[str, Any]:
     return {"kind": "Widget", "metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": {"a": 1}}
-
-
-async def _explained(
-    group: SimGroup, kind: str, name: str, *, namespace: str = "default", at: str = "a"
-) -> tuple[Explanation, Names]:
-    async with rehearsing(group, at) as rehearsal:
-        found, gvr = await rehearsal.engine.discovery.find(kind)
-        explained = await explain(rehearsal, found, gvr, ObjectKey(namespace, name))
-        return explained, Names(rehearsal.engine)
 
 
 def _decisions(found: Explanation) -> Sequence[tuple[str, str, str]]:
@@ -57,7 +49,7 @@ async def _prepared(group: SimGroup) -> None:
 def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
-        found, names = await _explained(group, "widget", "one")
+        found, names = await explained(group, "widget", "one")
         assert found.owner == group["b"].id
         assert _decisions(found) == [("one", "skip", "InSync")]
         (source,) = found.sources
@@ -94,7 +86,7 @@ def test_a_renamed_copy_and_its_source_are_explained_alike() -> None:
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
         for name in ("moved", "moved-of-b"):
-            found, _ = await _explained(group, "widgets.sim.example", name)
+            found, _ = await explained(group, "widgets.sim.example", name)
             assert ("moved-of-b", "skip", "InSync") in _decisions(found)
             (source,) = found.sources
             assert source.ref.key == ObjectKey("default", "moved")
@@ -116,7 +108,7 @@ def test_what_is_no_copy_says_why(name: str, decision: tuple[str, str, str]) -> 
 
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
-        found, _ = await _explained(group, "Widget", name)
+        found, _ = await explained(group, "Widget", name)
         assert _decisions(found) == [decision]
         assert found.is_found is (name != "nobody")
 
@@ -126,7 +118,7 @@ def test_what_is_no_copy_says_why(name: str, decision: tuple[str, str, str]) -> 
 def test_an_object_made_here_says_what_the_rules_say_of_it_elsewhere() -> None:
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
-        found, names = await _explained(group, "Widget", "one", at="b")
+        found, names = await explained(group, "Widget", "one", at="b")
         assert "made here; this cluster owns it" in explanation_text(found, names)
         assert found.sources[0].ref.owner == group["b"].id
         assert found.sources[0].opinions[0].fit is Fit.MATCHES
@@ -140,7 +132,7 @@ def test_a_copy_whose_owner_is_silent_says_that_it_is_waited_for() -> None:
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
         group.fail("b", Fault.REFUSED)
-        found, names = await _explained(group, "Widget", "one")
+        found, names = await explained(group, "Widget", "one")
         assert _decisions(found) == [("one", "wait", "OwnerSilent")]
         text = explanation_text(found, names)
         assert "waits for: the owner does not answer" in text
@@ -156,12 +148,12 @@ def test_what_could_not_be_looked_at_is_said_of_an_object_that_was_not_found() -
         await _prepared(group)
         group["b"].server.change_served("Widget", served=False)
         group.cut("b")
-        found, names = await _explained(group, "Widget", "nobody")
+        found, names = await explained(group, "Widget", "nobody")
         text = explanation_text(found, names)
         assert "not here, nor in any cluster that could be read" in text
         assert "not heard: peer b: Widget: it is not served there" in text
         group["b"].server.change_served("Widget", served=True)
-        found, names = await _explained(group, "Widget", "nobody")
+        found, names = await explained(group, "Widget", "nobody")
         assert explanation_text(found, names).endswith("not here, nor in any cluster that is read")
 
     simulate(scenario, n=2)
@@ -175,14 +167,14 @@ def test_a_copy_says_that_its_owner_is_disabled_or_its_rule_suspended() -> None:
         here = group["a"]
         here.apply(rule("plain", WIDGET, WANTED, suspend=True))
         await group.settle()
-        found, _ = await _explained(group, "Widget", "one")
+        found, _ = await explained(group, "Widget", "one")
         (row,) = found.outlook
         assert (row.reason, row.words) == (
             "NoLongerWanted", "its rule does nothing here: spec.suspend: it is suspended; the copy stays"
         )  # fmt: skip
         here.apply({"kind": "Cluster", "metadata": {"name": "b", "annotations": {CLUSTER_DISABLED: "true"}}})
         await group.settle()
-        found, _ = await _explained(group, "Widget", "one")
+        found, _ = await explained(group, "Widget", "one")
         (row,) = found.outlook
         assert (row.reason, row.words.partition(" (")[0]) == ("NoLongerWanted", "its owner is disabled here")
 
@@ -197,7 +189,7 @@ def test_what_the_rules_status_says_of_a_write_that_fails_is_quoted() -> None:
         group["a"].server.denied.add("Widget")
         group["b"].create(_widget("refused", sync="yes"))
         await asyncio.sleep(5.0)
-        found, names = await _explained(group, "Widget", "refused")
+        found, names = await explained(group, "Widget", "refused")
         (row,) = found.outlook
         assert (row.action.value, row.reason) == ("create", "Create")
         words = "create widgets.sim.example/v1 in default: 403 Forbidden"
@@ -205,7 +197,7 @@ def test_what_the_rules_status_says_of_a_write_that_fails_is_quoted() -> None:
         assert f"\n  failed so far: Forbidden: {words}" in explanation_text(found, names)
         (told,) = explanation_document(found, names)["decisions"]
         assert told["failed"] == {"reason": "Forbidden", "message": words}
-        assert (await _explained(group, "Widget", "one"))[0].outlook[0].failed is None
+        assert (await explained(group, "Widget", "one"))[0].outlook[0].failed is None
 
     simulate(scenario, n=2)
 
@@ -215,7 +207,7 @@ def test_of_many_copies_elsewhere_only_the_owners_object_is_a_source() -> None:
 
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
-        found, _ = await _explained(group, "Widget", "one", at="c")
+        found, _ = await explained(group, "Widget", "one", at="c")
         assert [source.ref.owner for source in found.sources] == [group["b"].id]
 
     simulate(scenario, n=3)
@@ -226,10 +218,72 @@ def test_a_membership_secret_is_explained_without_its_data() -> None:
 
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
-        found, names = await _explained(group, "secret", "b", namespace="cluster-registry")
+        found, names = await explained(group, "secret", "b", namespace="cluster-registry")
         assert found.owner == group["b"].id
         hidden = group["b"].get("Secret", "b", namespace="cluster-registry")["data"]["kubeconfig"]
         assert hidden[:40] not in explanation_text(found, names)
         assert _decisions(found) == [("b", "skip", "InSync")]
+
+    simulate(scenario, n=2)
+
+
+SECRET = {"version": "v1", "kind": "Secret"}
+OFF = {"SYNCED_RULES_ENABLED": "false"}
+LAST_LINES = {
+    "nobody asks": (
+        "decision on Secret default/hello: skip (NotWanted)\n  because: no rule that acts here asks for it"
+    ),
+    "made here": "skip (NotWanted)\n  because: it was made here; the members whose rules match it copy it from here",
+    "a copy of its": "because: the rule came from another cluster, and SYNCED_RULES_ENABLED, SYNCED_RULES_KINDS or "
+    "SYNCED_RULES_NAMESPACES does not let it write this here",
+    "a copy of another's": "because: no rule that acts here asks for it",
+    "a copy of the original": (
+        "skip (NoLongerWanted), from cluster b\n  because: no rule that acts here asks for it any more; the copy stays"
+    ),
+    "a copy of a rule that is gone": (
+        "skip (NoLongerWanted), by rule gone, from cluster b\n"
+        "  because: no rule that acts here asks for it any more; the copy stays"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LAST_LINES)
+def test_what_no_rule_asks_for_that_acts_here_is_not_said_to_be_waited_for(case: str) -> None:
+    """S1: Secrets are heard of the daemon's own namespace always, and of others only where a rule writes them."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group["a"], group["b"]
+        await group.join()
+        hello = {"kind": "Secret", "metadata": {"name": "hello", "namespace": "default"}}
+        labelled = {"metadata": {"name": "hello", "namespace": "default", "labels": {"sync": "yes"}}}
+        there = {"kind": "Secret", **labelled}
+        if case == "a copy of another's":  # then Secrets are heard by the label of their owner
+            there["metadata"] = {**there["metadata"], "name": "other"}
+        owner.create(there)
+        owner.create(rule("gone" if case == "a copy of a rule that is gone" else "greetings", SECRET, WANTED))
+        if case.startswith("a copy of") and case != "a copy of the original":
+            await group.settle()
+            assert here.get("Secret", there["metadata"]["name"], namespace="default")
+        if case == "a copy of another's":
+            owner.create({"kind": "Secret", **labelled})
+        here.options = OFF
+        await here.restart()
+        if case == "made here":
+            here.create(hello)
+        if case == "a copy of the original":
+            here.create({**hello, "metadata": {**hello["metadata"], "annotations": {OWNER: owner.id}}})
+        if case == "a copy of a rule that is gone":
+            owner.delete("ResourceSyncRule", "gone")
+        await group.settle()
+        found, names = await explained(group, "secret", "hello")
+        text = explanation_text(found, names)
+        assert LAST_LINES[case] in text
+        assert "LocalNotHeard" not in text
+        if case != "a copy of a rule that is gone":
+            assert "rule greetings does nothing here: SYNCED_RULES_ENABLED" in text
+        before = len(here.server.journal)
+        await asyncio.sleep(900.0)
+        written = [write for write in here.server.journal[before:] if write.key == ObjectKey("default", "hello")]
+        assert not written
 
     simulate(scenario, n=2)

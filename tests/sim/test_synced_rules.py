@@ -11,7 +11,8 @@ import pytest
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ObjectKey
 from registry_controller.engine import pace
-from registry_controller.planner.explain import Fit, explain
+from registry_controller.planner.explain import explain
+from registry_controller.planner.opinions import Fit
 from registry_controller.planner.plan import Action
 from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.rehearsing import plan, rehearsing

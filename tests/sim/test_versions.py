@@ -9,7 +9,8 @@ import pytest
 
 from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.planner.explain import Fit, explain
+from registry_controller.planner.explain import explain
+from registry_controller.planner.opinions import Fit
 from tests.sim.group import SimGroup, rule, simulate
 from tests.sim.member import Member
 from tests.sim.rehearsing import plan, rehearsing

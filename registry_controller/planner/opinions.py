@@ -1,0 +1,94 @@
+"""What the rules here say of an object: which match it, and of the others which clause fails first.
+
+Law: an opinion is that of the functions that decide.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.meta import GVK
+from registry_controller.api.names import CORE_RULES
+from registry_controller.core.miss import feature_miss, miss_of
+from registry_controller.core.view import SourceRef
+from registry_controller.engine.bodies import decode_body
+from registry_controller.engine.engine import Engine
+from registry_controller.engine.registry import HeldRule
+from registry_controller.kube.watch import Heard
+from registry_controller.planner.plan import name_of, why_idle
+
+
+class Fit(enum.Enum):
+    """How a rule stands to a source."""
+
+    MATCHES = "matches"
+    MISSES = "does not match"
+    UNCLEAR = "cannot be evaluated"
+    IDLE = "does nothing here"
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What one rule says of a source: how it fits, and, unless it matches, the clause that fails."""
+
+    rule: str
+    fit: Fit
+    path: str = ""
+    words: str = ""
+
+
+def opinions_of(
+    engine: Engine, ref: SourceRef, found: dict[GVK, Heard], *, features: tuple[Feature, ...]
+) -> Iterator[Opinion]:
+    """Let every rule for the kind say how it stands to a source: those that match first."""
+    opinions = [_opinion(engine, held, ref, found, features) for held in rules_for(engine, ref.kind)]
+    opinions = [one for one in opinions if one.rule not in CORE_RULES or one.fit is Fit.MATCHES]  # nobody wrote those
+    order = list(Fit)
+    yield from sorted(opinions, key=lambda opinion: (order.index(opinion.fit), opinion.rule))
+
+
+def _opinion(
+    engine: Engine, held: HeldRule, ref: SourceRef, found: dict[GVK, Heard], features: tuple[Feature, ...]
+) -> Opinion:
+    rule, idle = held.rule, why_idle(engine, held)
+    if rule is None or idle is not None:
+        return Opinion(name_of(held), Fit.IDLE, *(idle[:2] if idle is not None else ()))
+    heard = found.get(rule.kind)
+    if heard is None:
+        return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
+    lacking = feature_miss(rule.features, features)
+    feed = engine.sources.feed(ref.owner, rule.kind)
+    try:
+        if feed is not None and (unclear := feed.unclear.get(rule.name, {}).get(ref.key)):
+            raise unclear
+        miss = lacking or miss_of(rule, heard, lambda: decode_body(heard.raw, what=str(ref.key)))
+    except InvalidObject as error:
+        return Opinion(rule.name, Fit.UNCLEAR, error.path, error.message)
+    return Opinion(rule.name, Fit.MISSES, miss.path, miss.words) if miss else Opinion(rule.name, Fit.MATCHES)
+
+
+def rules_for(engine: Engine, kind: GVK) -> Sequence[HeldRule]:
+    """List the rules for a kind, in any version of it; those, too, that cannot be read any further."""
+    return [held for _, held in sorted(engine.registry.rules.items()) if _kind_of(held) == (kind.group, kind.kind)]
+
+
+def _kind_of(held: HeldRule) -> tuple[object, object]:
+    if held.rule is not None:
+        return held.rule.kind.group, held.rule.kind.kind
+    spec = held.manifest.get("spec")
+    kind = spec.get("groupVersionKind") if isinstance(spec, Mapping) else None
+    return (kind.get("group") or "", kind.get("kind")) if isinstance(kind, Mapping) else ("", "")
+
+
+def own_features(engine: Engine) -> tuple[Feature, ...]:
+    found = []
+    for manifest in engine.registry.features.values():
+        try:
+            found.append(read_feature(manifest))
+        except InvalidObject:
+            continue
+    return tuple(found)
