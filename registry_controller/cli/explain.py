@@ -41,7 +41,8 @@ def explain(
     """Say whose an object is, which rules match it, what is decided about it in this cluster, and what is waited for.
 
     KIND as kubectl takes it: secret, secrets, rsr, deployments.apps. The object may be a source or a copy. Rules that
-    do not match say which clause fails first. Exits with 1 when there is no such object, here or at a peer.
+    do not match say which clause fails first. Where it may not be read is said, and what can be told without it. Exits
+    with 1 when it was found nowhere: not here, nor at a peer.
     """
     settings = load_settings(ctx, flags)
     namespace, last = _read_name(ctx, name, in_namespace=in_namespace)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from registry_controller.api.errors import NotFound, RegistryError
+from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.core.decision import Reason
 from registry_controller.core.own import Marks, is_membership, read_marks
@@ -18,8 +18,9 @@ from registry_controller.core.view import SourceRef
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection
 from registry_controller.engine.settling import troubles
+from registry_controller.engine.stream import why_unheard
 from registry_controller.kube.watch import Heard, decode_heard
-from registry_controller.planner.opinions import Opinion, opinions_of, own_features, rules_for
+from registry_controller.planner.opinions import Opinion, opinions_of, opinions_unread, own_features, rules_for
 from registry_controller.planner.plan import Action, Row, in_words, name_of, rows_of
 from registry_controller.planner.rehearsal import Rehearsal
 from registry_controller.report.reasons import words_of
@@ -41,9 +42,20 @@ class Source:
     targets: Sequence[Target] = ()
 
 
+class Unread(NamedTuple):
+    """A cluster in which an object could not be read, and why: what is missing, and what to do."""
+
+    cluster: ClusterUID
+    words: str
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All that is known of one object. `marks` are None where it is not here; `copied_from` where it is no copy."""
+    """All that is known of one object. `marks` are None where it is not here; `copied_from` where it is no copy.
+
+    `unread` says where it could not be read, though it may be there. `rules` are what the rules for its kind say
+    without it, where nobody was found who has it, and somebody may.
+    """
 
     target: Target
     local: ClusterUID
@@ -53,33 +65,60 @@ class Explanation:
     sources: Sequence[Source]
     outlook: Sequence[Row]
     troubles: Sequence[str]
+    unread: Sequence[Unread] = ()
+    rules: Sequence[Opinion] = ()
 
     @property
     def is_found(self) -> bool:
         """Say whether there is such an object anywhere that could be looked at."""
         return self.marks is not None or bool(self.sources)
 
+    @property
+    def is_whole(self) -> bool:
+        """Say whether everybody was asked, and answered: what was not found then is not there."""
+        return not self.unread and not self.troubles
+
+    @property
+    def is_unread_here(self) -> bool:
+        """Say whether it may be here, and could not be read."""
+        return self.marks is None and any(unread.cluster == self.local for unread in self.unread)
+
+
+class _Here(NamedTuple):
+    """What our own API server says of an object; `error` is why it says nothing. `marks` may be known all the same."""
+
+    target: Target
+    heard: Heard | None
+    marks: Marks | None
+    error: RegistryError | None = None
+
+    @property
+    def may_be_copy(self) -> bool:
+        return self.marks.is_copy if self.marks is not None else self.error is not None
+
 
 async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
-    """Explain one object of our own cluster, or of its peers. RegistryError when it cannot be read here."""
+    """Explain one object of our own cluster, or of its peers; where it cannot be read, what can be told without it."""
     engine = rehearsal.engine
     target = Target(kind.group, kind.kind, *key)
-    here = await _read_here(rehearsal, gvr, key)
-    marks = read_marks(here.annotations, of=target) if here is not None else None
+    here = await _read_here(rehearsal, gvr, target)
+    marks = here.marks
     view = engine.judge.look(target).view
     refs = {claim.source for claim in view.claims}
     refs |= {view.copied_from} if view.copied_from is not None else _copied_from(marks, kind, target)
     refs |= {SourceRef(peer, kind, key) for peer in engine.supervisor.links}
-    found = await _look_at(engine, refs)
+    found, unread = await _look_at(engine, refs)
     at_home = [source for source in found if source.marks.owner in (None, source.ref.owner)]
     sources = at_home or found[:1]  # of copies elsewhere one will do
     own = target if marks is not None and not marks.is_copy else None
-    if here is not None and marks is not None and not marks.is_copy and not is_membership(kind, here.kind_type):
+    if here.heard is not None and marks is not None and own and not is_membership(kind, here.heard.kind_type):
         ref = SourceRef(engine.local, kind, key)
-        opinions = list(opinions_of(engine, ref, {kind: here}, features=own_features(engine)))
+        opinions = opinions_of(engine, ref, {kind: here.heard}, features=own_features(engine))
         sources = [Source(ref, marks, opinions), *at_home]
+    if here.error is not None:
+        unread = [Unread(engine.local, why_unheard(kind, here.error, at_home=True)), *unread]
     targets = {target, *(become for source in sources for become in source.targets)}
-    rules = {name_of(held) for held in rules_for(engine, kind)}
+    wrong = troubles(engine, rules={name_of(held) for held in rules_for(engine, kind)})
     return Explanation(
         target=target,
         local=engine.local,
@@ -87,16 +126,23 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
         owner=(view.current.natural if view.current is not None else None) or (marks.owner if marks else None),
         copied_from=view.copied_from or next(iter(_copied_from(marks, kind, target)), None),
         sources=sources,
-        outlook=[_of_our_own(row, own) for row in await _outlook(rehearsal, targets, target, marks)],
-        troubles=troubles(engine, rules=rules),
+        outlook=[_of_our_own(row, own) for row in await _outlook(rehearsal, targets, here)],
+        troubles=wrong,
+        unread=unread,
+        rules=opinions_unread(engine, kind) if not sources and (unread or wrong) else (),
     )
 
 
-async def _read_here(rehearsal: Rehearsal, gvr: GVR, key: ObjectKey) -> Heard | None:
+async def _read_here(rehearsal: Rehearsal, gvr: GVR, target: Target) -> _Here:
+    """Read an object here; of one that cannot be read what its kind's list said, if that may be read."""
     try:
-        return decode_heard(await rehearsal.home.get(gvr, key))
+        heard = decode_heard(await rehearsal.home.get(gvr, target.key))
     except NotFound:
-        return None
+        return _Here(target, None, None)
+    except RegistryError as error:
+        current = rehearsal.engine.judge.look(target).view.current
+        return _Here(target, None, current.marks if current is not None else None, error)
+    return _Here(target, heard, read_marks(heard.annotations, of=target))
 
 
 def _copied_from(marks: Marks | None, kind: GVK, target: Target) -> set[SourceRef]:
@@ -115,36 +161,38 @@ def _of_our_own(row: Row, own: Target | None) -> Row:
     return replace(row, rule="", words="it was made here; the members whose rules match it copy it from here")
 
 
-async def _outlook(
-    rehearsal: Rehearsal, targets: Iterable[Target], asked: Target, marks: Marks | None
-) -> Sequence[Row]:
-    """Say what would become of targets; of what no rule asks for here, that nothing does. `marks` are of the one asked.
+async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target], here: _Here) -> Sequence[Row]:
+    """Say what would become of targets; of what no rule asks for here, that nothing does.
 
     The daemon looks at nothing else: it hears a kind where rules write it, and of Secrets its own namespace always.
     """
     engine = rehearsal.engine
-    of_asked = marks if marks is not None and marks.is_copy else None
-    copies = {asked: of_asked} if of_asked is not None else {}
-    judged = {target for target in targets if _is_judged(engine, target, as_copy=target in copies)}
+    judged = {target for target in targets if _is_judged(engine, target, here)}
     foreseen = rehearsal.keep_halted(await rehearsal.foresee(judged))
     name_of = engine.supervisor.name_of
     rows = [_with_failure(engine, row) for found in foreseen for row in rows_of(found, name_of=name_of)]
-    return rows + [_unasked(engine, target, copies.get(target)) for target in sorted({*targets} - judged)]
+    return rows + [_unasked(engine, target, here) for target in sorted({*targets} - judged)]
 
 
-def _is_judged(engine: Engine, target: Target, *, as_copy: bool) -> bool:
+def _is_judged(engine: Engine, target: Target, here: _Here) -> bool:
     """Say whether the daemon decides about a target, now or once it has heard what is here."""
     feed = engine.copies.feed(target.group, target.kind)
+    as_copy = target == here.target and here.may_be_copy
     is_awaited = as_copy and not engine.leftovers.is_complete
     return is_awaited or (feed is not None and feed.may_show(target.key, as_copy=as_copy))
 
 
-def _unasked(engine: Engine, target: Target, copy: Marks | None) -> Row:
+def _unasked(engine: Engine, target: Target, here: _Here) -> Row:
     """Say that nothing becomes of what no rule asks for here; of a copy, that it stays."""
-    why = Reason.NOT_WANTED if copy is None else Reason.NO_LONGER_WANTED
-    rule = copy.provenance.rule if copy is not None and copy.provenance is not None else ""
-    owner = (copy.owner if copy is not None else None) or ClusterUID("")
-    return in_words(engine, Row(Action.SKIP, target, rule, owner, why.value, words_of(why)))
+    marks = here.marks if target == here.target else None
+    if marks is not None and marks.owner is not None:
+        rule = marks.provenance.rule if marks.provenance is not None else ""
+        why = Reason.NO_LONGER_WANTED
+        return in_words(engine, Row(Action.SKIP, target, rule, marks.owner, why.value, words_of(why)))
+    why, words = Reason.NOT_WANTED, words_of(Reason.NOT_WANTED)
+    if target == here.target and here.may_be_copy:
+        words += "; a copy that the daemon may not read stays as it is"
+    return Row(Action.SKIP, target, "", ClusterUID(""), why.value, words)
 
 
 def _with_failure(engine: Engine, row: Row) -> Row:
@@ -158,16 +206,21 @@ def _with_failure(engine: Engine, row: Row) -> Row:
     return in_words(engine, row)
 
 
-async def _look_at(engine: Engine, refs: Iterable[SourceRef]) -> list[Source]:
+async def _look_at(engine: Engine, refs: Iterable[SourceRef]) -> tuple[list[Source], list[Unread]]:
+    """Read sources, and say which could not be; those that are not there are left out."""
     turn = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(ref: SourceRef) -> Source | None:
+    async def one(ref: SourceRef) -> Source | Unread | None:
         async with turn:
-            return await _look_at_one(engine, ref)
+            try:
+                return await _look_at_one(engine, ref)
+            except RegistryError as error:
+                return Unread(ref.owner, why_unheard(ref.kind, error, at_home=False))
 
     async with asyncio.TaskGroup() as scope:
         tasks = [scope.create_task(one(ref), name=f"look at {ref.owner}") for ref in sorted(refs, key=_order)]
-    return [source for task in tasks if (source := task.result()) is not None]
+    found = [task.result() for task in tasks]
+    return [one for one in found if isinstance(one, Source)], [one for one in found if isinstance(one, Unread)]
 
 
 def _order(ref: SourceRef) -> tuple[object, ...]:
@@ -175,29 +228,40 @@ def _order(ref: SourceRef) -> tuple[object, ...]:
 
 
 async def _look_at_one(engine: Engine, ref: SourceRef) -> Source | None:
-    """Read a source in every version that a rule asks for; None where it is not there, or cannot be read."""
+    """Read a source in every version that a rule asks for; None where it is not there, or its cluster is not read.
+
+    RegistryError when it can be read in none of them, and may be there.
+    """
     link, connection = engine.supervisor.links.get(ref.owner), engine.connection(ref.owner)
     if link is None or connection is None:
         return None
     found: dict[GVK, Heard] = {}
+    failure: RegistryError | None = None
     for kind in {ref.kind, *(held.rule.kind for held in rules_for(engine, ref.kind) if held.rule is not None)}:
-        heard = await _read_at(connection, kind, ref.key)
+        try:
+            heard = await _read_at(connection, kind, ref.key)
+        except RegistryError as error:
+            failure = error
+            continue
         if heard is not None:
             found[kind] = heard
     if not found:
+        if failure is not None:
+            raise failure
         return None
     marks = read_marks(next(iter(found.values())).annotations, of=Target(ref.kind.group, ref.kind.kind, *ref.key))
-    opinions = list(opinions_of(engine, ref, found, features=link.features.held or ()))
+    opinions = opinions_of(engine, ref, found, features=link.features.held or ())
     return Source(ref, marks, opinions, _targets(engine, ref))
 
 
 async def _read_at(connection: Connection, kind: GVK, key: ObjectKey) -> Heard | None:
+    """Read an object there; None where there is none. RegistryError when nobody can say."""
     try:
         gvr = await connection.discovery.resolve(kind)
         if gvr.namespaced != bool(key.namespace):
             return None
         return decode_heard(await connection.reader.get(gvr, key, timeout_s=ASK_TIMEOUT_S))
-    except RegistryError:
+    except (NotFound, NotServed):
         return None
 
 

@@ -6,7 +6,7 @@ Law: an opinion is that of the functions that decide.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from registry_controller.api.errors import InvalidObject
@@ -28,6 +28,7 @@ class Fit(enum.Enum):
     MATCHES = "matches"
     MISSES = "does not match"
     UNCLEAR = "cannot be evaluated"
+    UNREAD = "acts here; whether it matches shows where the object can be read"
     IDLE = "does nothing here"
 
 
@@ -43,20 +44,30 @@ class Opinion:
 
 def opinions_of(
     engine: Engine, ref: SourceRef, found: dict[GVK, Heard], *, features: tuple[Feature, ...]
-) -> Iterator[Opinion]:
+) -> Sequence[Opinion]:
     """Let every rule for the kind say how it stands to a source: those that match first."""
     opinions = [_opinion(engine, held, ref, found, features) for held in rules_for(engine, ref.kind)]
-    opinions = [one for one in opinions if one.rule not in CORE_RULES or one.fit is Fit.MATCHES]  # nobody wrote those
+    return _shown(opinions)
+
+
+def opinions_unread(engine: Engine, kind: GVK) -> Sequence[Opinion]:
+    """Let every rule for a kind say what it can of an object that could not be read: those that act here first."""
+    return _shown(_idle(engine, held) or Opinion(name_of(held), Fit.UNREAD) for held in rules_for(engine, kind))
+
+
+def _shown(opinions: Iterable[Opinion]) -> Sequence[Opinion]:
+    """Put opinions into their order, without those of core rules that do not match: nobody wrote these."""
+    shown = [one for one in opinions if one.rule not in CORE_RULES or one.fit is Fit.MATCHES]
     order = list(Fit)
-    yield from sorted(opinions, key=lambda opinion: (order.index(opinion.fit), opinion.rule))
+    return sorted(shown, key=lambda opinion: (order.index(opinion.fit), opinion.rule))
 
 
 def _opinion(
     engine: Engine, held: HeldRule, ref: SourceRef, found: dict[GVK, Heard], features: tuple[Feature, ...]
 ) -> Opinion:
-    rule, idle = held.rule, why_idle(engine, held)
+    rule, idle = held.rule, _idle(engine, held)
     if rule is None or idle is not None:
-        return Opinion(name_of(held), Fit.IDLE, *(idle[:2] if idle is not None else ()))
+        return idle or Opinion(name_of(held), Fit.IDLE)
     heard = found.get(rule.kind)
     if heard is None:
         return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
@@ -69,6 +80,11 @@ def _opinion(
     except InvalidObject as error:
         return Opinion(rule.name, Fit.UNCLEAR, error.path, error.message)
     return Opinion(rule.name, Fit.MISSES, miss.path, miss.words) if miss else Opinion(rule.name, Fit.MATCHES)
+
+
+def _idle(engine: Engine, held: HeldRule) -> Opinion | None:
+    why = why_idle(engine, held)
+    return Opinion(name_of(held), Fit.IDLE, *why[:2]) if why is not None else None
 
 
 def rules_for(engine: Engine, kind: GVK) -> Sequence[HeldRule]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision import Reason
@@ -15,6 +15,8 @@ from registry_controller.planner.opinions import Fit, Opinion
 from registry_controller.planner.plan import Action, Plan, Row
 
 Document = Mapping[str, Any]
+
+_NO_RULE: Final = "  no rule here is for its kind"
 
 
 class Names:
@@ -59,15 +61,29 @@ def plan_document(plan: Plan, names: Names) -> Document:
 def explanation_text(found: Explanation, names: Names) -> str:
     """Spell an explanation for people."""
     lines = [f"{found.target} in cluster {names.text(found.local)}: {_here(found, names)}"]
+    if not found.sources and not found.is_whole:
+        lines += [f"  {_opinion_text(opinion)}" for opinion in found.rules] or ([] if found.is_found else [_NO_RULE])
     for source in found.sources:
         if source.ref.owner != found.local:  # of what is here, the first line tells
             where = f"in cluster {names.text(source.ref.owner)}{_standing(source, names)}"
             lines += ["", f"{_ref_text(source.ref)} {where}"]
-        lines += [f"  {_opinion_text(opinion)}" for opinion in source.opinions] or ["  no rule here is for its kind"]
+        lines += [f"  {_opinion_text(opinion)}" for opinion in source.opinions] or [_NO_RULE]
         lines += [f"  becomes {target} here" for target in source.targets]
-    told = [row for row in found.outlook if found.is_found or row.reason != Reason.NOT_WANTED.value]
+    told = [row for row in found.outlook if _is_certain(row, found)]
     lines += ["", *(_decision_text(row, names) for row in told)] if told else []
-    return "\n".join([*lines, *_troubles(found.troubles)])
+    unread = [f"not read: {_place(one.cluster, names)}: {one.words}" for one in found.unread]
+    return "\n".join([*lines, *unread, *_troubles(found.troubles)])
+
+
+def _is_certain(row: Row, found: Explanation) -> bool:
+    """Say whether a decision says anything of what was not found: that no rule asks for it only if none may."""
+    if found.is_found or row.reason != Reason.NOT_WANTED.value:
+        return True
+    return not found.is_whole and all(opinion.fit is Fit.IDLE for opinion in found.rules)
+
+
+def _place(cluster_id: ClusterUID, names: Names) -> str:
+    return "here" if cluster_id == names.local else f"peer {names.text(cluster_id)}"
 
 
 def explanation_document(found: Explanation, names: Names) -> Document:
@@ -76,20 +92,30 @@ def explanation_document(found: Explanation, names: Names) -> Document:
     return {
         "cluster": names.document(found.local),
         "object": _target(found.target),
-        "here": "absent" if marks is None else "copy" if marks.is_copy else "native",
+        "here": _here_word(found),
         "owner": names.document(found.owner),
         "copiedFrom": _ref(found.copied_from, names),
         "madeBy": marks.provenance.rule if marks is not None and marks.provenance is not None else None,
         "sources": [_source(source, names) for source in found.sources],
         "decisions": [_row(row, names) for row in found.outlook],
+        "unread": [{"cluster": names.document(one.cluster), "message": one.words} for one in found.unread],
+        "rules": [_opinion(opinion) for opinion in found.rules],
         "troubles": found.troubles,
     }
+
+
+def _here_word(found: Explanation) -> str:
+    if found.marks is not None:
+        return "copy" if found.marks.is_copy else "native"
+    return "unread" if found.is_unread_here else "absent"
 
 
 def _here(found: Explanation, names: Names) -> str:
     marks = found.marks
     if marks is None:
-        read = "could be read" if found.troubles else "is read"
+        if found.is_unread_here:
+            return "cannot be read here" + ("" if found.is_found else ", and is in no other cluster that could be read")
+        read = "is read" if found.is_whole else "could be read"
         return "not here" if found.is_found else f"not here, nor in any cluster that {read}"
     if not marks.is_copy:
         if found.owner is not None and found.owner != found.local:
@@ -176,17 +202,18 @@ def _source(source: Source, names: Names) -> Document:
     return {
         "object": _ref(source.ref, names),
         "copyOf": names.document(source.marks.owner) if source.marks.owner != source.ref.owner else None,
-        "rules": [
-            {
-                "name": opinion.rule,
-                "matches": opinion.fit is Fit.MATCHES,
-                "fit": opinion.fit.name.capitalize(),
-                "path": opinion.path or None,
-                "message": opinion.words or None,
-            }
-            for opinion in source.opinions
-        ],
+        "rules": [_opinion(opinion) for opinion in source.opinions],
         "becomes": [_target(target) for target in source.targets],
+    }
+
+
+def _opinion(opinion: Opinion) -> Document:
+    return {
+        "name": opinion.rule,
+        "matches": opinion.fit is Fit.MATCHES,
+        "fit": opinion.fit.name.capitalize(),
+        "path": opinion.path or None,
+        "message": opinion.words or None,
     }
 
 

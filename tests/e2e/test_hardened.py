@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from hack.controlplane import Group
 from registry_controller.api import meta, names
 from tests.e2e.group import (
+    BIN,
     CHART,
     CONFIG_MAP,
     NAMESPACE,
+    SECRET,
     Member,
     config_map,
     eventually,
@@ -21,6 +24,7 @@ from tests.e2e.group import (
     holding_invariants,
     in_sync,
     rule,
+    secret,
     steadily,
     swap,
 )
@@ -29,6 +33,8 @@ PROFILE = str(CHART / "values-hardened.yaml")
 RBAC = "rbac.authorization.k8s.io"
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 LABELS = {"sync": "yes"}
+READER = f"{NAMESPACE}:cluster-registry-controller-reader"
+CANARY = "a-greeting-that-nobody-may-see"
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +77,40 @@ def test_a_rule_of_a_peer_does_nothing_and_says_why_and_one_that_was_made_here_w
     eventually(lambda: here.find("cm", "one"))
     eventually(lambda: said(here, "own")[0] == "True")
     eventually(lambda: said(peer, "own")[1] == "NotAllowedHere")
+
+
+def test_a_secret_that_the_daemon_may_not_read_is_explained_with_its_own_rights(members: list[Member]) -> None:
+    """S1, S3: `explain` in the Pod has no right on it, and tells everything else; the last line is true."""
+    here, peer = members
+    peer.apply(rule("greetings", SECRET, WANTED))
+    peer.create(secret("hello", {"text": CANARY}, labels=LABELS))
+    eventually(lambda: said(here, "greetings")[1] == "NotAllowedHere")
+    ask = ("registry-controller", "explain", "secret", "default/hello")
+    told = here.daemon.execute(*ask, check=False)
+    head, idle, *_ = told.splitlines()
+    assert head.endswith(": cannot be read here, and is in no other cluster that could be read")
+    assert idle.startswith("  rule greetings does nothing here: SYNCED_RULES_ENABLED: ")
+    unasked = "because: no rule that acts here asks for it; a copy that the daemon may not read stays as it is\n"
+    assert f"decision on Secret default/hello: skip (NotWanted)\n  {unasked}" in told
+    for place, label, where in (("here", "controller", "here"), (f"peer {peer.name}", "reader", "there")):
+        refused = f"not read: {place}: cannot get secrets.v1 default/hello: 403 Forbidden; grant it with a ClusterRole"
+        assert f"{refused} labelled cluster-registry.k8s.cisco.com/{label}-aggregated" in told, told
+        assert f"unless rbac.narrowSecrets is set {where}: then it is lacking on purpose" in told
+
+    peer.kubectl("-n", "default", "create", "role", "secrets", "--verb=get", "--resource=secrets")
+    peer.kubectl("-n", "default", "create", "rolebinding", "secrets", "--role=secrets", f"--serviceaccount={READER}")
+    found = eventually(
+        lambda: (told := here.daemon.execute(*ask, check=False)) and "could be read" not in told and told
+    )
+    assert found == here.daemon.execute(*ask)  # which ends well: somebody has it
+    assert f"Secret default/hello in cluster {peer.name}:\n  rule greetings does nothing here: SYNCED" in found
+    assert unasked in found
+    assert CANARY not in told + found
+
+    off = ("--kubeconfig", str(here.cluster.kubeconfig), "--synced-rules-enabled", "false")
+    command = [str(BIN / "registry-controller"), *ask[1:], *off]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.endswith("skip (NotWanted)\n  because: no rule that acts here asks for it\n"), done.stdout
 
 
 def test_a_rule_of_a_peer_gets_nothing_by_the_name_or_the_label_of_a_core_rule(members: list[Member]) -> None:

@@ -55,8 +55,8 @@ class ApiServer:
 
     It serves custom kinds in the versions that their definitions say, where there are any. What may be wrong with it:
     `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not there, those in `unreadable`
-    (a kind, or a kind and a label selector) may not be read, those in `denied` may not be written, and `trouble` are
-    the answers that come next, whatever is asked.
+    (a kind, or with it a label selector or an object's key) may not be read, those in `denied` may not be written, and
+    `trouble` are the answers that come next, whatever is asked.
     `generation` says how often the cluster was built before: each time it has another CA.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
@@ -167,7 +167,8 @@ class ApiServer:
 
     def _readable(self, request: Request) -> Request:
         kind = request.kind
-        if not self.unreadable.isdisjoint((kind.kind, f"{kind.kind} {request.query.get('labelSelector', '')}")):
+        part = str(request.key) if request.key.name else request.query.get("labelSelector", "")
+        if not self.unreadable.isdisjoint((kind.kind, f"{kind.kind} {part}")):
             words = f'{kind.plural} is forbidden: User "someone" cannot read resource "{kind.plural}"'
             raise Refusal(403, "Forbidden", words, {"kind": kind.plural, "group": kind.group})
         return request
