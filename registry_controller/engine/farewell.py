@@ -27,7 +27,7 @@ from registry_controller.api.tombstone import (
 from registry_controller.core.leaving import LASTS
 from registry_controller.core.own import Marks, read_marks
 from registry_controller.engine.homeapi import HomeApi, age
-from registry_controller.engine.members import cluster_target, membership_of
+from registry_controller.engine.members import cluster_target, membership_of, secret_target
 from registry_controller.engine.published import is_published
 from registry_controller.engine.readertoken import TokenSettings, tokens_left
 
@@ -169,7 +169,7 @@ class Farewell:
     def _why_secret_left(self, manifest: Manifest) -> str:
         info = meta.metadata_of(manifest)
         key = ObjectKey(info["namespace"], info["name"])
-        marks = read_marks(meta.annotations_of(manifest), of=meta.Target("", meta.SECRET.kind, *key))
+        marks = read_marks(meta.annotations_of(manifest), of=secret_target(key))
         if marks.owner in (None, self._local):
             return ""
         if marks.frozen:

@@ -16,8 +16,8 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
 from registry_controller.api.tombstone import Tombstone, read_standing, read_tombstone
 from registry_controller.core.leaving import Knowledge, Leavers, Memberships, leavers
-from registry_controller.core.own import read_marks
-from registry_controller.engine.members import cluster_target, membership_of
+from registry_controller.core.own import Marks, read_marks
+from registry_controller.engine.members import cluster_target, membership_marked, membership_of
 from registry_controller.engine.peerlink import PeerLink
 from registry_controller.engine.registry import HeldCluster, Registry
 from registry_controller.engine.silences import Silences
@@ -95,6 +95,19 @@ class Leaving:
         While the peer's tombstones are not heard, nothing does: they may speak of it.
         """
         return self.now.bars(member, membership) or (peer not in self._heard and member not in self.now.known)
+
+    def gone(self, natural: ClusterUID | None, marks: Marks | None) -> frozenset[ClusterUID]:
+        """Tell who is gone, to whoever looks at the Cluster with these marks that stands for `natural`, or at none.
+
+        Of a membership that came since that was judged nobody has said so.
+        """
+        if natural is None or marks is None or self.now.takes(natural, membership_marked(marks, natural)):
+            return self.now.gone
+        return self.now.gone - {natural}
+
+    def judged(self, members: frozenset[ClusterUID]) -> frozenset[ClusterUID]:
+        """Choose the members that had a Cluster here when it was judged who is gone."""
+        return frozenset(member for member in members if member in self.now.known)
 
     def keeps(self) -> Iterable[Tombstone]:
         """List the tombstones that are to stand here, too."""

@@ -145,9 +145,9 @@ class Leftovers:
         except Forbidden:
             has_some = is_whole = False
         self._note_narrow(what, is_narrow=not is_whole and gvr.namespaced)
-        for selection in () if is_whole else sorted(self._shown_by(what, self._asked(what))):
+        for namespace in sorted(self._namespaces(what, self._asked(what))) if what in self._narrow else ():
             with contextlib.suppress(Forbidden):
-                has_some = has_some or await self._has_some(kind, gvr, selection._replace(labels=meta.OWNER))
+                has_some = has_some or await self._has_some(kind, gvr, COPIES._replace(namespace=namespace))
         if has_some:
             self._found.add(what)
             self._changed()
@@ -194,12 +194,15 @@ class Leftovers:
 
     def _shown_by(self, what: _What, places: frozenset[Selection]) -> frozenset[Selection]:
         """Choose what shows every copy of a kind that we may read: what rules ask for, or the owner's label."""
-        namespaces = {""}
-        if what in self._narrow:
-            asked = (place.namespace for place in places if place.namespace)
-            namespaces = {self._namespace, *self._written.get(what, ()), *asked}
-        in_whole = {Selection(namespace=namespace) for namespace in namespaces}
+        in_whole = (Selection(namespace=namespace) for namespace in self._namespaces(what, places))
         return frozenset(whole if whole in places else COPIES._replace(namespace=whole.namespace) for whole in in_whole)
+
+    def _namespaces(self, what: _What, places: frozenset[Selection]) -> set[str]:
+        """Tell where copies of a kind are looked for, one by one where it is narrow; empty for all of the cluster."""
+        if what not in self._narrow:
+            return {""}
+        asked = (place.namespace for place in places if place.namespace)
+        return {self._namespace, *self._written.get(what, ()), *asked}
 
     def _note_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
         """Look once more at what rules write no longer: a copy may be on its way of which nobody knows yet."""

@@ -18,7 +18,7 @@ from registry_controller.engine.departures import Departures
 from registry_controller.engine.feed import Feed, SourceRecord
 from registry_controller.engine.leaving import Leaving
 from registry_controller.engine.localfeed import CopyRecord, LocalFeed
-from registry_controller.engine.members import Members, membership_marked
+from registry_controller.engine.members import Members
 from registry_controller.engine.rulestates import RuleStates
 from registry_controller.engine.sources import Sources
 from registry_controller.kube.watch import Heard
@@ -94,8 +94,7 @@ class Views:
         natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
         tracking, offered_at = self._tracking(copied_from, record)
         owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
-        leavers = self._leaving.now
-        gone = leavers.gone - self._came_since(natural, record)
+        gone = self._leaving.gone(natural, record.marks if record is not None else None)
         view = View(
             target=target,
             claims=claims,
@@ -118,7 +117,7 @@ class Views:
             moved=self._is_moved(copied_from, provenance),
             barrier=None if membership or record is None else self._barrier(target, record, copied_from),
             inquiry=inquiry,
-            departed=(gone if membership else gone.intersection(standing.known, leavers.known)).union(
+            departed=(gone if membership else self._leaving.judged(gone & standing.known)).union(
                 self._departures.left, self._left_behind(current, standing)
             ),
             owner_leaves=owner_leaves,
@@ -128,16 +127,9 @@ class Views:
             successors=self._successors(target.name) if natural is not None else frozenset(),
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
             gone=gone,
-            has_left=leavers.has_left,
+            has_left=self._leaving.now.has_left,
         )
         return view, offers
-
-    def _came_since(self, natural: ClusterUID | None, record: CopyRecord | None) -> frozenset[ClusterUID]:
-        """Tell whose Cluster this is, if that of another membership was when it was judged who is gone."""
-        if natural is None or record is None:
-            return frozenset()
-        is_judged = self._leaving.now.takes(natural, membership_marked(record.marks, natural))
-        return frozenset() if is_judged else frozenset({natural})
 
     def _left_behind(self, current: Current | None, standing: Standing) -> frozenset[ClusterUID]:
         """Tell whose copy is left in a cluster that has left itself, and has no Cluster of its owner any more."""

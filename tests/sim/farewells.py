@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from registry_controller.core.leaving import LASTS
 from registry_controller.engine.farewell import Farewell
 from registry_controller.engine.homeapi import HomeApi
 from registry_controller.kube.connect import WRITING, Writer
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule
+from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule
 from tests.sim.member import NAMESPACE, Member
 from tests.sim.transport import Life, SimTransport
 
@@ -52,6 +53,17 @@ async def leave(
 ) -> None:
     async with farewell(group, name, say=say) as found:
         await found.leave(without=without, wait_s=wait_s)
+
+
+async def join_again(group: SimGroup) -> None:
+    """Let b, which has left, take its tombstone away and join by one swap with a, once it has a new Cluster."""
+    a, b = group["a"], group["b"]
+    for name in stones(b):
+        b.delete("ClusterFeature", name)
+    await asyncio.sleep(90.0)
+    hand_over(b, a)
+    hand_over(a, b)
+    await group.settle()
 
 
 async def declare(group: SimGroup, name: str, *, at: str, wait_s: float = 120.0) -> None:

@@ -208,6 +208,7 @@ def rule(name: str, kind: dict[str, str], *rules: dict[str, Any], **spec: Any) -
 
 
 CONFIG_MAP = {"version": "v1", "kind": "ConfigMap"}
+SECRET = {"version": "v1", "kind": "Secret"}
 
 
 def config_map(name: str, data: dict[str, str], *, namespace: str = "default", **info: Any) -> dict[str, Any]:

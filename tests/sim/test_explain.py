@@ -12,7 +12,7 @@ from registry_controller.api.meta import CLUSTER_DISABLED, OWNER, ObjectKey
 from registry_controller.planner.explain import Explanation
 from registry_controller.planner.opinions import Fit
 from registry_controller.planner.telling import explanation_document, explanation_text
-from tests.sim.group import SimGroup, rule, simulate
+from tests.sim.group import SECRET, SimGroup, rule, simulate
 from tests.sim.rehearsing import explained
 from tests.sim.transport import Fault
 
@@ -227,7 +227,6 @@ def test_a_membership_secret_is_explained_without_its_data() -> None:
     simulate(scenario, n=2)
 
 
-SECRET = {"version": "v1", "kind": "Secret"}
 OFF = {"SYNCED_RULES_ENABLED": "false"}
 LAST_LINES = {
     "nobody asks": (

@@ -8,11 +8,10 @@ from registry_controller.api.meta import OWNER
 from registry_controller.planner.opinions import Fit
 from registry_controller.planner.telling import explanation_document, explanation_text
 from tests.sim.fields import Manifest
-from tests.sim.group import SimGroup, rule, simulate
+from tests.sim.group import SECRET, SimGroup, rule, simulate
 from tests.sim.rehearsing import explained
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
-SECRET = {"version": "v1", "kind": "Secret"}
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 REFUSED = "cannot get widgets.sim.example/v1 default/one: 403 Forbidden; grant it with a ClusterRole labelled"
 NOTHING = "because: no rule that acts here asks for it; a copy that the daemon may not read stays as it is"

@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
 from registry_controller.engine.farewell import StillThere
 from tests.sim.clock import virtual_clocks
-from tests.sim.farewells import TRUST_S, declare, held, knows, leave, shared, stones
+from tests.sim.farewells import TRUST_S, declare, held, join_again, knows, leave, shared, stones
 from tests.sim.group import SimGroup, hand_over, simulate
 from tests.sim.member import NAMESPACE, READER
 from tests.sim.transport import Fault
@@ -87,14 +87,8 @@ def test_who_has_left_may_join_again() -> None:
 
     async def scenario(group: SimGroup) -> None:
         await shared(group)
-        b = group["b"]
         await leave(group, "b")
-        for name in stones(b):
-            b.delete("ClusterFeature", name)
-        await asyncio.sleep(90.0)
-        hand_over(b, group["a"])
-        hand_over(group["a"], b)
-        await group.settle()
+        await join_again(group)
         for member in group.members:
             assert [knows(member, name) for name in "abc"] == [(True, True)] * 3, member.name
             assert held(member) == {"goes", "stays"}, member.name

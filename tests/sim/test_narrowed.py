@@ -10,11 +10,10 @@ import pytest
 from registry_controller.api import meta, names
 from registry_controller.engine.farewell import StillThere
 from tests.sim.clock import virtual_clocks
-from tests.sim.farewells import knows, leave, shared, stones
-from tests.sim.group import SimGroup, hand_over, rule, simulate
+from tests.sim.farewells import join_again, knows, leave, shared
+from tests.sim.group import SECRET, SimGroup, rule, simulate
 from tests.sim.member import NAMESPACE, Member
 
-SECRET = {"group": "", "version": "v1", "kind": "Secret"}
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 
 
@@ -50,12 +49,7 @@ async def rejoined(group: SimGroup) -> None:
     """Let b leave and come back, so that a tombstone of its first membership stands in the others."""
     await leave(group, "b")
     await group.settle()
-    for name in stones(group["b"]):
-        group["b"].delete("ClusterFeature", name)
-    await asyncio.sleep(90.0)
-    hand_over(group["b"], group["a"])
-    hand_over(group["a"], group["b"])
-    await group.settle()
+    await join_again(group)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -14,12 +14,11 @@ from registry_controller.engine import pace
 from registry_controller.planner.explain import explain
 from registry_controller.planner.opinions import Fit
 from registry_controller.planner.plan import Action
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
 from tests.sim.rehearsing import plan, rehearsing
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 REGION = {"group": "sim.example", "version": "v1", "kind": "Region"}
-SECRET = {"version": "v1", "kind": "Secret"}
 LABELS = {"sync": "yes"}
 WANTED = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
 OFF = {"SYNCED_RULES_ENABLED": "false"}

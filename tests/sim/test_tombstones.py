@@ -14,7 +14,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.leaving import LASTS
 from tests.sim.clock import virtual_clocks
-from tests.sim.farewells import TRUST_S, declare, held, knows, leave, says, shared, stones
+from tests.sim.farewells import TRUST_S, declare, held, join_again, knows, leave, says, shared, stones
 from tests.sim.group import SimGroup, hand_over, simulate
 from tests.sim.member import NAMESPACE, READER, Member
 from tests.sim.transport import Fault, Wire
@@ -139,14 +139,8 @@ def test_two_daemons_that_see_differently_do_not_write_against_each_other() -> N
 async def joined_again(group: SimGroup) -> None:
     """Let b leave and join again: the tombstone of its older membership stays with the others."""
     await shared(group, trust_s=0)
-    a, b = group["a"], group["b"]
     await leave(group, "b")
-    for name in stones(b):
-        b.delete("ClusterFeature", name)
-    await asyncio.sleep(90.0)
-    hand_over(b, a)
-    hand_over(a, b)
-    await group.settle()
+    await join_again(group)
     for member in group.members:
         assert held(member) == {"goes", "stays"}
 
@@ -238,15 +232,10 @@ def test_an_older_membership_stays_over(restarts: bool) -> None:
 
     async def scenario(group: SimGroup) -> None:
         await shared(group)
-        a, b, _ = group.members
+        a, *_ = group.members
         await dies(group, "c")
         await leave(group, "b", without=("c",))
-        for name in stones(b):
-            b.delete("ClusterFeature", name)
-        await asyncio.sleep(90.0)
-        hand_over(b, a)
-        hand_over(a, b)
-        await group.settle()
+        await join_again(group)
         assert knows(a, "b") == (True, True)
         await dies(group, "b")
         await declare(group, "b", at="a")
