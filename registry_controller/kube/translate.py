@@ -168,7 +168,8 @@ def _wait(retry_after: str, details: Details) -> float:
     """Read Retry-After in seconds (API servers never send a date), capped."""
     text = retry_after.strip()
     header_s = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    return min(float(max(header_s, details.retry_after_s, 0)), _RETRY_AFTER_CAP_S)
+    # Cut down first: JSON has numbers that no float can hold.
+    return float(min(max(header_s, details.retry_after_s, 0), _RETRY_AFTER_CAP_S))
 
 
 def _causes(details: Details) -> str:

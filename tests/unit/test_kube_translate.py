@@ -129,8 +129,9 @@ def test_who_denied_is_named_and_not_quoted(words: str) -> None:
 
 @pytest.mark.parametrize(
     ("header", "details", "wait_s"),
-    [("7", 0, 7.0), ("", 3, 3.0), ("", 0, 1.0), ("soon", 0, 1.0), ("99999", 0, 300.0), ("-5", 2, 2.0)],
-)
+    [("7", 0, 7.0), ("", 3, 3.0), ("", 0, 1.0), ("soon", 0, 1.0), ("99999", 0, 300.0), ("-5", 2, 2.0),
+     ("", 10**400, 300.0), ("", -(10**400), 1.0)],
+)  # fmt: skip
 def test_retry_after_is_read_and_capped(header: str, details: int, wait_s: float) -> None:
     found = translate(429, status(429, retryAfterSeconds=details), retry_after=header)
     assert isinstance(found, errors.TooManyRequests)
