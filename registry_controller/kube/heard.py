@@ -133,8 +133,8 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
 def decode_manifest(raw: bytes) -> dict[str, Any]:
     """Decode a whole object; ProtocolError, also for numbers that no JSON of Go's has (1e999).
 
-    What is nested deeper than 250 is refused: it could be read, but not be written again. What is so large, or of so
-    many parts, that it could not be written either is not even decoded.
+    What is nested deeper than 254 is refused: it could be read, but orjson could not spell it again. What is so large,
+    or of so many parts, that it could not be written either is not even decoded.
     """
     if _is_too_much(raw):
         raise ProtocolError("an object that is too large")

@@ -42,7 +42,7 @@ def home() -> Iterator[Home]:
 
 @pytest.fixture(scope="module")
 def siege(request: pytest.FixtureRequest, home: Home) -> Iterator[Siege]:
-    found = Siege(home, request.param.cases, growth_mib=request.param.growth_mib)
+    found = Siege(home, request.param)
     yield found
     print(f"\n{request.param.name}: {found.end()}")
 
@@ -51,3 +51,11 @@ def siege(request: pytest.FixtureRequest, home: Home) -> Iterator[Siege]:
 def test_what_a_server_in_bad_hands_does_stays_its_own_trouble(siege: Siege, case: Case) -> None:
     """P4, P5, P6, R3: it is said, memory is bounded, the honest peer is followed, and nothing else is written."""
     siege.hold(case.does)
+
+
+@pytest.mark.parametrize(("siege", "case"), ROWS, indirect=["siege"], scope="module", ids=IDS)
+def test_what_was_so_under_siege_stays_so(siege: Siege, case: Case) -> None:
+    """P4, P6, R3: when all have stood there for a while, its copies are as they came, and it was asked no more often
+    than the table says.
+    """
+    siege.look_back(case.does)

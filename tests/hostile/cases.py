@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from tests.hostile.server.stranger import Stranger
 from tests.hostile.server.world import Manifest
+from tests.hostile.shown import Claim
 
 NATIVE: Final = "native"
 """A ConfigMap that is home's own, and that strangers claim."""
@@ -18,23 +19,35 @@ GOOD: Final = "good-{}"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One server. `does` is the row's first column, `happens` the second.
+class Copy:
+    """A ConfigMap that must come, with this content and the daemon's own marks only; from then on it stays as it is."""
 
-    `said` are the words that its Cluster, or the rules on its account, must say here, where one of several will do
-    those in a tuple; `state` is its Cluster's.
-    `copied` are the ConfigMaps that must come all the same, and no others may, but those that `may_come` (patterns);
-    `introduces` is the Cluster, with its Secret and its words, and `brings` the rules that may come too. The honest
-    peer is followed once, and again and again for `lasts_s` seconds.
+    name: str = GOOD
+    data: Mapping[str, str] = field(default_factory=lambda: {"text": "x"}, hash=False)
+
+
+HONEST: Final = (Copy(),)
+"""The copy of the stranger's honest object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One server. `does` is the row's first column, `claims` are the second.
+
+    `arm` makes it what it is; one that `turns` is honest, but for `arm`, until its copies have come. `said` are the
+    words that its Cluster, or the rules on its account, must say here, where one of several will do those in a tuple;
+    `state` is its Cluster's. `copied` are the ConfigMaps that must come all the same, and no others may; `introduces`
+    is the Cluster, with its Secret and its words, and `brings` the rules that may come too. The honest peer is followed
+    once, and again and again for `lasts_s` seconds.
     """
 
     does: str
-    happens: str
-    arm: Callable[[Stranger], None]
+    claims: tuple[Claim, ...]
+    arm: Callable[[Stranger], None] = lambda server: None
+    turns: Callable[[Stranger], None] | None = None
     said: tuple[str | tuple[str, ...], ...] = ()
     state: str = ""
-    copied: tuple[str, ...] = ()
-    may_come: tuple[str, ...] = ()
+    copied: tuple[Copy, ...] = ()
     introduces: str = ""
     brings: str = ""
     lasts_s: float = 0.0
@@ -43,6 +56,11 @@ class Case:
     def id(self) -> str:
         """The row, as a test's name."""
         return self.does
+
+    @property
+    def happens(self) -> str:
+        """What the second column says."""
+        return "; ".join(claim.words for claim in self.claims)
 
     @property
     def told(self) -> str:
@@ -68,8 +86,12 @@ def config_map(name: str, *, namespace: str = "default", **more: str) -> Manifes
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Cases that stand at the gate together; the daemon may not grow by more than `growth_mib` through all of them."""
+    """Cases that stand at the gate together, for `lasts_s` seconds at least.
+
+    The daemon may not grow by more than `growth_mib` through all of them.
+    """
 
     name: str
     cases: tuple[Case, ...]
     growth_mib: int = 64
+    lasts_s: float = 0.0

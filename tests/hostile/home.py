@@ -16,6 +16,7 @@ from registry_controller.api import meta
 from tests.e2e.group import NAMESPACE, Member, eventually
 from tests.hostile.cases import Case, config_map
 from tests.hostile.server.stranger import Elsewhere, Grounds, Stranger, Victims
+from tests.hostile.server.world import Manifest
 
 REGISTRY: Final = "/apis/clusterregistry.k8s.cisco.com/v1alpha1"
 MAPS: Final = "/api/v1/namespaces/default/configmaps"
@@ -34,6 +35,7 @@ class Home:
         self.honest = Stranger(grounds, "honest").open()
         self.elsewhere = Elsewhere(grounds)
         self.victims = Victims(member.id, member.name, self.honest.uid, self.elsewhere.port)
+        self.follow_s = FOLLOW_S
         self._round = 0
 
     def close(self) -> None:
@@ -77,8 +79,8 @@ class Home:
 
     # What is said.
 
-    def standing(self, server: Stranger, case: Case) -> tuple[str, str]:
-        """Tell the state of a Cluster, and everything that it and the rules say of that peer and what it brought."""
+    def standing(self, server: Stranger, case: Case) -> tuple[Manifest, str]:
+        """Tell the status of a Cluster, and everything that it and the rules say of that peer and what it brought."""
         status = self.api.get(f"{REGISTRY}/clusters/{server.name}").get("status", {})
         texts = [status.get("message", ""), *(found.get("message", "") for found in status.get("conditions", ()))]
         if case.introduces:
@@ -95,26 +97,33 @@ class Home:
                 if entry["clusterID"] == server.uid:
                     texts.append(entry.get("lastError", ""))
                     texts.extend(failure["message"] for failure in entry.get("failures", ()))
-        return status.get("state", ""), "\n".join(texts)
+        return status, "\n".join(texts)
 
     def hears(self, server: Stranger, case: Case, meanwhile: Callable[[], None]) -> None:
-        """Wait until what a case says is said, and what it brings is here; do something else before each look."""
+        """Wait until what a case says is said; do something else before each look."""
 
         def look() -> bool:
             meanwhile()
-            state, said = self.standing(server, case)
+            status, said = self.standing(server, case)
             assert all(any(words in said for words in ways) for ways in case.ways), said
-            assert case.state in ("", state), state
+            assert case.state in ("", status.get("state")), status.get("state")
             return True
 
         eventually(look, within_s=WORDS_S, what=f"{case.does}: {case.said} {case.state}")
-        for name in case.copied:
-            wanted = name.format(server.name)
-            eventually(
-                lambda wanted=wanted: self.owner_of(wanted) == server.uid,
-                within_s=WORDS_S,
-                what=f"{case.does}: {wanted}",
-            )
+
+    def own(self) -> dict[str, Any]:
+        """Tell what is home's own: who it and the honest peer are, how they are reached, and its rules."""
+        names = (self.victims.home_name, "honest")
+        rules = {found["metadata"]["name"]: found for found in self.maps(f"{REGISTRY}/resourcesyncrules")}
+        own = {
+            **{f"Cluster {name}": self.api.get(f"{REGISTRY}/clusters/{name}") for name in names},
+            **{f"Secret {name}": self.api.get(f"{SECRETS}/{name}") for name in names},
+            **{f"rule {name}": found for name, found in rules.items() if not owner(found)},
+        }
+        return {
+            what: (found["metadata"]["uid"], found["metadata"].get("annotations"), found.get("spec"), found.get("data"))
+            for what, found in own.items()
+        }
 
     # What is here.
 
@@ -126,10 +135,6 @@ class Home:
     def maps(self, path: str = "/api/v1/configmaps") -> list[dict[str, Any]]:
         """List ConfigMaps."""
         return list(self.api.get(path)["items"])
-
-    def owner_of(self, name: str) -> str:
-        """Tell who owns a ConfigMap; empty for nobody, or where there is none."""
-        return owner(self.find(name) or {})
 
     def copies(self, owners: Iterable[str]) -> list[dict[str, Any]]:
         """List the copies of some owners, in any namespace."""

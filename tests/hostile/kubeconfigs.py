@@ -34,6 +34,7 @@ PLAIN: Final = "is no plain URL; it must be ASCII, without spaces, escapes, zone
 SPLIT: Final = "has no valid host and port; an IPv6 address needs brackets"
 CHARACTERS: Final = "must be printable ASCII, without spaces and line breaks"
 QUOTES: Final = "is no text; put it in quotes"
+IN_SECRET: Final = "Secret {}: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,15 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The exact words, behind the Secret's name where `in_secret`."""
+    """The exact words: behind `Secret NAMESPACE/NAME: `, or what else `begins` (with the Secret's name put in)."""
 
     words: str
-    in_secret: bool = True
+    begins: str = IN_SECRET
+
+    @property
+    def in_secret(self) -> bool:
+        """Say whether the Secret is refused, and not what the Cluster says of its endpoint."""
+        return bool(self.begins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,17 +380,17 @@ SERVERS: Final = (
          endpoint=Endpoint("", "b.test:1", "")),
     _row("an endpoint with a password", GOOD,
          Refused("spec.kubernetesApiEndpoints.serverAddress: must not hold a user or password; use token or a client "
-                 "certificate", in_secret=False),
+                 "certificate", begins=""),
          endpoint=Endpoint("", f"u:{CANARY}@b.test", "")),
     _row("an endpoint with plain HTTP", GOOD,
-         Refused("spec.kubernetesApiEndpoints.serverAddress: must be an https URL", in_secret=False),
+         Refused("spec.kubernetesApiEndpoints.serverAddress: must be an https URL", begins=""),
          endpoint=Endpoint("", "http://b.test", "")),
     _row("an endpoint with a zone", GOOD,
-         Refused(f"spec.kubernetesApiEndpoints.serverAddress: {PLAIN}", in_secret=False),
+         Refused(f"spec.kubernetesApiEndpoints.serverAddress: {PLAIN}", begins=""),
          endpoint=Endpoint("", "fe80::1%eth0", "")),
     _row("an endpoint whose CA is a key", GOOD,
          Refused("spec.kubernetesApiEndpoints.caBundle: holds no readable certificate; it must be PEM",
-                 in_secret=False),
+                 begins=""),
          endpoint=Endpoint("", "", b64(KEY_PEM))),
 )  # fmt: skip
 
@@ -455,6 +461,7 @@ MATERIAL: Final = (
 
 _BAD: Final = text(document(user={"exec": _EXEC})).encode()
 _NOTHING: Final = Refused("data.kubeconfig: is missing")
+_NONE_OF_THAT_TYPE: Final = Refused(f"of type {meta.REGISTRY_SECRET_TYPE} does not exist", begins="Secret {} ")
 
 SECRETS: Final = (
     Row("key kubeconfig", {"kubeconfig": GOOD.encode()}, Accepted()),
@@ -468,10 +475,8 @@ SECRETS: Final = (
     Row("an empty kubeconfig", {"kubeconfig": b"", "other": CANARY.encode()}, _NOTHING),
     Row("a key in another case", {"Kubeconfig": GOOD.encode()}, _NOTHING),
     Row("a token beside it", {"token": CANARY.encode(), "ca.crt": CA_PEM}, _NOTHING),
-    Row("another type", {"kubeconfig": GOOD.encode()}, Refused(f"type: must be {meta.REGISTRY_SECRET_TYPE}"),
-        secret_type="Opaque"),
-    Row("no type", {"kubeconfig": GOOD.encode()}, Refused(f"type: must be {meta.REGISTRY_SECRET_TYPE}"),
-        secret_type=""),
+    Row("another type", {"kubeconfig": GOOD.encode()}, _NONE_OF_THAT_TYPE, secret_type="Opaque"),
+    Row("no type", {"kubeconfig": GOOD.encode()}, _NONE_OF_THAT_TYPE, secret_type=""),
 )  # fmt: skip
 
 ROWS: Final = (*FORBIDDEN, *YAML, *SHAPES, *SERVERS, *MATERIAL, *SECRETS)
@@ -482,7 +487,8 @@ def markdown() -> str:
     lines = ["| What the Secret holds | What becomes of it |", "|---|---|"]
     for row in ROWS:
         if isinstance(row.expected, Refused):
-            words = f"`{row.expected.words}`"
+            begins = row.expected.begins.format("NAMESPACE/NAME") if row.expected.begins != IN_SECRET else ""
+            words = f"`{begins}{row.expected.words}`"
         else:
             words = f"is read at {row.expected.server}, with a {'token' if row.expected.token else 'certificate'}"
         lines.append(f"| {row.name} | {words} |".replace("\n", " "))

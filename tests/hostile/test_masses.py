@@ -63,6 +63,8 @@ async def test_p5_what_is_large_once_it_is_decoded_is_not_decoded(grounds: Groun
     server = Stranger(grounds, "s")
     server.put(config_map(good_name(server)))
     case.arm(server)
+    if case.turns is not None:
+        case.turns(server)
     server.open()
     credentials = Credentials(server.url, server.ca.cert_pem.bytes().decode(), server.token, "", "", "")
     reader = connect_peer(credentials)

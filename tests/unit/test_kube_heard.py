@@ -87,11 +87,11 @@ def test_a_body_that_cannot_be_read_is_the_servers_fault(raw: bytes) -> None:
         decode_manifest(raw)
 
 
-@pytest.mark.parametrize("depth", [249, 254, 300, 1000])
+@pytest.mark.parametrize("depth", [249, 253, 254, 300, 1000])
 def test_what_is_nested_so_deeply_that_it_could_not_be_written_is_refused(depth: int) -> None:
-    """A copy of it ended the daemon: it was read, and could not be spelled again."""
+    """A copy of it ended the daemon: it was read, and could not be spelled again. 254 is as deep as orjson spells."""
     raw = b'{"x":' + b"[" * depth + b"]" * depth + b"}"
-    if depth == 249:
+    if depth <= 253:  # and the mapping around them
         assert orjson.dumps(decode_manifest(raw)) == raw
         return
     with pytest.raises(ProtocolError, match="nested too deeply"):

@@ -102,7 +102,18 @@ async def test_pages_without_end_and_without_objects_are_left() -> None:
     server = Server(lambda query: listing(more=f"{query['continue']}x"))
     with pytest.raises(errors.TooMuch, match="next to nothing"):
         await names_of(server)
-    assert len(server.asked) < 25
+    assert len(server.asked) == 21
+
+
+async def test_pages_with_a_tenth_of_what_was_asked_for_are_read() -> None:
+    """Twenty may be empty; from then on they hold 50 objects on average, of 500 that were asked for."""
+
+    def answer(query: Mapping[str, str]) -> bytes:
+        number = len(server.asked)
+        return listing(*([secret(f"s{number}")] * 50 if number > 20 else []), more=f"{number}" if number < 60 else "")
+
+    server = Server(answer)
+    assert len(await names_of(server)) == 40 * 50
 
 
 @pytest.mark.parametrize("item", [b"0", b'{"metadata":{"name":"a"}}'], ids=["zeros", "objects"])
@@ -156,6 +167,21 @@ async def test_what_a_list_has_said_back_to_it_is_short(metadata: dict[str, str]
     body = json.dumps({"metadata": metadata, "items": []}).encode()
     with pytest.raises(errors.ProtocolError, match="longer than any server says it"):
         await names_of(Server(lambda query: body))
+
+
+def test_the_limits_are_those_of_the_docs() -> None:
+    """docs/security.md says them; the tests here, and those of the transport, hold the constants."""
+    assert (ANSWER_BYTES, TOGETHER_BYTES, PAGES) == (8 * 1024 * 1024, 16 * 1024 * 1024, 4)
+
+
+async def test_a_page_of_20000_objects_is_read_and_no_larger_one() -> None:
+    def page(count: int) -> bytes:
+        items = [secret(f"s{number}", note=[0] * 6) for number in range(count)]
+        return listing(*items)
+
+    assert len(await names_of(Server(lambda query: page(20_000)))) == 20_000
+    with pytest.raises(errors.TooMuch, match="a page of more than 20000 objects"):
+        await names_of(Server(lambda query: page(20_001)))
 
 
 def test_the_lines_of_all_watches_of_a_server_are_bounded_together() -> None:

@@ -15,9 +15,11 @@ from registry_controller import __version__
 from registry_controller.api import errors, meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import EVERYTHING
+from registry_controller.engine.dialler import PROBE_TIMEOUT_S
 from registry_controller.kube.connect import Reader, connect_peer, object_path
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.translate import STATUS_BYTES
+from registry_controller.kube.watch import read_cluster_id
 
 CA = trustme.CA()
 KEY = ObjectKey("default", "a")
@@ -111,6 +113,46 @@ async def test_of_an_error_no_more_is_read_than_a_status_takes(peer: Peer, reade
     peer.response = lambda: web.Response(status=403, body=body.replace(causes, b""))
     with pytest.raises(errors.Forbidden, match=r"403 Forbidden$"):
         await reader.get(meta.SECRETS, KEY)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_read"),
+    [({f"X-{n}": "x" for n in range(120)}, True), ({f"X-{n}": "x" for n in range(128)}, False),
+     ({"X": "x" * 65_000}, True), ({"X": "x" * 66_000}, False)],
+    ids=["some", "more than 128", "almost 64 KiB", "more than 64 KiB"],
+)  # fmt: skip
+async def test_p5_headers_are_bounded(peer: Peer, reader: Reader, headers: dict[str, str], is_read: bool) -> None:
+    """P5: 128 of them, which is the client's own limit and is set nowhere here, each of 64 KiB."""
+    peer.response = lambda: web.json_response({}, headers=headers)
+    if is_read:
+        assert await reader.get(meta.SECRETS, KEY) == b"{}"
+        return
+    with pytest.raises(errors.ProtocolError, match="no valid HTTP"):
+        await reader.get(meta.SECRETS, KEY)
+
+
+async def test_p5_each_wait_has_its_end(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5: as docs/security.md says them: who it is, an object, the beginning of a watch, a page."""
+    waits: list[float] = []
+
+    def deadline(timeout_s: float) -> object:
+        waits.append(timeout_s)
+        raise errors.Unreachable("no answer in time")
+
+    monkeypatch.setattr(reader._transport, "_deadline", deadline)
+    with pytest.raises(errors.Unreachable):
+        await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
+    with pytest.raises(errors.Unreachable):
+        await reader.get(meta.SECRETS, KEY)
+    with pytest.raises(errors.Unreachable):
+        await reader.get_path("/version")
+    with pytest.raises(errors.Unreachable):
+        async with reader.stream(meta.SECRETS, EVERYTHING, query={}, silence_s=1):
+            pass
+    with pytest.raises(errors.Unreachable):
+        await reader.list_page(meta.SECRETS, EVERYTHING, query={})
+    assert waits == [5.0, 10.0, 10.0, 30.0, 60.0]
+    assert reader._transport._no_total.sock_connect == 10.0
 
 
 async def test_a_slow_answer_is_no_answer(peer: Peer, reader: Reader) -> None:

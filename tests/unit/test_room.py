@@ -42,9 +42,26 @@ def test_all_kinds_of_a_peer_count_together() -> None:
         make_room(MAP, reflectors(maps=MOST_OBJECTS - 2, labelled=1, clusters=1), peer="b")
 
 
-def test_the_registrys_own_kinds_have_limits_of_their_own() -> None:
-    with pytest.raises(TooMuch, match="b offers more than 256 objects of the kind Cluster: "):
-        make_room(meta.CLUSTER, reflectors(clusters=MOST_OWN[meta.CLUSTER]), peer="b")
+@pytest.mark.parametrize(("kind", "most"), [(meta.CLUSTER, 256), (meta.RULE, 1024), (meta.FEATURE, 1024)])
+def test_the_registrys_own_kinds_have_limits_of_their_own(kind: GVK, most: int) -> None:
+    """P5: as docs/security.md says them."""
+    held: Any = {
+        (kind, EVERYTHING): Sized(most - 2),
+        (kind, Selection(labels="a=b")): Sized(1),
+        (MAP, EVERYTHING): Sized(5),
+    }
+    make_room(kind, held, peer="b")
+    held[kind, EVERYTHING] = Sized(most - 1)
+    with pytest.raises(TooMuch, match=f"b offers more than {most} objects of the kind {kind.kind}: "):
+        make_room(kind, held, peer="b")
+    make_room(MAP, held, peer="b")
+
+
+def test_of_all_kinds_together_150000_objects_are_taken() -> None:
+    """P5: as docs/security.md says it."""
+    make_room(MAP, reflectors(maps=149_998, clusters=1), peer="b")
+    with pytest.raises(TooMuch, match="b offers more than 150000 objects: "):
+        make_room(MAP, reflectors(maps=149_999, clusters=1), peer="b")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _LINE_BYTES = 64 * 1024
+_PIECE_BYTES = 64 * 1024
 
 
 class HangUpError(Exception):
@@ -58,16 +59,21 @@ async def read_ask(reader: asyncio.StreamReader) -> Ask | None:
 
 
 class Wire:
-    """The way back. What is sent waits until the other side takes it."""
+    """The way back. What is sent waits until the other side takes it. `sent` counts the bytes that were taken so."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.sent = 0
         self._writer = writer
 
     async def send(self, data: bytes) -> None:
         """Send bytes as they are; OSError when nobody listens any more."""
-        self._writer.write(data)
-        await self._writer.drain()
-        await asyncio.sleep(0)  # drain gives no turn to others, nor hears of an end, while the buffer takes everything
+        for begin in range(0, len(data), _PIECE_BYTES):
+            piece = data[begin : begin + _PIECE_BYTES]
+            self._writer.write(piece)
+            await self._writer.drain()
+            # While the buffer takes everything, drain gives no turn to others, nor hears of an end.
+            await asyncio.sleep(0)
+            self.sent += len(piece)
 
     async def head(self, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         """Send a status line and headers."""

@@ -173,12 +173,12 @@ def tells(lines: Iterable[bytes], *, then: Deed = silence) -> Deed:
     return deed
 
 
-def floods(events: Callable[[int], tuple[str, Any]], *, per_s: int) -> Deed:
-    """Go on with so many events a second for ever, in a watch that was begun."""
+def floods(events: Callable[[int], tuple[str, Any]], *, per_s: int, of: int) -> Deed:
+    """Go on with so many events a second, in a watch that was begun, and then say nothing more."""
     a_step = max(1, int(per_s * _STEP_S))
 
     def batches() -> Iterator[bytes]:
-        for number in itertools.count(0, a_step):
+        for number in range(0, of, a_step):
             told = (events(number + offset) for offset in range(a_step))
             yield b"".join(json.dumps({"type": type_, "object": found}).encode() + b"\n" for type_, found in told)
 
@@ -188,6 +188,7 @@ def floods(events: Callable[[int], tuple[str, Any]], *, per_s: int) -> Deed:
         for step, batch in enumerate(batches()):
             await wire.chunk(batch)
             await asyncio.sleep(max(0.0, began + (step + 1) * _STEP_S - loop.time()))
+        await silence(ask, wire, server)
 
     return deed
 

@@ -26,6 +26,7 @@ Greeting = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None
 _CA = trustme.CA()
 _LIMIT_BYTES = 256 * 1024
 _MOST_RECORDED = 5000
+_BUFFER_BYTES = 64 * 1024  # small, or what was sent would say nothing of what was taken
 
 
 class Order(NamedTuple):
@@ -98,8 +99,9 @@ class Stranger:
     """One server. It is honest but where `order` says otherwise; `greeting` is what comes in the place of TLS.
 
     `token` is the one that it accepts; a request with any other is answered 401. `asked` are the requests, `when` the
-    moments of their arrival, `context` what the next connection is greeted with, `misdeeds` counts what it did of what
-    it was ordered to.
+    moments of their arrival, `dialled` those at which a connection began to be greeted, whatever became of it.
+    `context` is what the next one is greeted with, `misdeeds` counts what it did of what it was ordered to. `most_sent`
+    is how many bytes it sent of one answer at most, `turned_at` when it ceased to be an honest one, if it was one.
     """
 
     def __init__(self, grounds: Grounds, name: str) -> None:
@@ -113,12 +115,16 @@ class Stranger:
         self.context = make_context(_CA)
         self.asked: list[Ask] = []
         self.when: list[float] = []
+        self.dialled: list[float] = []
         self.misdeeds = 0
+        self.most_sent = 0
+        self.turned_at = 0.0
         self.victims = Victims()
         self._grounds = grounds
         self._connections: set[asyncio.Task[Any]] = set()
         self._ended = False
         self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         self._server: asyncio.Server | None = None
         self.port: int = self._socket.getsockname()[1]
 
@@ -129,6 +135,17 @@ class Stranger:
     def order(self, deed: Deed, *paths: str, when: Callable[[Ask], bool] = lambda ask: True) -> None:
         """Do something else where a path ends with one of these (everywhere, without one)."""
         self.orders.append(Order(lambda ask: (not paths or ask.path.endswith(paths)) and when(ask), deed))
+
+    def turn(self, how: Callable[[Stranger], None]) -> None:
+        """Be another one from now on, to connections that are made from now on."""
+
+        def turn() -> None:
+            self.turned_at = time.monotonic()
+            how(self)
+            for task in self._connections:
+                task.cancel()
+
+        self._grounds.call(turn)
 
     def put(self, manifest: Manifest) -> None:
         """Create or replace an object, and tell who watches."""
@@ -147,10 +164,6 @@ class Stranger:
         """Listen no more, and end every connection."""
         self._grounds.run(self._end())
 
-    def hang_up(self) -> None:
-        """End every connection that is open."""
-        self._grounds.call(lambda: [task.cancel() for task in self._connections])
-
     async def _listen(self) -> None:
         tls = make_context(_CA) if self.greeting is None else None
         if tls is not None:
@@ -158,7 +171,13 @@ class Stranger:
         self._server = await asyncio.start_server(self._serve, sock=self._socket, ssl=tls, limit=_LIMIT_BYTES)
 
     def _choose_context(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        self.dialled.append(time.monotonic())
         connection.context = self.context
+
+    def _is_outdated(self, writer: asyncio.StreamWriter) -> bool:
+        """Say whether a connection was greeted with a certificate that is not shown any more."""
+        found: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+        return found is not None and found.context is not self.context
 
     async def _end(self) -> None:
         self._ended = True
@@ -171,19 +190,25 @@ class Stranger:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if self._ended:  # its handshake was under way when all others were ended
+        if self._ended or self._is_outdated(writer):  # its handshake was under way when all others were ended
             writer.transport.abort()
             return
         self._connections.add(task)
         try:
+            writer.transport.set_write_buffer_limits(_BUFFER_BYTES)
             if self.greeting is not None:
+                self.dialled.append(time.monotonic())
                 self.misdeeds += 1
                 await self.greeting(reader, writer)
             while (ask := await read_ask(reader)) is not None:
                 if len(self.asked) < _MOST_RECORDED:
                     self.asked.append(ask)
                     self.when.append(time.monotonic())
-                await self._answer(ask, Wire(writer))
+                wire = Wire(writer)
+                try:
+                    await self._answer(ask, wire)
+                finally:
+                    self.most_sent = max(self.most_sent, wire.sent)
         except (OSError, EOFError, ssl.SSLError, HangUpError, ValueError, asyncio.CancelledError):
             pass
         finally:

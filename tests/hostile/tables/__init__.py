@@ -11,18 +11,19 @@ from tests.hostile.tables.connections import CONNECTIONS
 from tests.hostile.tables.lists import ITEMS, LISTS
 from tests.hostile.tables.masses import FLOOD, MASSES
 from tests.hostile.tables.members import MEMBERS
+from tests.hostile.tables.rules import RULES
 from tests.hostile.tables.watches import ERRORS, EVENTS, LINES
 
 FAMILIES: Final = (
     Family("dialling", (*CONNECTIONS, *ANSWERS), growth_mib=96),
-    Family("lists", LISTS, growth_mib=96),
+    Family("lists", LISTS, growth_mib=96, lasts_s=10.0),
     Family("items", (*ITEMS, *CLAIMS)),
-    Family("events", EVENTS),
-    Family("lines", (*LINES, *ERRORS), growth_mib=96),
+    Family("events", EVENTS, lasts_s=5.0),
+    Family("lines", (*LINES, *ERRORS), growth_mib=96, lasts_s=10.0),
     Family("contents", CONTENTS),
-    Family("members", MEMBERS, growth_mib=128),
+    Family("members", (*MEMBERS, *RULES), growth_mib=128),
     Family("flood", FLOOD),
-    Family("masses", MASSES, growth_mib=128),
+    Family("masses", MASSES, growth_mib=128, lasts_s=16.0),
 )
 """More than the usual 64 MiB is for 70 servers, for bodies of 8 to 16 MiB of several at once, for 8 MiB of rules that
 are copied, and for 300,000 keys."""

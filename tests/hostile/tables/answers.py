@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.hostile.cases import CANARY, GOOD, Case
+from tests.hostile.cases import CANARY, HONEST, Case, Copy
 from tests.hostile.server.asking import Ask, Wire, status
 from tests.hostile.server.deeds import blank_body, refuses, replies
 from tests.hostile.server.stranger import Deed, Stranger
 from tests.hostile.server.world import Manifest
+from tests.hostile.shown import (
+    ASKED,
+    CORE,
+    MAPS,
+    MIB,
+    NOT_FOLLOWED,
+    NOT_READ,
+    PROOF,
+    Claim,
+    Sight,
+    asks_for,
+    comes,
+    ends,
+    holds,
+    paced,
+    rare,
+    requests,
+    told,
+)
 
-_PROOF: Final = "/api/v1/namespaces/kube-system"
 _ANOTHER: Final = "is another cluster: the UID of its kube-system namespace is"
 _UNREADABLE: Final = "an object without readable metadata"
 _NO_UID: Final = "has a uid that is none"
-_NOT_READ: Final = "is not read"
-_PACED: Final = "is asked again, every few seconds at most"
 _FAILED: Final = "Failed"
 _OTHER: Final = "99999999-0000-4000-8000-000000000000"
+_SOME_KINDS: Final = 4  # of the core group, are read by rules and by what makes the group
 
 
 def kube_system(**info: object) -> Manifest:
@@ -25,19 +42,34 @@ def kube_system(**info: object) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", **info}}
 
 
-def _proof(does: str, happens: str, deed: Deed, *said: str) -> Case:
-    return Case(does, happens, lambda server: server.order(deed, _PROOF), said, state=_FAILED)
+def _proof(does: str, deed: Deed, *said: str) -> Case:
+    return Case(does, (NOT_READ, ASKED), lambda server: server.order(deed, PROOF), said=said, state=_FAILED)
 
 
 def _says(does: str, uid: object, *said: str) -> Case:
-    return _proof(does, _NOT_READ, replies(kube_system(uid=uid)), *said)
+    return _proof(does, replies(kube_system(uid=uid)), *said)
 
 
 def _changes_its_mind(server: Stranger) -> None:
     """Itself at the first answer, and another cluster at all others; what is open is broken off."""
     first = replies(kube_system(uid=server.uid))
-    server.order(_first_then(first, replies(kube_system(uid=_OTHER))), _PROOF)
-    server.order(refuses(500, "InternalError"), when=lambda ask: ask.path != _PROOF)
+    server.order(_first_then(first, replies(kube_system(uid=_OTHER))), PROOF)
+    server.order(refuses(500, "InternalError"), when=lambda ask: ask.path != PROOF)
+
+
+def _asked_late(sight: Sight) -> list[Ask]:
+    """List what was asked for after the second answer that was another's, and a moment."""
+    proofs = sight.asked(lambda ask: ask.path == PROOF)
+    assert len(proofs) > 2, "it was not asked who it is"
+    return [ask for ask, when in zip(sight.server.asked, sight.server.when, strict=False) if when > proofs[2] + 1]
+
+
+def _is_asked_on(sight: Sight) -> None:
+    assert len(_asked_late(sight)) > 1, "it was asked no more"
+
+
+def _is_left(sight: Sight) -> None:
+    assert {ask.path for ask in _asked_late(sight)} == {PROOF}, "it is still read"
 
 
 def _first_then(first: Deed, later: Deed) -> Deed:
@@ -51,8 +83,13 @@ def _first_then(first: Deed, later: Deed) -> Deed:
     return deed
 
 
-def _everywhere(does: str, happens: str, deed: Deed, *said: str) -> Case:
-    return Case(does, happens, lambda server: server.order(deed), said, state=_FAILED)
+def _everywhere(does: str, deed: Deed, *said: str, claims: tuple[Claim, ...] = ()) -> Case:
+    return Case(does, (*claims, ASKED), lambda server: server.order(deed), said=said, state=_FAILED)
+
+
+def _to_reading(does: str, claim: Claim, deed: Deed, said: str) -> Case:
+    """A server that says who it is, and answers so when ConfigMaps are read."""
+    return Case(does, (claim,), lambda server: server.order(deed, MAPS), said=(said,))
 
 
 def _redirect(code: int, where: str) -> Deed:
@@ -60,21 +97,31 @@ def _redirect(code: int, where: str) -> Deed:
 
 
 def _leads_elsewhere(code: int) -> Case:
-    """A redirect to a port that counts its visitors: a siege ends only without any."""
+    """A redirect to a port that counts its visitors."""
 
     async def deed(ask: Ask, wire: Wire, server: Stranger) -> None:
         await _redirect(code, f"https://127.0.0.1:{server.victims.port}{ask.target}")(ask, wire, server)
 
-    return _everywhere(
-        f"redirects to another port, with {code}",
-        "no redirect is followed; nobody is dialled there",
-        deed,
-        f"HTTP {code}",
-    )
+    return _everywhere(f"redirects to another port, with {code}", deed, f"HTTP {code}", claims=(NOT_FOLLOWED,))
 
 
-def _asked(path: str, deed: Deed, does: str, happens: str, *said: str, copied: tuple[str, ...] = (GOOD,)) -> Case:
-    return Case(does, happens, lambda server: server.order(deed, path), said, copied=copied)
+def _asked(
+    path: str, deed: Deed, does: str, *claims: Claim, said: tuple[str, ...] = (), copied: tuple[Copy, ...] = HONEST
+) -> Case:
+    return Case(does, claims, lambda server: server.order(deed, path), said=said, copied=copied)
+
+
+def _words_stay_out(sight: Sight) -> None:
+    assert CANARY not in sight.standing()[1]
+    assert CANARY not in sight.home.member.log()
+
+
+def _no_version(sight: Sight) -> None:
+    assert not sight.standing()[0].get("version")
+
+
+def _plain_version(sight: Sight) -> None:
+    assert sight.standing()[0].get("version") == "v1"
 
 
 def _many_kinds() -> Manifest:
@@ -86,7 +133,14 @@ def _many_causes() -> bytes:
     return b'{"kind":"Status","code":403,"details":{"causes":[' + b"{}," * 5_000_000 + b"{}]}}"
 
 
+_YEAR: Final = "31536000"
 _DEEP: Final = b'{"metadata":{"name":"kube-system","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+
+_AT_ONE_MIB: Final = ends("is left at its headers, which announce more than 1 MiB")
+_KINDS: Final = paced("its kinds are asked for again, every few seconds at most", requests(CORE), each=_SOME_KINDS)
+_READ_AGAIN: Final = paced("is asked again, every few seconds at most", requests(MAPS))
+
+_LATER: Final = rare("is not asked again within a minute, the most that it may ask for", requests(MAPS), apart_s=59.9)
 
 ANSWERS: Final = (
     _says("has another cluster's ID", _OTHER, _ANOTHER, _OTHER),
@@ -96,134 +150,148 @@ ANSWERS: Final = (
     _says("has an ID that is a number", 5, _UNREADABLE),
     Case(
         "has another ID from the second answer on",
-        "the connection ends at the next proof",
+        (Claim("is read no more from the second such answer on", _is_asked_on, _is_left), ASKED),
         _changes_its_mind,
-        (_ANOTHER,),
+        said=(_ANOTHER,),
         state=_FAILED,
     ),
-    _proof("answers null", _NOT_READ, replies(None), _UNREADABLE),
-    _proof("answers with a list in place of an object", _NOT_READ, replies([1]), _UNREADABLE),
-    _proof("answers with metadata that is a list", _NOT_READ, replies({"metadata": [1]}), _UNREADABLE),
+    _proof("answers null", replies(None), _UNREADABLE),
+    _proof("answers with a list in place of an object", replies([1]), _UNREADABLE),
+    _proof("answers with metadata that is a list", replies({"metadata": [1]}), _UNREADABLE),
     _proof(
         "answers with HTML, and 200",
-        _NOT_READ,
         replies(b"<html><script>alert(1)</script></html>", headers={"Content-Type": "text/html"}),
         _UNREADABLE,
     ),
-    _proof("answers with NaN", _NOT_READ, replies(b'{"metadata":{"name":"kube-system"},"x":NaN}'), _UNREADABLE),
+    _proof("answers with NaN", replies(b'{"metadata":{"name":"kube-system"},"x":NaN}'), _UNREADABLE),
     _proof(
         "answers with bytes that are no UTF-8",
-        _NOT_READ,
         replies(b'{"metadata":{"name":"kube-system"},"x":"\xff\xfe"}'),
         _UNREADABLE,
     ),
     _proof(
-        "answers with lone surrogates",
-        _NOT_READ,
-        replies(b'{"metadata":{"name":"kube-system","uid":"\\ud800"}}'),
-        _UNREADABLE,
+        "answers with lone surrogates", replies(b'{"metadata":{"name":"kube-system","uid":"\\ud800"}}'), _UNREADABLE
     ),
-    _proof("answers with a NUL", _NOT_READ, replies(b'{"metadata":{"name":"kube-system\x00"}}'), _UNREADABLE),
-    _proof("answers with 100,000 lists in one another", _NOT_READ, replies(_DEEP), _UNREADABLE),
-    _proof("answers with an empty body", _NOT_READ, replies(b""), _UNREADABLE),
-    _proof("answers that there is no kube-system", _NOT_READ, refuses(404, "NotFound"), "has no namespace kube-system"),
-    _proof("answers who it is without end", "the answer is left at 8 MiB", blank_body(), "the answer is larger than"),
+    _proof("answers with a NUL", replies(b'{"metadata":{"name":"kube-system\x00"}}'), _UNREADABLE),
+    _proof("answers with 100,000 lists in one another", replies(_DEEP), _UNREADABLE),
+    _proof("answers with an empty body", replies(b""), _UNREADABLE),
+    _proof("answers that there is no kube-system", refuses(404, "NotFound"), "has no namespace kube-system"),
+    Case(
+        "answers who it is without end",
+        (ends("the answer is left at 8 MiB", at_bytes=8 * MIB), ASKED),
+        lambda server: server.order(blank_body(), PROOF),
+        said=("the answer is larger than 8 MiB",),
+        state=_FAILED,
+    ),
     _everywhere(
         "refuses the token",
-        "is asked again; newer credentials are looked for",
         refuses(401, "Unauthorized"),
         "401",
         "newer ones come through any member",
+        claims=(told("its Cluster says where newer credentials come from"),),
     ),
-    _everywhere("grants nothing", _PACED, refuses(403, "Forbidden"), "403"),
-    _everywhere("answers 500 for ever", _PACED, refuses(500, "InternalError"), "500"),
-    _everywhere("answers 503 with HTML", _PACED, replies(b"<h1>no</h1>", code=503), "503"),
-    _everywhere("answers 429 for ever", _PACED, refuses(429, "TooManyRequests"), "429"),
+    _everywhere("grants nothing", refuses(403, "Forbidden"), "403"),
+    _everywhere("answers 500 for ever", refuses(500, "InternalError"), "500"),
+    _everywhere("answers 503 with HTML", replies(b"<h1>no</h1>", code=503), "503"),
+    _everywhere("answers 429 for ever", refuses(429, "TooManyRequests"), "429"),
     _everywhere(
-        "answers 429, come back in a year",
-        "is asked again within a minute",
-        refuses(429, "TooManyRequests", headers={"Retry-After": "31536000"}),
+        "answers 429 to who it is, come back in a year",
+        refuses(429, "TooManyRequests", headers={"Retry-After": _YEAR}),
         "429",
     ),
-    _everywhere(
-        "answers 429, come back before now",
-        _PACED,
+    _to_reading(
+        "answers 429 to lists and watches, come back in a year",
+        _LATER,
+        refuses(429, "TooManyRequests", headers={"Retry-After": _YEAR}),
+        "429",
+    ),
+    _to_reading(
+        "answers 429 to lists and watches, come back before now",
+        _READ_AGAIN,
         refuses(429, "TooManyRequests", headers={"Retry-After": "-5"}),
         "429",
     ),
-    _everywhere(
-        "answers 429, come back at a date",
-        _PACED,
+    _to_reading(
+        "answers 429 to lists and watches, come back at a date",
+        _READ_AGAIN,
         refuses(429, "TooManyRequests", headers={"Retry-After": "Fri, 01 Jan 2100 00:00:00 GMT"}),
         "429",
     ),
-    _everywhere(
-        "answers 503, come back in garbage", _PACED, refuses(503, "x", headers={"Retry-After": "9" * 60000}), "503"
+    _to_reading(
+        "answers 503 to lists and watches, come back in garbage",
+        _READ_AGAIN,
+        refuses(503, "x", headers={"Retry-After": "9" * 60000}),
+        "503",
     ),
-    _everywhere(
-        "answers 429 with 2^200 seconds in its Status",
-        _PACED,
-        replies(status(429, "TooManyRequests", details={"retryAfterSeconds": 2**200}), code=429),
+    _to_reading(
+        "answers 429 to lists and watches, with 10^400 seconds in its Status",
+        _LATER,
+        replies(status(429, "TooManyRequests", details={"retryAfterSeconds": 10**400}), code=429),
         "429",
     ),
-    _everywhere("answers with a number that is no status", _PACED, replies(b"", code=299), "HTTP 299"),
+    _everywhere("answers with a number that is no status", replies(b"", code=299), "HTTP 299"),
     _everywhere(
         "answers errors that quote a secret",
-        "its words are not passed on",
         refuses(400, "BadRequest", message=f"the token is {CANARY}"),
         "400",
+        claims=(holds("its words are not passed on", _words_stay_out),),
     ),
     _everywhere(
-        "answers errors of 5,000,000 causes", "of an error, 64 KiB are read", replies(_many_causes, code=403), "403"
+        "answers errors of 5,000,000 causes",
+        replies(_many_causes, code=403),
+        "403",
+        claims=(ends("the connection ends before 6 MiB of them are sent"),),
     ),
-    _everywhere("redirects to a file", "no redirect is followed", _redirect(302, "file:///etc/passwd"), "HTTP 302"),
+    _everywhere("redirects to a file", _redirect(302, "file:///etc/passwd"), "HTTP 302", claims=(NOT_FOLLOWED,)),
     *(_leads_elsewhere(code) for code in (301, 302, 303, 307, 308)),
-    _everywhere("redirects to itself for ever", "no redirect is followed", _redirect(308, _PROOF), "HTTP 308"),
+    _everywhere("redirects to itself for ever", _redirect(308, PROOF), "HTTP 308", claims=(NOT_FOLLOWED,)),
     _asked(
         "/version",
         replies({"gitVersion": 5}),
         "has a version that is a number",
-        "its metadata is not said",
-        "/version is not what an API server says",
+        holds("none is said", _no_version),
+        said=("/version is not what an API server says",),
     ),
     _asked(
         "/version",
         replies(lambda: b"v" * 10 * 1024 * 1024),
         "has a version of 10 MiB",
-        "is left at 1 MiB",
-        "the answer is larger than",
+        _AT_ONE_MIB,
+        holds("none is said", _no_version),
+        said=("the answer is larger than 1 MiB",),
     ),
     _asked(
         "/version",
         replies({"gitVersion": "v1\n\x1b[31m" + "9" * 100_000}),
         "has a version with control characters",
-        "nothing of it is passed on",
-        copied=(GOOD,),
+        comes("what is before them is said: `v1`", _plain_version),
     ),
     _asked(
-        "/api/v1",
+        CORE,
         replies([]),
         "serves a list in place of its kinds",
-        "its kinds are asked for again",
-        "/api/v1 is not what an API server says",
+        _KINDS,
+        said=("/api/v1 is not what an API server says",),
         copied=(),
     ),
     _asked(
-        "/api/v1",
+        CORE,
         replies(
             {"resources": [{"name": "../secrets", "kind": "ConfigMap", "namespaced": True, "verbs": ["list", "watch"]}]}
         ),
         "serves kinds under names with slashes",
-        "no path is made of it",
-        "is not served there",
+        asks_for("no path is made of it", lambda ask: ".." not in ask.target and "secrets" not in ask.path),
+        _KINDS,
+        said=("is not served there",),
         copied=(),
     ),
     _asked(
-        "/api/v1",
+        CORE,
         replies(_many_kinds),
         "serves 100,000 kinds",
-        "the answer is left at 1 MiB",
-        "the answer is larger than",
+        _AT_ONE_MIB,
+        rare("is not asked again for half a minute", requests(CORE), each=_SOME_KINDS),
+        said=("the answer is larger than 1 MiB",),
         copied=(),
     ),
 )

@@ -7,21 +7,48 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from registry_controller.api import meta
-from tests.hostile.cases import GOOD, NATIVE, Case, config_map
+from tests.hostile.cases import HONEST, NATIVE, Case, Copy, config_map
 from tests.hostile.server.deeds import annotated, says, tells, watches
 from tests.hostile.server.stranger import Stranger
 from tests.hostile.server.world import Manifest, objects, parse
-from tests.hostile.tables.lists import MAPS
+from tests.hostile.shown import MAPS, Claim, Sight, holds, stays
 
 _THING: Final = "thing-{}"
-_NOT_COPIED: Final = "is not copied: only the owner is a source"
-_REFUSED: Final = "is refused by the API server here; the others are copied"
 
 
-def _offers(does: str, happens: str, make: Callable[[Stranger], Manifest], *said: str, comes: bool = False) -> Case:
+def _is_absent(sight: Sight) -> None:
+    name = _THING.format(sight.server.name)
+    assert not any(found["metadata"]["name"] == name for found in sight.home.maps()), name
+
+
+def _steady_stays(sight: Sight) -> None:
+    found = sight.home.find("steady") or {}
+    assert found["metadata"]["annotations"][meta.OWNER] == sight.home.honest.uid, found
+
+
+def _native_stays(sight: Sight) -> None:
+    found = sight.home.find(NATIVE) or {}
+    assert (found["data"], found["metadata"].get("annotations")) == ({"text": "home"}, None), found
+
+
+_NOT_COPIED: Final = holds("is not copied: only the owner is a source", _is_absent)
+_REFUSED: Final = (
+    holds("is refused by the API server here", _is_absent), stays("the others are copied")
+)  # fmt: skip
+_LEFT: Final = holds("is not copied", _is_absent)
+_PLAIN: Final = stays("is copied as its own, without it")
+
+
+def _offers(
+    does: str,
+    claims: Claim | tuple[Claim, ...],
+    make: Callable[[Stranger], Manifest],
+    *said: str,
+    copied: tuple[Copy, ...] = (),
+) -> Case:
     """One object beside the honest one."""
-    copied = (GOOD, _THING) if comes else (GOOD,)
-    return Case(does, happens, lambda server: server.put(make(server)), said, copied=copied)
+    found = claims if isinstance(claims, tuple) else (claims,)
+    return Case(does, found, lambda server: server.put(make(server)), said=said, copied=(*HONEST, *copied))
 
 
 def _thing(server: Stranger) -> Manifest:
@@ -53,21 +80,22 @@ def _nested(depth: int) -> Any:
     return found
 
 
-def _in_a_stream(does: str, happens: str, *changes: list[tuple[str, Any]]) -> Case:
-    """Beside the honest object one after the other under the same name, each changed in another way."""
+def _in_a_stream(does: str, words: str, *states: tuple[str, list[tuple[str, Any]]], last: str) -> Case:
+    """Beside the honest object one state after the other under one name: a text, and other changes.
+
+    The text of the copy is `last` in the end.
+    """
 
     def arm(server: Stranger) -> None:
-        told = [
-            says(next(objects("ConfigMap", [_THING.format(server.name)], data={"text": "x"})), *these)
-            for these in changes
-        ]
+        found = next(objects("ConfigMap", [_THING.format(server.name)], data={"text": ""}))
+        told = [says(found, ("data.text", text), *changes) for text, changes in states]
         lines = [json.dumps({"type": "MODIFIED", "object": found}).encode() + b"\n" for found in told]
         place = parse(MAPS)
         assert place is not None
         deed = watches(initial=server.world.find(place), then=tells(lines))
         server.order(deed, MAPS, when=lambda ask: ask.is_watch)
 
-    return Case(does, happens, arm, copied=(GOOD, _THING))
+    return Case(does, (stays(words),), arm, copied=(*HONEST, Copy(_THING, {"text": last})))
 
 
 CLAIMS: Final = (
@@ -92,31 +120,31 @@ CLAIMS: Final = (
     _offers("gives an object the provenance of another member's copy", _NOT_COPIED, _marked(_provenance)),
     _offers(
         "gives an object provenance that is garbage",
-        "is copied as its own",
+        _PLAIN,
         _marked(lambda server: {meta.PROVENANCE: "{" * 1000}),
-        comes=True,
+        copied=(Copy(_THING),),
     ),
     _offers(
         "gives an object provenance of 1 MiB",
-        "is copied as its own, without it",
+        _PLAIN,
         _marked(lambda server: {meta.PROVENANCE: "x" * 1024 * 1024}),
-        comes=True,
+        copied=(Copy(_THING),),
     ),
     _offers(
         "holds an object of a name that was made here",
-        "what was made here stays as it is",
+        holds("what was made here stays as it is", _native_stays),
         lambda server: config_map(NATIVE),
         "an object of that name was made here; it is never overwritten",
     ),
     _offers(
         "holds an object of another member's name",
-        "the older one stays",
+        holds("the older one stays", _steady_stays),
         lambda server: says(config_map("steady"), ("metadata.creationTimestamp", "2026-06-01T00:00:00Z")),
         "an older object, of cluster",
     ),
     _offers(
         "gives an object finalizers and owners",
-        "is copied without them",
+        stays("is copied without them"),
         _changed(
             ("metadata.finalizers", ["a.test/b"]),
             (
@@ -124,7 +152,7 @@ CLAIMS: Final = (
                 [{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x", "blockOwnerDeletion": True}],
             ),
         ),
-        comes=True,
+        copied=(Copy(_THING),),
     ),
 )
 
@@ -135,34 +163,44 @@ CONTENTS: Final = (
     ),
     _offers(
         "offers lists 300 deep",
-        "is not copied",
+        _LEFT,
         _changed(("data.text", _nested(300))),
         "cannot be decoded: too deeply nested",
     ),
     _offers(
         "offers 300,000 empty lists",
-        "is not copied, and not even decoded",
+        _LEFT,
         _changed(("data.text", [[]] * 300_000)),
         "cannot be decoded: too deeply nested, too large",
     ),
-    _offers("offers a number of 400 digits", "is not copied", _changed(("data.text", 10**400)), "cannot be decoded"),
+    _offers("offers a number of 400 digits", _LEFT, _changed(("data.text", 10**400)), "cannot be decoded"),
     _in_a_stream(
         "changes the uid with each event",
         "is copied as it is last",
-        *([("metadata.uid", f"u{number}")] for number in range(50)),
+        *((f"{number}", [("metadata.uid", f"u{number}")]) for number in range(50)),
+        last="49",
     ),
-    _in_a_stream("gives an object no uid", "is copied", [("metadata.uid", "")]),
+    _in_a_stream("gives an object no uid", "is copied", ("x", [("metadata.uid", "")]), last="x"),
     _in_a_stream(
         "gives objects revisions that are no numbers",
-        "is copied",
-        [("metadata.resourceVersion", "yesterday")],
-        [("metadata.resourceVersion", "-5")],
-        [("metadata.resourceVersion", str(2**200))],
+        "is copied",  # as it was first, or is last: revisions are what states are told apart by
+        ("x", [("metadata.resourceVersion", "yesterday")]),
+        ("x", [("metadata.resourceVersion", "-5")]),
+        ("x", [("metadata.resourceVersion", str(2**200))]),
+        last="x",
     ),
     _in_a_stream(
-        "gives an object revision 2^63",
-        "is copied; what is older is not believed later",
-        [("metadata.resourceVersion", str(2**63))],
-        [("metadata.resourceVersion", "5")],
+        "gives an object the last revision that there is, and then an older one",
+        "is copied as it is last: a server may have gone back (O3)",
+        ("first", [("metadata.resourceVersion", str(2**63 - 1))]),
+        ("last", [("metadata.resourceVersion", "5000")]),
+        last="last",
+    ),
+    _in_a_stream(
+        "gives an object revision 2^63, which is none",
+        "is copied as it is last",
+        ("first", [("metadata.resourceVersion", str(2**63))]),
+        ("last", [("metadata.resourceVersion", "5000")]),
+        last="last",
     ),
 )

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tests.hostile.cases import GOOD, Case, config_map
+from tests.hostile.cases import HONEST, Case, Copy, config_map
 from tests.hostile.server.asking import Ask, Wire
 from tests.hostile.server.deeds import endless_pages, floods, no_stream_of_lists, says, tells, watches
 from tests.hostile.server.stranger import Stranger
 from tests.hostile.server.world import objects, parse
-from tests.hostile.tables.lists import MAPS
+from tests.hostile.shown import MAPS, SERVED, Claim, Sight, rare, stays, told
 
-_FLOOD: Final = "flood-{}-*"
 _A_PAGE: Final = 500
 _OBJECTS: Final = 40
 _PER_S: Final = 5000
+_EVENTS: Final = 5 * _PER_S
 
 
 def _is_labelled(ask: Ask) -> bool:
-    return "labelSelector" in ask.query
+    return "share" in ask.query.get("labelSelector", "")
 
 
 def _never_ends(server: Stranger) -> None:
@@ -45,7 +45,7 @@ def _floods(server: Stranger) -> None:
     async def deed(ask: Ask, wire: Wire, here: Stranger) -> None:
         place = parse(ask.path)
         assert place is not None
-        await watches(initial=here.world.find(place), then=floods(event, per_s=_PER_S))(ask, wire, here)
+        await watches(initial=here.world.find(place), then=floods(event, per_s=_PER_S, of=_EVENTS))(ask, wire, here)
 
     server.order(deed, MAPS, when=lambda ask: ask.is_watch)
 
@@ -71,22 +71,53 @@ def _added(found: Any) -> bytes:
     return json.dumps({"type": "ADDED", "object": found}).encode() + b"\n"
 
 
-_LEFT: Final = "150,000 are remembered, without their bodies; is asked again after half a minute"
+def _asked_rarely(*, watched: bool) -> Claim:
+    """Claim it of what is labelled: of its beginning, where it is listed."""
+
+    def moments(sight: Sight) -> list[float]:
+        return sight.asked(
+            lambda ask: (
+                _is_labelled(ask)
+                and ask.path == "/api/v1/secrets"
+                and ask.is_watch == watched
+                and "continue" not in ask.query
+            )
+        )
+
+    return rare("is not asked again for half a minute", moments)
+
 
 _SAID: Final = "offers more than 150000 objects"
+_LEFT: Final = told("150,000 are remembered")
 
 MASSES: Final = (
-    Case("lists objects without end, in order", _LEFT, _never_ends, (_SAID,), copied=(GOOD,)),
-    Case("streams objects without end, in order", _LEFT, _initial_never_ends, (_SAID,), copied=(GOOD,)),
+    Case(
+        "lists objects without end, in order",
+        (_LEFT, _asked_rarely(watched=False)),
+        _never_ends,
+        said=(_SAID,),
+        copied=HONEST,
+    ),
+    Case(
+        "streams objects without end, in order",
+        (_LEFT, _asked_rarely(watched=True)),
+        _initial_never_ends,
+        said=(_SAID,),
+        copied=HONEST,
+    ),
 )
+
+_LAST: Final = range(_EVENTS - _OBJECTS, _EVENTS)
 
 FLOOD: Final = (
     Case(
-        "changes 40 objects 5,000 times a second",
-        "their last state comes; the others are served meanwhile",
+        "changes 40 objects 5,000 times a second, for five seconds",
+        (stays("their last state comes, and stays"), SERVED),
         _floods,
-        copied=(GOOD,),
-        may_come=(_FLOOD,),
+        copied=(
+            *HONEST,
+            *(Copy(f"flood-{{}}-{number % _OBJECTS}", {"text": f"{number}"}) for number in _LAST),
+        ),
         lasts_s=6.0,
     ),
 )

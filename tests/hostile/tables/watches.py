@@ -7,16 +7,31 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.hostile.cases import GOOD, Case, config_map, good_name
+from tests.hostile.cases import HONEST, Case, config_map, good_name
 from tests.hostile.server.asking import Ask, Wire, status
 from tests.hostile.server.deeds import compresses, ends_the_stream, says, silence, tells, watches
 from tests.hostile.server.stranger import Deed, Stranger
 from tests.hostile.server.world import parse
+from tests.hostile.shown import (
+    HEARD_ANEW,
+    MAPS,
+    MIB,
+    NOT_DECOMPRESSED,
+    STAYS,
+    WATCHED,
+    Claim,
+    ends,
+    rare,
+    stays,
+)
+from tests.hostile.shown import (
+    watches as watched,
+)
 from tests.hostile.tables.connections import COMPRESSED
-from tests.hostile.tables.lists import MAPS, without_streams
+from tests.hostile.tables.lists import without_streams
 
-_KEPT: Final = "what was heard stays; everything is listed again soon"
-_AGAIN: Final = "what was heard stays; is watched again, every few seconds at most"
+_KEPT: Final = (STAYS, HEARD_ANEW)
+_AGAIN: Final = (STAYS, WATCHED)
 _NAMED: Final = "an object with the name"
 _NO_EVENT: Final = "a line that is no event"
 
@@ -33,18 +48,18 @@ def _after(make: Callable[[Stranger], Deed]) -> Deed:
     return deed
 
 
-def _watched(does: str, happens: str, make: Callable[[Stranger], Deed], *said: str) -> Case:
+def _watched(does: str, claims: tuple[Claim, ...], make: Callable[[Stranger], Deed], *said: str) -> Case:
     def arm(server: Stranger) -> None:
         server.order(_after(make), MAPS, when=lambda ask: ask.is_watch)
 
-    return Case(does, happens, arm, said, copied=(GOOD,))
+    return Case(does, claims, arm, said=said, copied=HONEST)
 
 
-def _sends(does: str, happens: str, *lines: bytes, said: str, then: Deed | None = None) -> Case:
+def _sends(does: str, claims: tuple[Claim, ...], *lines: bytes, said: str = "", then: Deed | None = None) -> Case:
     def make(server: Stranger) -> Deed:
         return tells(lines, then=then or silence)
 
-    return _watched(does, happens, make, *([said] if said else []))
+    return _watched(does, claims, make, *([said] if said else []))
 
 
 def _line(type_: str, manifest: Any) -> bytes:
@@ -52,7 +67,8 @@ def _line(type_: str, manifest: Any) -> bytes:
 
 
 def _event(does: str, manifest: Any, said: str, *, type_: str = "MODIFIED") -> Case:
-    return _sends(does, _KEPT, _line(type_, manifest), said=said)
+    """Events that make no sense, and the end of the stream: it is then heard anew, but not before."""
+    return _sends(does, _KEPT, _line(type_, manifest), said=said, then=ends_the_stream)
 
 
 def _error(does: str, manifest: Any, said: str) -> Case:
@@ -138,16 +154,20 @@ LINES: Final = (
     ),
     _watched(
         "sends a line without end",
-        "is left at 8 MiB, and tried again after half a minute",
+        (
+            STAYS,
+            ends("is left at 8 MiB", at_bytes=8 * MIB),
+            rare("is not watched again for half a minute", watched(MAPS)),
+        ),
         _endless_line,
         "a line longer than 8 MiB",
     ),
     Case(
         "streams 256 MiB in 256 KiB, with gzip",
-        f"nothing is decompressed; {_AGAIN}",
+        (NOT_DECOMPRESSED, *_AGAIN),
         _streams_a_bomb,
-        (COMPRESSED,),
-        copied=(GOOD,),
+        said=(COMPRESSED,),
+        copied=HONEST,
     ),
 )
 
@@ -156,18 +176,12 @@ ERRORS: Final = (
     _error("sends an error 500", status(500, "InternalError"), "500"),
     _error("sends an error 403", status(403, "Forbidden"), "403"),
     _error("sends an error without a code", {"kind": "Status"}, "500"),
-    _sends(
-        "sends 410 in every stream",
-        "is listed again, every few seconds at most",
-        _line("ERROR", status(410, "Expired")),
-        said="",
-    ),
-    _sends("ends every stream at once", "is watched again, every few seconds at most", said="", then=ends_the_stream),
-    _watched("tells of states and bookmarks that go back", "what is newer stays", _goes_back),
+    _sends("sends 410 in every stream", (STAYS, HEARD_ANEW), _line("ERROR", status(410, "Expired"))),
+    _sends("ends every stream at once", _AGAIN, then=ends_the_stream),
+    _watched("tells of states and bookmarks that go back", (stays("what is newer stays"),), _goes_back),
     _sends(
         "deletes what it never had",
-        "nothing is deleted here",
+        (stays("nothing is deleted"),),
         _line("DELETED", _with(("metadata.resourceVersion", "9999"), ("metadata.name", "native"))),
-        said="",
     ),
 )

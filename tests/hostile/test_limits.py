@@ -1,0 +1,49 @@
+"""P5: the table of limits in docs/security.md says what the code has; that the code holds it, tests/unit shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.engine import dialler, pauses, reflector, room
+from registry_controller.kube import connect, heard, lines, listing, translate, transport
+from registry_controller.kube.answers import spell_size
+
+_SECTION = "## What is taken of one server"
+_WAITS = (transport._CONNECT_S, dialler.PROBE_TIMEOUT_S, 10.0, connect._OPEN_S, connect._PAGE_S)
+_OWN = tuple(room.MOST_OWN[kind] for kind in (meta.CLUSTER, meta.RULE, meta.FEATURE))
+
+LIMITS = {
+    "an object, a line of a watch, a page of a list": spell_size(transport.ANSWER_BYTES),
+    "lines of watches that have begun, together": spell_size(lines.TOGETHER_BYTES),
+    "objects in a page": f"{listing._MOST_ITEMS:,}",
+    "pages that are read, or gone through, at the same time": f"{connect.PAGES}",
+    "pages with hardly anything in them": f"{listing._FREE_PAGES}, then a tenth of what was asked for on average",
+    "objects, of all kinds that are read": f"{room.MOST_OBJECTS:,}",
+    "Clusters; rules; ClusterFeatures": "; ".join(f"{most:,}" for most in _OWN),
+    "what is decoded of an object": f"{spell_size(heard.MANIFEST_BYTES)}, {heard.CONTAINERS:,} mappings and lists, "
+    f"{heard.COMMAS:,} entries",
+    "what an error says": spell_size(translate.STATUS_BYTES),
+    "what `/version` and discovery answer": spell_size(connect.ABOUT_BYTES),
+    "an answer's headers": "128, each of 64 KiB",
+    "the wait for a connection; for who it is, an object, the beginning of a watch, a page": (
+        "{:.0f} s; {:.0f} s, {:.0f} s, {:.0f} s, {:.0f} s".format(*_WAITS)
+    ),
+    "what exists, streamed at the beginning of a watch": f"{reflector._INITIAL_S:.0f} s",
+    "a stream of a watch": f"{reflector._WATCH_S[1] + reflector._OVERTIME_S:.0f} s",
+    "Retry-After, of lists and watches": f"{pauses._PATIENT_CAP_S:.0f} s",
+}
+
+
+def _table() -> dict[str, str]:
+    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    section = text.partition(_SECTION)[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")]
+    return {row[0].strip(): row[1].strip() for row in rows}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_the_docs_have_the_limits(what: str) -> None:
+    assert _table()[what] == LIMITS[what]
