@@ -96,8 +96,6 @@ def differ(target: str, path: Path, seed: int) -> Round:
         test()
     except Exception as error:
         said = _spell(error)
-        if "OracleError" in said:
-            the_oracle.cache_clear()  # a case that kills it, or keeps it busy, is said once; the rest goes on
     return Round(target, seed, oracle.asked - before, time.monotonic() - started, said)
 
 

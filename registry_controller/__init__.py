@@ -11,8 +11,8 @@ The map; each room has one purpose, and imports lead only down this list (`hack/
     engine/       MOTION     long-lived tasks and their memory
     report/       VOICE      status, Events, metrics, health, logs
     core/         DECISIONS  pure: who owns, what is wanted, what to do
-    gotemplate/   TEMPLATES  Go's text/template, evaluated here
     kube/         WIRES      the only room that knows the kubernetes client
+    gotemplate/   TEMPLATES  Go's text/template, evaluated here
     settings.py   OPTIONS    every option: default, unit, environment name
     api/          WORDS      pure data, no policy
 """

@@ -26,7 +26,7 @@ from hack.controlplane.build import RECIPES, Recipe, ensure_binaries
 
 _HERE = Path(__file__).resolve().parent
 _NAME = "oracle"
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0  # Go takes its time to die of a stack of 1 GiB, on a machine with other things to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Answer:
 
 
 class OracleError(Exception):
-    """The oracle is dead or silent: an error of the test bed, never an answer."""
+    """The oracle is dead or silent: an error of the test bed, never an answer. The next case finds another oracle."""
 
 
 class OracleDied(OracleError):
-    """Go itself ended of a case, as the original would; the next case finds another oracle."""
+    """Go itself ended of a case, as the original would."""
 
 
 def build_oracle() -> Path:
@@ -86,6 +86,10 @@ class Oracle:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
 
+    def _start_again(self) -> None:
+        self.close()
+        self._process = _start()
+
     def ask(self, case: Mapping[str, Any]) -> Answer:
         """Ask one case: `op` and the operation's fields, as main.go names them."""
         return self.ask_all((case,))[0]
@@ -104,15 +108,15 @@ class Oracle:
             stdin.write(json.dumps(case).encode() + b"\n")
             stdin.flush()
         except BrokenPipeError:
+            self._start_again()
             raise OracleError(f"the oracle died before the case {case!r}") from None
         # Nothing is buffered on our side: an answer is one line, read whole before the next case goes out.
         if not select.select([stdout], [], [], _PATIENCE_S)[0]:
-            self.close()
+            self._start_again()
             raise OracleError(f"the oracle has not answered within {_PATIENCE_S} s: {case!r}")
         line = stdout.readline()
         if not line:
-            self.close()
-            self._process = _start()
+            self._start_again()
             raise OracleDied(f"the oracle died of the case {case!r}")
         said = json.loads(line)
         return Answer(value=said.get("value")) if said["ok"] else Answer(error=said["error"] or "error")
