@@ -6,7 +6,7 @@ Law: of a copy that is in sync we remember marks, numbers and digests, never its
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,6 +110,10 @@ class LocalFeed:
             stream.is_complete and not place.labels and place.namespace in ("", namespace)
             for place, stream in self.streams.items()
         )
+
+    def streams_at(self, places: Collection[Selection]) -> Sequence[Stream]:
+        """Choose the streams of some parts of the kind."""
+        return [stream for place, stream in self.streams.items() if place in places]
 
     def may_show(self, key: ObjectKey, *, as_copy: bool) -> bool:
         """Say whether an object is here, or would be once every stream is complete; `as_copy`, if it were a copy."""

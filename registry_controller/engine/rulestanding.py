@@ -114,12 +114,12 @@ class RuleStanding:
         return peers, idle
 
     def _look_at_home(self, name: str, troubles: _Troubles) -> None:
-        """Find which kinds that the rule writes are not heard here."""
+        """Find what the rule writes and is not heard here; what other rules need of the same kinds is theirs to say."""
         active = self._supervisor.active.get(name)
-        for kind in sorted(target_kinds([active] if active is not None else ())):
+        for kind, places in sorted(target_kinds([active] if active is not None else ()).items()):
             feed = self._copies.feed(kind.group, kind.kind)
             if feed is not None:
-                words = troubles.hear("here", feed.kind, feed.streams.values())
+                words = troubles.hear("here", feed.kind, feed.streams_at(places))
                 troubles.waits += [f"here: {words}"] if words else []
 
     def _peer_counts(self, name: str, owner: ClusterUID, peer: str, passing: str) -> PeerCounts:

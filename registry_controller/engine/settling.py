@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from registry_controller.api.errors import ApiError, NotServed, RegistryError
 from registry_controller.api.meta import GVK
+from registry_controller.api.selection import Selection
 from registry_controller.core.wanted import target_kinds
 from registry_controller.engine.engine import Engine
 from registry_controller.engine.feed import Feed
@@ -37,17 +38,19 @@ def troubles(engine: Engine, *, rules: Iterable[str]) -> list[str]:
 def unserved(engine: Engine, *, rules: Iterable[str]) -> set[GVK]:
     """Find the kinds of these rules that a cluster does not serve."""
     wanted = set(rules)
-    feeds: list[Feed | LocalFeed] = [*_feeds_here(engine, wanted)]
+    feeds: list[Feed | LocalFeed] = [feed for feed, _ in _written_here(engine, wanted)]
     for link in _links(engine):
         feeds += _feeds_at(engine, link, wanted)
     return {feed.kind for feed in feeds if any(isinstance(stream.error, NotServed) for stream in feed.streams.values())}
 
 
-def _feeds_here(engine: Engine, rules: set[str]) -> Iterator[LocalFeed]:
-    """Find what these rules write; a kind is heard in one version, whatever version they ask for."""
+def _written_here(engine: Engine, rules: set[str]) -> Iterator[tuple[LocalFeed, frozenset[Selection]]]:
+    """Find what these rules write, and where; a kind is heard in one version, whatever version they ask for."""
     written = target_kinds(active for name, active in engine.supervisor.active.items() if name in rules)
-    kinds = {(kind.group, kind.kind) for kind in written}
-    yield from (feed for feed in engine.copies.all_feeds() if (feed.kind.group, feed.kind.kind) in kinds)
+    for kind, places in written.items():
+        feed = engine.copies.feed(kind.group, kind.kind)
+        if feed is not None:
+            yield feed, places
 
 
 def _feeds_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[Feed]:
@@ -95,8 +98,8 @@ def _passes(error: RegistryError | None) -> bool:
 
 
 def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
-    for feed in _feeds_here(engine, rules):
-        yield from (f"here: {words}" for words in _errors(feed.kind, feed.streams.values(), at_home=True))
+    for feed, places in _written_here(engine, rules):
+        yield from (f"here: {words}" for words in _errors(feed.kind, feed.streams_at(places), at_home=True))
 
 
 def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[str]:

@@ -85,6 +85,8 @@ def test_a_secret_that_the_daemon_may_not_read_is_explained_with_its_own_rights(
     peer.apply(rule("greetings", SECRET, WANTED))
     peer.create(secret("hello", {"text": CANARY}, labels=LABELS))
     eventually(lambda: said(here, "greetings")[1] == "NotAllowedHere")
+    eventually(lambda: peer.condition("rsr", "greetings", "Stalled").get("reason") == "ActionNeeded")
+    steadily(lambda: said(peer, names.SECRETS_SINK)[0] == "True", for_s=2)  # which needs no more than it may read
     ask = ("registry-controller", "explain", "secret", "default/hello")
     told = here.daemon.execute(*ask, check=False)
     head, idle, *_ = told.splitlines()

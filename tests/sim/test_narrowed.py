@@ -134,6 +134,26 @@ def test_a_rule_that_goes_takes_its_copies_away_where_its_namespace_alone_may_be
     simulate(scenario, n=2)
 
 
+def test_only_the_rule_that_needs_more_says_so() -> None:
+    """R2: the core rule for Secrets has all that it needs, whatever another rule asks for."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a = group.members[0]
+        narrow(group, "a")
+        a.create(rule("wide", SECRET, WANTED))
+        await group.settle()
+        stalled = a.condition("ResourceSyncRule", "wide", "Stalled")
+        assert (stalled["status"], stalled["reason"]) == ("True", "ActionNeeded")
+        assert "here: Secret: cannot watch secrets.v1 (all): 403 Forbidden" in stalled["message"]
+        for name in sorted(names.CORE_RULES):
+            assert a.condition("ResourceSyncRule", name, "Synced")["status"] == "True"
+            assert a.condition("ResourceSyncRule", name, "Stalled")["status"] == "False"
+        assert credentials(a) >= {"a", "b"}
+
+    simulate(scenario, n=2)
+
+
 def test_what_was_copied_before_secrets_were_narrowed_goes_when_they_are_widened_again() -> None:
     """W3: and meanwhile the credentials are kept, and no core rule complains."""
 
