@@ -61,7 +61,7 @@ def test_a_second_cluster_for_this_cluster_is_refused_with_words_for_people(memb
     said = eventually(lambda: refusal(member))
     assert f'admission webhook "{WEBHOOK}" denied the request' in said
     assert f"for which Cluster {member.name} stands already; give second the ID" in said
-    assert len(cas(member)) == 2
+    eventually(lambda: len(cas(member)) == 2, what="the CA of each replica")
     steadily(lambda: refusal(member), for_s=2, what="both replicas answer, each in its turn")
     assert refusal(member, "third", "5b9e8f4e-0000-4000-8000-00000000000b") == ""
     member.kubectl("annotate", "cluster", member.name, "example.com/note=1")

@@ -177,7 +177,7 @@ CONTENTS: Final = (
     _in_a_stream(
         "changes the uid with each event",
         "is copied as it is last",
-        *((f"{number}", [("metadata.uid", f"u{number}")]) for number in range(50)),
+        *((f"{n}", [("metadata.uid", f"u{n}"), ("metadata.resourceVersion", f"{5000 + n}")]) for n in range(50)),
         last="49",
     ),
     _in_a_stream("gives an object no uid", "is copied", ("x", [("metadata.uid", "")]), last="x"),
