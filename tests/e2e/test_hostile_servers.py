@@ -12,8 +12,9 @@ import pytest
 from hack.controlplane import Group
 from tests.e2e.group import CONFIG_MAP, SECRET, Member, grant, rule
 from tests.hostile.cases import NATIVE, Case, config_map
-from tests.hostile.home import MAPS, Home
+from tests.hostile.home import Home
 from tests.hostile.server.stranger import Grounds
+from tests.hostile.shown import MAPS
 from tests.hostile.siege import Siege
 from tests.hostile.tables import FAMILIES
 

@@ -17,9 +17,9 @@ from tests.e2e.group import NAMESPACE, Member, eventually
 from tests.hostile.cases import Case, config_map
 from tests.hostile.server.stranger import Elsewhere, Grounds, Stranger, Victims
 from tests.hostile.server.world import Manifest
+from tests.hostile.shown import MAPS
 
 REGISTRY: Final = "/apis/clusterregistry.k8s.cisco.com/v1alpha1"
-MAPS: Final = "/api/v1/namespaces/default/configmaps"
 SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 WORDS_S: Final = 90.0
 FOLLOW_S: Final = 45.0  # how long it took is printed: on an idle machine at most six seconds

@@ -15,14 +15,13 @@ from tests.hostile.cases import CANARY, GOOD, NATIVE, Case, Copy, Family, config
 from tests.hostile.home import REGISTRY, WORDS_S, Home
 from tests.hostile.server.stranger import Stranger
 from tests.hostile.server.world import Manifest
-from tests.hostile.shown import Claim, Sight
+from tests.hostile.shown import MIB, Claim, Sight
 
 _ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
 _READS: Final = frozenset({"get", "list", "watch"})
 _OWN_DUTIES: Final = frozenset(
     {"clusters/status", "resourcesyncrules/status", "events", "serviceaccounts/token", "selfsubjectaccessreviews"}
 )
-_MIB: Final = 1024 * 1024
 _MARK_LENGTH: Final = 4096
 
 
@@ -156,7 +155,7 @@ class Siege:
         return [self._look(does) for does in found]
 
     def _grown_mib(self) -> float:
-        return (self.home.peak() - self.before) / _MIB
+        return (self.home.peak() - self.before) / MIB
 
     def _hold_memory(self) -> None:
         grown = self._grown_mib()
