@@ -1,4 +1,4 @@
-"""ROOT: builds everything and owns the one TaskGroup. Decides nothing."""
+"""Builds the daemon and owns its one TaskGroup."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Any, Final
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.core.pruned import pruned_fields
-from registry_controller.engine.brake import Brake
-from registry_controller.engine.carrier import Carrier
-from registry_controller.engine.clustermetadata import LocalMetadata
-from registry_controller.engine.clusterstanding import ClusterStanding
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.feed import Feed
-from registry_controller.engine.gauges import Gauges
-from registry_controller.engine.home import Home
-from registry_controller.engine.ledger import Ledger
-from registry_controller.engine.localfeed import LocalFeed
-from registry_controller.engine.rulestanding import RuleStanding
-from registry_controller.engine.standing import StandingReport
-from registry_controller.engine.worker import Worker
-from registry_controller.engine.workqueue import WorkQueue
-from registry_controller.engine.writing import Hand
+from registry_controller.cache.local_cache import LocalFeed
+from registry_controller.cache.source_cache import Feed
+from registry_controller.clusters.metadata import LocalMetadata
+from registry_controller.core.rules.pruned import pruned_fields
+from registry_controller.engine import Engine
 from registry_controller.handlers import Ear
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.local.controller import Home
 from registry_controller.report import logs
 from registry_controller.report.events import EventRecorder, Reference
 from registry_controller.report.metrics import Metrics
-from registry_controller.report.status import StatusWriter
 from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
+from registry_controller.status.clusters import ClusterStanding
+from registry_controller.status.gauges import Gauges
+from registry_controller.status.reporter import StandingReport
+from registry_controller.status.rules import RuleStanding
+from registry_controller.status.writer import StatusWriter
+from registry_controller.sync.applier import Carrier
+from registry_controller.sync.controller import Worker
+from registry_controller.sync.copy_writer import Hand
+from registry_controller.sync.deletion_limiter import Brake
+from registry_controller.sync.results import Ledger
+from registry_controller.sync.workqueue import WorkQueue
 from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)

@@ -1,4 +1,4 @@
-"""EAR: kopf hears our own three kinds, and hands every event on. It decides nothing and writes nothing.
+"""Passes kopf's events of our own three kinds to the registry cache.
 
 Laws:
 - kopf lives in a thread and an event loop of its own: it ends every task of its loop when it ends.
@@ -23,7 +23,7 @@ import kopf
 from kopf._cogs.structs.references import Insights
 
 from registry_controller.api import meta
-from registry_controller.kube.login import Login as HomeLogin
+from registry_controller.kube.kopf_login import Login as HomeLogin
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)

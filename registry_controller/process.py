@@ -1,4 +1,4 @@
-"""PROCESS: the daemon as a process: signals, tuning, probes, connections at both ends of its life, the exit code.
+"""The daemon as a process: signals, tuning, probes, exit code.
 
 Law: SIGTERM ends it cleanly, a second one at once; a bug ends it loudly.
 """
@@ -23,15 +23,15 @@ import uvloop
 from registry_controller import __version__
 from registry_controller.api.errors import InvalidOption
 from registry_controller.app import Daemon
-from registry_controller.engine.patience import until_answered
 from registry_controller.handlers import Ear, as_connection
 from registry_controller.kube.connect import connect_home
-from registry_controller.kube.login import read_login
+from registry_controller.kube.kopf_login import read_login
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report import logs
 from registry_controller.report.health import HealthServer
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
+from registry_controller.watch.patience import until_answered
 
 log = logs.get_logger(__name__)
 

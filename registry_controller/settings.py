@@ -1,4 +1,4 @@
-"""OPTIONS: every option of the daemon, read once at the start and frozen.
+"""Every option: default, unit, environment name.
 
 One table, `OPTIONS`: the fields of `Settings`, the environment names, the flags, `--dump-config` and the tables of
 the docs are readings of it. A flag beats the environment; a variable that is set and empty is a value.

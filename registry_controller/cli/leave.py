@@ -78,10 +78,10 @@ class Home(NamedTuple):
 async def _leave(
     settings: Settings, place: Home, cluster: str | None, *, without: tuple[str, ...], wait_s: float, yes: bool
 ) -> None:
-    from registry_controller.engine.farewell import Farewell  # noqa: PLC0415  a wrong command is refused at once
-    from registry_controller.engine.homeapi import HomeApi  # noqa: PLC0415
     from registry_controller.kube.connect import WRITING, connect_home  # noqa: PLC0415
     from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
+    from registry_controller.local.client import HomeApi  # noqa: PLC0415
+    from registry_controller.membership.leave import Farewell  # noqa: PLC0415  a wrong command is refused at once
 
     home = await connect_home(kubeconfig=place.kubeconfig, context=place.context, methods=WRITING)
     try:

@@ -1,4 +1,4 @@
-"""Go's text/template, evaluated here: for the values of overrides. No I/O, no clock, no chance.
+"""Go's text/template with sprig's functions, evaluated without I/O and within limits.
 
 The language is Go's, with sprig's text functions. What differs on purpose:
 

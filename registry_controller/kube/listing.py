@@ -14,7 +14,7 @@ from registry_controller.api.errors import Gone, ProtocolError, TooMuch
 from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.heard import Heard, decode_heard
+from registry_controller.kube.object import Heard, decode_heard
 
 _MANY_COMMAS: Final = 100_000  # of a page; each item has some, but so may a text
 _MOST_ITEMS: Final = 20_000  # in a page, whatever was asked for: old servers do not know pages

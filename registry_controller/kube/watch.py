@@ -13,8 +13,8 @@ from registry_controller.api.errors import ApiError, ProtocolError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.heard import Heard, decode_heard, decode_manifest
 from registry_controller.kube.listing import NONSENSE, REVISION_LENGTH, Page, check_scope, list_objects, read_revision
+from registry_controller.kube.object import Heard, decode_heard, decode_manifest
 from registry_controller.kube.translate import STATUS_BYTES, Status, error_of_status
 
 __all__ = [

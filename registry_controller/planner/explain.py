@@ -12,18 +12,19 @@ from typing import Final, NamedTuple
 
 from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
-from registry_controller.core.decision import Reason
-from registry_controller.core.own import Marks, is_membership, read_marks
-from registry_controller.core.view import SourceRef
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection
-from registry_controller.engine.settling import troubles
-from registry_controller.engine.stream import why_unheard
+from registry_controller.clusters.peer import Connection
+from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.ownership import Marks, is_membership, read_marks
+from registry_controller.core.decision.state import SourceRef
+from registry_controller.engine import Engine
 from registry_controller.kube.watch import Heard, decode_heard
 from registry_controller.planner.opinions import Opinion, opinions_of, opinions_unread, own_features, rules_for
 from registry_controller.planner.plan import Action, Row, in_words, name_of, rows_of
 from registry_controller.planner.rehearsal import Rehearsal
 from registry_controller.report.reasons import words_of
+from registry_controller.status.readiness import troubles
+from registry_controller.sync.reconciler import ASK_TIMEOUT_S
+from registry_controller.watch.stream import why_unheard
 
 _AT_ONCE: Final = 16
 _WRITES: Final = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})

@@ -13,13 +13,13 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK
 from registry_controller.api.names import CORE_RULES
-from registry_controller.core.miss import feature_miss, miss_of
-from registry_controller.core.view import SourceRef
-from registry_controller.engine.bodies import decode_body
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.registry import HeldRule
+from registry_controller.cache.registry import HeldRule
+from registry_controller.core.decision.state import SourceRef
+from registry_controller.core.rules.mismatch import feature_miss, miss_of
+from registry_controller.engine import Engine
 from registry_controller.kube.watch import Heard
 from registry_controller.planner.plan import name_of, why_idle
+from registry_controller.watch.body_cache import decode_body
 
 
 class Fit(enum.Enum):

@@ -16,18 +16,18 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
-from registry_controller.core.decision import Apply, Hold, Reason, Skip
-from registry_controller.core.miss import Miss, feature_miss, targets_miss
-from registry_controller.core.own import Voice
-from registry_controller.core.view import SourceRef, View
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.ledger import Class
-from registry_controller.engine.outcomes import Failing, outcomes_of, owner_of, rule_of
-from registry_controller.engine.registry import HeldRule
-from registry_controller.engine.settling import troubles, unserved
+from registry_controller.cache.registry import HeldRule
+from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip, owner_of
+from registry_controller.core.decision.ownership import Voice
+from registry_controller.core.decision.state import SourceRef, View
+from registry_controller.core.rules.mismatch import Miss, feature_miss, targets_miss
+from registry_controller.engine import Engine
 from registry_controller.planner.pencil import Stroke
 from registry_controller.planner.rehearsal import Foreseen, Rehearsal
 from registry_controller.report.reasons import words_of
+from registry_controller.status.readiness import troubles, unserved
+from registry_controller.sync.outcomes import Failing, outcomes_of, rule_of
+from registry_controller.sync.results import Class
 
 _SPEAKS: Final = frozenset({Voice.OWNER, Voice.DISPUTED})
 

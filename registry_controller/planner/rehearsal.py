@@ -17,25 +17,24 @@ from typing import Final, Protocol
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, RegistryError, TooManyRequests, Unreachable
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.core.brake import Verdict, judge
-from registry_controller.core.decision import Apply, Delete, Hold, Reason
-from registry_controller.engine.brake import allowed_moment, is_braked, stored_window
-from registry_controller.engine.carrier import Carried, Carrier
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.engine import Settings as EngineSettings
-from registry_controller.engine.feed import Feed
-from registry_controller.engine.judge import Judgement
-from registry_controller.engine.localfeed import LocalFeed, Origin
-from registry_controller.engine.members import cluster_target
-from registry_controller.engine.outcomes import owner_of
-from registry_controller.engine.settling import waited_for
-from registry_controller.engine.writing import Hand
+from registry_controller.cache.local_cache import LocalFeed, Origin
+from registry_controller.cache.members import cluster_target
+from registry_controller.cache.source_cache import Feed
+from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, owner_of
+from registry_controller.core.decision.deletion_limit import Verdict, judge
+from registry_controller.engine import Engine
+from registry_controller.engine import Settings as EngineSettings
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.planner.pencil import Pencil, Stroke
 from registry_controller.planner.staging import stage
 from registry_controller.report.metrics import Metrics
+from registry_controller.status.readiness import waited_for
+from registry_controller.sync.applier import Carried, Carrier
+from registry_controller.sync.copy_writer import Hand
+from registry_controller.sync.deletion_limiter import allowed_moment, is_braked, stored_window
+from registry_controller.sync.reconciler import Judgement
 
 _LOOK_EVERY_S: Final = 0.05
 _AT_ONCE: Final = 16

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.core.decision import Reason
-from registry_controller.core.view import SourceRef
-from registry_controller.engine.engine import Engine
+from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.state import SourceRef
+from registry_controller.engine import Engine
 from registry_controller.planner.explain import Explanation, Source
 from registry_controller.planner.opinions import Fit, Opinion
 from registry_controller.planner.plan import Action, Plan, Row

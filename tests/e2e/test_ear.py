@@ -15,7 +15,7 @@ import pytest
 
 from hack.controlplane import Cluster, Group
 from registry_controller.handlers import PLURALS, Ear, as_connection
-from registry_controller.kube.login import Login
+from registry_controller.kube.kopf_login import Login
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """kopf leaves its connections to the garbage collector when its loop ends: sockets that nobody closed."""

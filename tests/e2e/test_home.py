@@ -18,10 +18,10 @@ from hack.controlplane import Cluster, Group
 from registry_controller.api import meta, names
 from registry_controller.api.errors import Unauthorized
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.engine import readertoken
-from registry_controller.engine.home import Home
 from registry_controller.kube.connect import Reader, connect_home, connect_peer
 from registry_controller.kube.kubeconfig import read_secret
+from registry_controller.local import reader_token
+from registry_controller.local.controller import Home
 from registry_controller.report.logs import get_logger
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -194,7 +194,7 @@ async def test_a_token_that_expires_is_renewed_without_a_gap_and_revoked_with_it
     assert _claims(old)["exp"] - _claims(old)["iat"] == LIFETIME_S
     assert await expiring.reconcile() == ""
     assert published(cluster)["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
-    monkeypatch.setattr(readertoken, "_RENEWED_AFTER", 1.0 / LIFETIME_S)
+    monkeypatch.setattr(reader_token, "_RENEWED_AFTER", 1.0 / LIFETIME_S)
     await asyncio.sleep(1.5)
     assert await expiring.reconcile() == ""
     new = published(cluster)

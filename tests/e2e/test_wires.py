@@ -18,11 +18,11 @@ from registry_controller.api import errors, meta
 from registry_controller.api.cluster import Endpoint
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.engine.reflector import Reflector
 from registry_controller.kube.connect import Reader, Writer, connect_home, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
 from registry_controller.kube.watch import EventType, Heard, list_objects, watch_events
+from registry_controller.watch.reflector import Reflector
 
 CONFIGMAPS = GVR("", "v1", "configmaps", True)
 CONFIGMAP = GVK("", "v1", "ConfigMap")
@@ -254,7 +254,7 @@ async def test_a_pod_reads_a_new_token_when_the_old_one_is_refused(
 ) -> None:
     (tmp_path / "ca.crt").write_text(cluster.pki.server_ca.read_text())
     (tmp_path / "token").write_text("not.a.token")
-    monkeypatch.setattr("registry_controller.kube.home._ACCOUNT", tmp_path)
+    monkeypatch.setattr("registry_controller.kube.rest_config._ACCOUNT", tmp_path)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))
@@ -274,7 +274,7 @@ async def test_a_pod_trusts_another_ca_when_the_kubelet_brings_one(
     """A cluster's CA may be replaced while the daemon runs."""
     (tmp_path / "ca.crt").write_text(old_cluster.pki.server_ca.read_text())
     (tmp_path / "token").write_text(token)
-    monkeypatch.setattr("registry_controller.kube.home._ACCOUNT", tmp_path)
+    monkeypatch.setattr("registry_controller.kube.rest_config._ACCOUNT", tmp_path)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))

@@ -14,8 +14,8 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ObjectKey
-from registry_controller.core.clusterstatus import ClusterFacts, cluster_status
-from registry_controller.engine.credentialstore import CredentialStore
+from registry_controller.cache.credentials import CredentialStore
+from registry_controller.core.status.cluster import ClusterFacts, cluster_status
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.watch import decode_heard

@@ -13,8 +13,8 @@ from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader, connect_peer
-from registry_controller.kube.heard import MANIFEST_BYTES, decode_manifest
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.object import MANIFEST_BYTES, decode_manifest
 from registry_controller.kube.watch import list_objects, watch_events
 from tests.hostile.cases import Case, config_map, good_name
 from tests.hostile.server.stranger import Grounds, Stranger

@@ -10,9 +10,9 @@ import pytest
 
 from registry_controller.api.errors import RegistryError, ServerError, TooMuch, Unauthorized
 from registry_controller.api.meta import ClusterUID
-from registry_controller.engine.dialler import Dialler
-from registry_controller.engine.pauses import Pauses
+from registry_controller.clusters.dialer import Dialler
 from registry_controller.kube.translate import error_of_answer
+from registry_controller.watch.pauses import Pauses
 
 TRIES = 200
 Waits = list[float]

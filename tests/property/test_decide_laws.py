@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.core.allowance import Barrier
-from registry_controller.core.decide import decide
-from registry_controller.core.decision import Apply, Delete, Hold, Reason, Skip
-from registry_controller.core.membership import hearsay
-from registry_controller.core.own import Marks, Voice
-from registry_controller.core.view import (
+from registry_controller.core.decision.decide import decide
+from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, Skip
+from registry_controller.core.decision.membership import hearsay
+from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.state import (
     Answer,
     Claim,
     Current,
@@ -30,6 +29,7 @@ from registry_controller.core.view import (
     Tracking,
     View,
 )
+from registry_controller.core.rules.policy import Barrier
 
 LOCAL = ClusterUID("local")
 IDS = [ClusterUID(text) for text in ("a", "b", "c", "local", "stranger")]

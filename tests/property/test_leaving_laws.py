@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
-from registry_controller.core.leaving import LASTS, Knowledge, leavers
+from registry_controller.core.decision.tombstones import LASTS, Knowledge, leavers
 
 LOCAL, A, B, C = (ClusterUID(text) for text in ("local", "a", "b", "c"))
 TODAY = date(2026, 1, 1)

@@ -14,11 +14,11 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.api.syncrule import ContentMatch, SyncRule, read_rule
-from registry_controller.core.content import compile_path, content_matches, lookup
-from registry_controller.core.glob import compile_glob
-from registry_controller.core.match import matching_entries
-from registry_controller.core.miss import miss_of
-from registry_controller.core.selections import selections, union
+from registry_controller.core.rules.content import compile_path, content_matches, lookup
+from registry_controller.core.rules.glob import compile_glob
+from registry_controller.core.rules.list_options import selections, union
+from registry_controller.core.rules.matching import matching_entries
+from registry_controller.core.rules.mismatch import miss_of
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,18 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.core.accept import read_and_accept
-from registry_controller.core.own import Marks
-from registry_controller.core.wanted import activate
-from registry_controller.engine.bodies import Bodies, Slot
-from registry_controller.engine.copies import Copies
-from registry_controller.engine.feed import Feed
-from registry_controller.engine.localfeed import LocalFeed
-from registry_controller.engine.members import Members, MemberView, secret_target
-from registry_controller.engine.registry import Registry
-from registry_controller.engine.sources import Sources
-from registry_controller.engine.taps import FeatureTap, Tap
-from registry_controller.kube.heard import decode_heard
+from registry_controller.cache.copy_index import Copies
+from registry_controller.cache.local_cache import LocalFeed
+from registry_controller.cache.members import Members, MemberView, secret_target
+from registry_controller.cache.peer_objects import FeatureTap, Tap
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.source_cache import Feed
+from registry_controller.cache.source_index import Sources
+from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.rules.active import activate
+from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.kube.object import decode_heard
+from registry_controller.watch.body_cache import Bodies, Slot
 
 PEER = ClusterUID("peer")
 KIND = GVK("", "v1", "ConfigMap")

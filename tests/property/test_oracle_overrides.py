@@ -12,8 +12,8 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.overrides import Action, Operation, apply_overrides
-from registry_controller.core.pointer import Key, Matching, parse_pointer
+from registry_controller.core.mutation.gopatch_path import Key, Matching, parse_pointer
+from registry_controller.core.mutation.overrides import Action, Operation, apply_overrides
 from tests.oracle.oracle import is_available, the_oracle
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oracle needs Go on the PATH, or TEST_ASSET_ORACLE")

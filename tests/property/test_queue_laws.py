@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api.meta import Target
-from registry_controller.engine.workqueue import WorkQueue
+from registry_controller.sync.workqueue import WorkQueue
 
 KEYS = [Target("", "ConfigMap", "ns", name) for name in "abc"]
 LANES = ["", "one", "two"]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import read_rule
-from registry_controller.core.mutate import kind_of
-from registry_controller.core.wanted import ActiveRule, activate, target_kinds
+from registry_controller.core.mutation.mutate import kind_of
+from registry_controller.core.rules.active import ActiveRule, activate, target_kinds
 
 VERSIONS = [GVK(group, version, kind) for group in ("", "g") for version in ("v1", "v2", "v3") for kind in ("A", "B")]
 KINDS = st.sampled_from(VERSIONS)

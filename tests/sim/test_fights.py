@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from registry_controller.api.meta import SYNC_DISABLED
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.store import Change
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.store import Change
 
 LABELS = {"sync": "yes"}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from registry_controller.engine.carrier import LARGE_BYTES
-from registry_controller.engine.writing import Hand
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from registry_controller.sync.applier import LARGE_BYTES
+from registry_controller.sync.copy_writer import Hand
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 _COUNT = 12
 

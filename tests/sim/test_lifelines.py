@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from tests.sim.farewells import held, knows, share, stones
-from tests.sim.group import SimGroup, config_map, simulate
-from tests.sim.member import NAMESPACE, Member
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import SimGroup, config_map, simulate
+from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.farewells import held, knows, share, stones
 
 
 def _forgets(member: Member) -> None:

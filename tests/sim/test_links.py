@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from registry_controller.core.peer import PeerHealth
-from tests.sim.group import SimGroup, simulate
-from tests.sim.transport import Fault
+from registry_controller.core.peer_health import PeerHealth
+from tests.sim.cluster.group import SimGroup, simulate
+from tests.sim.cluster.transport import Fault
 
 
 def test_a_link_that_is_taken_away_as_it_is_lost_ends(monkeypatch: pytest.MonkeyPatch) -> None:

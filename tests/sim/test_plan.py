@@ -12,11 +12,11 @@ import pytest
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import CLUSTER_DISABLED
 from registry_controller.planner.plan import Action
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.rehearsing import changed, plan, planned
-from tests.sim.request import Answer
-from tests.sim.transport import Fault
-from tests.sim.watch import Watch
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.rehearsing import changed, plan, planned
+from tests.sim.cluster.request import Answer
+from tests.sim.cluster.transport import Fault
+from tests.sim.cluster.watch import Watch
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}

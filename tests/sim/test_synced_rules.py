@@ -10,12 +10,12 @@ import pytest
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ObjectKey
-from registry_controller.engine import pace
 from registry_controller.planner.explain import explain
 from registry_controller.planner.opinions import Fit
 from registry_controller.planner.plan import Action
-from tests.sim.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
-from tests.sim.rehearsing import plan, rehearsing
+from registry_controller.sync import pace
+from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.rehearsing import plan, rehearsing
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 REGION = {"group": "sim.example", "version": "v1", "kind": "Region"}

@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 
 from registry_controller.kube.connect import READING
-from tests.sim.apiserver import ApiServer
-from tests.sim.group import config_map
-from tests.sim.kinds import BY_KIND
-from tests.sim.loop import run
-from tests.sim.member import SimEar
-from tests.sim.store import Store
-from tests.sim.transport import Life, SimTransport, Wire
+from tests.sim.cluster.apiserver import ApiServer
+from tests.sim.cluster.group import config_map
+from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.cluster.loop import run
+from tests.sim.cluster.member import SimEar
+from tests.sim.cluster.store import Store
+from tests.sim.cluster.transport import Life, SimTransport, Wire
 
 Heard = list[tuple[str, str, int]]
 """Of each event: its type, its name, and its resourceVersion."""

@@ -13,7 +13,7 @@ import pytest
 
 from registry_controller import handlers
 from registry_controller.handlers import Ear, as_connection
-from registry_controller.kube.login import Login
+from registry_controller.kube.kopf_login import Login
 
 Operator = Callable[..., Awaitable[None]]
 

@@ -1,0 +1,94 @@
+"""Our own writes as streams tell of them: what they said while an answer was awaited, and what they still have to say.
+
+Law: an object that we wrote is believed to be there until the streams that cover it have had their say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from registry_controller.api.meta import ObjectKey
+from registry_controller.kube.watch import Heard
+from registry_controller.watch.stream import Hearer, Stream
+
+
+class Event(NamedTuple):
+    """What a stream said of an object; `heard` is its last state, if that was told."""
+
+    stream: Stream
+    key: ObjectKey
+    heard: Heard | None
+    is_there: bool
+
+    def is_echo_of(self, written: Heard) -> bool:
+        """Say whether it tells of a write, and of nothing since."""
+        heard = self.heard
+        return self.is_there and heard is not None and (heard.uid, heard.revision) == (written.uid, written.revision)
+
+
+class Echoes:
+    """The writes of one feed."""
+
+    def __init__(self, feed: Hearer) -> None:
+        self._feed = feed
+        self._waiting: dict[ObjectKey, list[Event]] = {}
+        self._untold: dict[Stream, dict[ObjectKey, int]] = {}
+
+    @contextmanager
+    def writing(self, key: ObjectKey) -> Iterator[None]:
+        """Let what streams say of an object wait while we write it."""
+        self._waiting[key] = []
+        try:
+            yield
+        finally:
+            self.let_in(key)
+
+    def holds(self, event: Event) -> bool:
+        """Take what a stream says; say whether it waits. What is older than our write tells nothing of it."""
+        untold, heard = self._untold.get(event.stream), event.heard
+        if untold and heard is not None and heard.revision >= untold.get(event.key, heard.revision):
+            untold.pop(event.key, None)
+        if (waiting := self._waiting.get(event.key)) is None:
+            return False
+        waiting.append(event)
+        return True
+
+    def take(self, written: Heard) -> tuple[Stream, ...]:
+        """Name the streams that told of a write ahead of its answer, and of nothing else; that says nothing new."""
+        waiting = self._waiting.get(written.key, [])
+        if not all(event.is_echo_of(written) for event in waiting):
+            return ()
+        streams = tuple(event.stream for event in waiting)
+        waiting.clear()
+        return streams
+
+    def let_in(self, key: ObjectKey) -> None:
+        """Hear what waited."""
+        for stream, _, heard, is_there in self._waiting.pop(key, ()):
+            if is_there and heard is not None:
+                self._feed.upsert(stream, heard)
+            else:
+                self._feed.remove(stream, key, heard)
+
+    def expect(self, written: Heard, streams: Iterable[Stream], *, had: int) -> None:
+        """Await that these streams tell of a write, but for those whose bit says that they had the object already."""
+        for stream in streams:
+            untold = self._untold.setdefault(stream, {})
+            if not stream.bit & had or written.key in untold:
+                untold[written.key] = written.revision
+
+    def missed(self, stream: Stream) -> list[ObjectKey]:
+        """Take the keys of writes that a stream's complete list is too late for: what it never had, it cannot lose."""
+        untold = self._untold.get(stream) or {}
+        missed = [key for key, revision in untold.items() if revision <= stream.revision]
+        for key in missed:
+            del untold[key]
+        return missed
+
+    def forget(self, stream: Stream) -> None:
+        """Drop what a stream said and was to say: it tells another history now."""
+        self._untold.pop(stream, None)
+        for waiting in self._waiting.values():
+            waiting[:] = [event for event in waiting if event.stream is not stream]

@@ -1,0 +1,119 @@
+"""What all peers offer: their feeds, and which of their objects claim which target.
+
+Law: a claim exists while a stream that a rule asked for has the object and the rule matches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.cache.member_deletions import Deletions
+from registry_controller.cache.rule_evaluator import Kept
+from registry_controller.cache.source_cache import Feed, SourceRecord
+from registry_controller.core.rules.active import Hit
+from registry_controller.watch.body_cache import Bodies
+from registry_controller.watch.fairness import Turns
+
+
+class Sources:
+    """All feeds, and which objects claim which target.
+
+    `on_change` hears which target wants a fresh look, and the member of whose objects that comes, `on_back` which
+    object appeared, or is one of which a rule can say again what it wants, or is gone as such a one.
+    """
+
+    def __init__(
+        self,
+        *,
+        bodies: Bodies,
+        on_change: Callable[[Target, ClusterUID], None],
+        on_complete: Callable[[Feed], None],
+        on_standing: Callable[[Feed], None],
+        on_back: Callable[[ClusterUID, GVK, ObjectKey], None],
+    ) -> None:
+        self.bodies = bodies
+        self.on_change = on_change
+        self.on_complete = on_complete
+        self.on_standing = on_standing
+        self.on_back = on_back
+        self._feeds: dict[tuple[ClusterUID, GVK], Feed] = {}
+        self._by_kind: dict[tuple[str, str], list[Feed]] = {}
+        self._by_peer: dict[tuple[ClusterUID, str, str], list[Feed]] = {}
+        self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}
+        self.deletions = Deletions()
+        self.kept = Kept()
+        self.turns = Turns()
+
+    def feed(self, peer: ClusterUID, kind: GVK) -> Feed | None:
+        """Find a peer's feed of a kind."""
+        return self._feeds.get((peer, kind))
+
+    def feeds_of(self, peer: ClusterUID) -> Iterable[Feed]:
+        """List a peer's feeds."""
+        return [feed for (held, _), feed in self._feeds.items() if held == peer]
+
+    def feeds_on(self, peer: ClusterUID, kind: GVK) -> Sequence[Feed]:
+        """List a peer's feeds of a kind, in whatever version it is read."""
+        return self._by_peer.get((peer, kind.group, kind.kind), ())
+
+    def all_feeds(self) -> Iterable[Feed]:
+        """List every feed."""
+        return list(self._feeds.values())
+
+    def open(self, feed: Feed) -> None:
+        """Add a feed in place of the one of the same peer and kind."""
+        self.close(feed.peer, feed.kind)
+        self._feeds[(feed.peer, feed.kind)] = feed
+        self._by_kind.setdefault((feed.kind.group, feed.kind.kind), []).append(feed)
+        self._by_peer.setdefault((feed.peer, feed.kind.group, feed.kind.kind), []).append(feed)
+
+    def close(self, peer: ClusterUID, kind: GVK) -> None:
+        """Drop a feed with all its claims."""
+        feed = self._feeds.pop((peer, kind), None)
+        if feed is not None:
+            self._by_kind[(kind.group, kind.kind)].remove(feed)
+            self._by_peer[(peer, kind.group, kind.kind)].remove(feed)
+            feed.close()
+            if not any(other.kind == kind for other in self._by_kind[(kind.group, kind.kind)]):
+                self.turns.forget(kind)
+
+    def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+        """Keep the way back from targets that are of another kind or elsewhere than their source."""
+        place = (feed.peer, feed.kind, key)
+        for hit in old:
+            if hit.is_moved(feed.kind):
+                held = self._renamed.get(hit.target(key))
+                if held is not None:
+                    held.discard(place)
+                    if not held:
+                        del self._renamed[hit.target(key)]
+        for hit in new:
+            if hit.is_moved(feed.kind):
+                self._renamed.setdefault(hit.target(key), set()).add(place)
+
+    def claiming(self, target: Target) -> Iterator[tuple[Feed, ObjectKey, SourceRecord, Hit]]:
+        """List the objects that claim a target, each with the rule by which it does."""
+        for feed in self._by_kind.get((target.group, target.kind), ()):
+            record = feed.records.get(target.key)
+            hit = record.hit_on(target, target.key) if record is not None else None
+            if record is not None and hit is not None:
+                yield feed, target.key, record, hit
+        for peer, kind, key in sorted(self._renamed.get(target, ())):
+            feed_of = self._feeds.get((peer, kind))
+            record = feed_of.records.get(key) if feed_of else None
+            hit = record.hit_on(target, key) if record is not None else None
+            if feed_of is not None and record is not None and hit is not None:
+                yield feed_of, key, record, hit
+
+    def crowd(self, target: Target) -> int:
+        """Count the objects that claim a target which is of another kind, or elsewhere, than they are."""
+        return len(self._renamed.get(target, ()))
+
+    def is_claimed(self, target: Target) -> bool:
+        """Say whether anything claims a target."""
+        return next(self.claiming(target), None) is not None
+
+    def deleted_at(self, peer: ClusterUID, target: Target) -> int:
+        """Tell up to which revision a member was seen to have deleted a membership object (O4), or 0."""
+        return self.deletions.at(peer, target)

@@ -1,0 +1,104 @@
+"""Reach a Decision about one target: read the caches, decide, ask where that takes an answer, and decide again.
+
+Law: no await between reading the caches and having the Decision that rests on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.errors import NotFound
+from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.clusters.peer import Connection
+from registry_controller.core.decision.decide import decide
+from registry_controller.core.decision.decision import Apply, Decision, Hold, Reason
+from registry_controller.core.decision.ownership import is_at_home, is_membership, read_marks
+from registry_controller.core.decision.state import Answer, Inquiry, SourceRef, View
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.watch import read_object
+from registry_controller.membership.departures import Departures
+from registry_controller.sync.native_contents import holds_natives
+from registry_controller.sync.state_reader import Offer, Views
+from registry_controller.watch.fairness import Turns
+
+ASK_TIMEOUT_S: Final = 10.0
+_CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
+
+
+class Judgement(NamedTuple):
+    """A Decision, with what it was taken on; `offers` are what the view's claims come from, in their order."""
+
+    view: View
+    offers: tuple[Offer, ...]
+    decision: Decision
+
+
+class Judge:
+    """Decides. `home` is only read; `connection` finds that to a peer, None while there is none.
+
+    `departures` hear what is decided about Clusters. What takes long takes `turns`.
+    """
+
+    def __init__(
+        self,
+        *,
+        views: Views,
+        home: Reader,
+        connection: Callable[[ClusterUID], Connection | None],
+        departures: Departures,
+        turns: Turns,
+    ) -> None:
+        self._views = views
+        self._home = home
+        self._connection = connection
+        self._departures = departures
+        self._turns = turns
+
+    def look(self, target: Target) -> Judgement:
+        """Decide on what the caches hold at this moment."""
+        return self._decide(target, None)
+
+    def is_due(self, member: ClusterUID, target: Target) -> bool:
+        """Say whether a target is to be written here as a member itself has it."""
+        decision = self.look(target).decision
+        return isinstance(decision, Apply) and decision.claim.peer == decision.claim.owner == member
+
+    async def conclude(self, judgement: Judgement) -> Judgement:
+        """Ask what a decision waits for, if it does, and decide on the caches as they are then."""
+        target, decision, inquiry = judgement.view.target, judgement.decision, None
+        if isinstance(decision, Hold) and decision.ask is not None:
+            inquiry = await self._inquire(target, decision.ask)
+            judgement = self._decide(target, inquiry)
+        if judgement.decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
+            found_empty = not await holds_natives(self._home, target)
+            judgement = self._decide(target, inquiry, found_empty=found_empty)
+        if (target.group, target.kind) == _CLUSTER:
+            self._departures.hear(judgement.decision, judgement.view)
+        return judgement
+
+    def _decide(self, target: Target, inquiry: Inquiry | None, *, found_empty: bool = False) -> Judgement:
+        view, offers = self._views.read(target, inquiry, found_empty=found_empty)
+        return Judgement(view, offers, decide(view))
+
+    async def _inquire(self, target: Target, source: SourceRef) -> Inquiry:
+        """Ask an owner for one object by name: only its own NotFound is proof (O5)."""
+        connection = self._connection(source.owner)
+        if connection is None:
+            return Inquiry(source, Answer.NOT_ASKED)
+        kind = self._views.kind_read(source)
+        gvr = await connection.discovery.resolve(kind)
+        try:
+            heard = await read_object(connection.reader, gvr, source.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
+        except NotFound as error:
+            return Inquiry(source, Answer.NOT_FOUND if error.names_object else Answer.NOT_ASKED)
+        marks = read_marks(heard.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))
+        is_there = not heard.deleting and is_at_home(
+            marks, peer=source.owner, membership=is_membership(source.kind, heard.kind_type)
+        )
+        if not is_there:
+            return Inquiry(source, Answer.NOT_FOUND, heard.revision)
+        await self._turns.take(kind)
+        with self._turns.spent(kind):
+            return Inquiry(source, Answer.FOUND, heard.revision, self._views.wants(target, source, heard))
