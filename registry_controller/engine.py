@@ -38,7 +38,7 @@ from registry_controller.membership.quota import Newcomers
 from registry_controller.membership.relay_policy import Relays
 from registry_controller.membership.tombstones import Leaving
 from registry_controller.sync.enqueue import Attention
-from registry_controller.sync.reconciler import Judge
+from registry_controller.sync.reconciler import Reconciler
 from registry_controller.sync.relayed_credentials import Hearsay
 from registry_controller.sync.resync import look_at_all
 from registry_controller.sync.state_reader import Views
@@ -214,7 +214,7 @@ class Engine:
             changed=listener.tombstones_changed,
         )
         self._views = self._make_views()
-        self.judge = Judge(
+        self.judge = Reconciler(
             views=self._views,
             home=home,
             connection=self.connection,

@@ -17,7 +17,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.core.rules.pruned import unknown_properties
-from registry_controller.kube.watch import Heard, decode_manifest
+from registry_controller.kube.watch import PartialObject, decode_manifest
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -44,7 +44,7 @@ class Definitions:
         self._known: dict[ObjectKey, int] = {}
         self._said: dict[str, tuple[str, ...]] = {}
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         """Hear a definition."""
         self._known[heard.key] = heard.generation
         if heard.key.name in self._ours:
@@ -52,7 +52,7 @@ class Definitions:
         if self._complete:
             self._on_change()
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that a definition is gone."""
         self._said.pop(key.name, None)
         if self._known.pop(key, None) is not None:
@@ -72,7 +72,7 @@ class Definitions:
     def outdated(self) -> None:
         """Hear that what follows may be older: it is what counts."""
 
-    def _compare(self, heard: Heard) -> None:
+    def _compare(self, heard: PartialObject) -> None:
         name = heard.key.name
         lost = unknown_properties(self._ours[name], installed=decode_manifest(heard.raw), version=meta.VERSION)
         if self._said.get(name, ()) != lost:

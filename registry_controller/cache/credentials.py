@@ -8,7 +8,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, ProtocolError, RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.kubeconfig import Credentials, read_secret
-from registry_controller.kube.watch import Heard, decode_manifest
+from registry_controller.kube.watch import PartialObject, decode_manifest
 from registry_controller.watch.event_handler import Sink
 
 
@@ -37,7 +37,7 @@ class CredentialStore:
         """Make the sink for one namespace."""
         return _CredentialSink(self, namespace)
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         """Hear a Secret."""
         try:
             found: Credentials | str = read_secret(
@@ -69,10 +69,10 @@ class _CredentialSink:
         self._store = store
         self._namespace = namespace
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         self._store.upsert(heard)
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         self._store.remove(key)
 
     def complete(self, revision: int) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 from registry_controller.watch.stream import Hearer, Stream
 
 
@@ -19,10 +19,10 @@ class Event(NamedTuple):
 
     stream: Stream
     key: ObjectKey
-    heard: Heard | None
+    heard: PartialObject | None
     is_there: bool
 
-    def is_echo_of(self, written: Heard) -> bool:
+    def is_echo_of(self, written: PartialObject) -> bool:
         """Say whether it tells of a write, and of nothing since."""
         heard = self.heard
         return self.is_there and heard is not None and (heard.uid, heard.revision) == (written.uid, written.revision)
@@ -55,7 +55,7 @@ class Echoes:
         waiting.append(event)
         return True
 
-    def take(self, written: Heard) -> tuple[Stream, ...]:
+    def take(self, written: PartialObject) -> tuple[Stream, ...]:
         """Name the streams that told of a write ahead of its answer, and of nothing else; that says nothing new."""
         waiting = self._waiting.get(written.key, [])
         if not all(event.is_echo_of(written) for event in waiting):
@@ -72,7 +72,7 @@ class Echoes:
             else:
                 self._feed.remove(stream, key, heard)
 
-    def expect(self, written: Heard, streams: Iterable[Stream], *, had: int) -> None:
+    def expect(self, written: PartialObject, streams: Iterable[Stream], *, had: int) -> None:
         """Await that these streams tell of a write, but for those whose bit says that they had the object already."""
         for stream in streams:
             untold = self._untold.setdefault(stream, {})

@@ -15,7 +15,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.expectations import Echoes, Event
 from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
-from registry_controller.kube.watch import Heard, decode_manifest
+from registry_controller.kube.watch import PartialObject, decode_manifest
 from registry_controller.watch.body_cache import Bodies, Slot
 from registry_controller.watch.stream import Stream
 
@@ -136,7 +136,7 @@ class LocalFeed:
             if self._closed:
                 self._index.on_late(self.kind)
 
-    def upsert(self, stream: Stream, heard: Heard) -> None:
+    def upsert(self, stream: Stream, heard: PartialObject) -> None:
         """Hear an object's present state."""
         key = heard.key
         if self._closed or self._echoes.holds(Event(stream, key, heard, is_there=True)):
@@ -165,7 +165,7 @@ class LocalFeed:
         self._index.bodies.put(Slot(HERE, self.kind, key), heard)
         self._index.on_change(target, marks.owner or HERE)
 
-    def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, stream: Stream, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that an object is gone from a stream."""
         if self._closed or self._echoes.holds(Event(stream, key, heard, is_there=False)):
             return
@@ -182,7 +182,7 @@ class LocalFeed:
                 del self.natives[key]
                 self._index.on_change(self.target(key), HERE)
 
-    def wrote(self, heard: Heard, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool) -> None:
+    def wrote(self, heard: PartialObject, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool) -> None:
         """Remember what the server stored for our own write, so that its echo says nothing new.
 
         Its answer may be late: what a stream has heard since is the truth.
@@ -226,7 +226,7 @@ class LocalFeed:
         if held is not None and held.marks.owner != marks.owner:  # who waits for this one to go need not any more
             self._index.on_change(self.target(key), held.marks.owner or HERE)
 
-    def heard_again(self, heard: Heard, *, status_digest: bytes | None) -> None:
+    def heard_again(self, heard: PartialObject, *, status_digest: bytes | None) -> None:
         """Remember what the server stored for our own write of a status: nothing else has changed."""
         record = self.records.get(heard.key)
         if record is None or record.uid != heard.uid:
@@ -283,7 +283,7 @@ class LocalFeed:
         self._index.bodies.drop(Slot(HERE, self.kind, key))
         self._index.on_change(self.target(key), record.marks.owner or HERE)
 
-    def _natural(self, heard: Heard) -> ClusterUID | None:
+    def _natural(self, heard: PartialObject) -> ClusterUID | None:
         if not (self.kind.group == meta.GROUP and self.kind.kind == meta.CLUSTER.kind):
             return None
         found = (decode_manifest(heard.raw).get("spec") or {}).get("clusterID")

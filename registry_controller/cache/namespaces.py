@@ -7,7 +7,7 @@ from collections.abc import Callable
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.state import NamespaceState
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 
 
 class Namespaces:
@@ -27,13 +27,13 @@ class Namespaces:
             return NamespaceState.MISSING
         return NamespaceState.TERMINATING if deleting else NamespaceState.ACTIVE
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         """Hear a namespace."""
         if self._held.get(heard.key.name) != heard.deleting:
             self._held[heard.key.name] = heard.deleting
             self._on_change(heard.key.name)
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that a namespace is gone."""
         if self._held.pop(key.name, None) is not None:
             self._on_change(key.name)

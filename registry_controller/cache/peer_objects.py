@@ -11,7 +11,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.cache.members import Members, MemberView, membership_of
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 
 _WORD: Final = 32
 """Characters of a state or type: ours have no more."""
@@ -39,7 +39,7 @@ class Tap(abc.ABC):
         self.is_current = False
         self._not_listed = set(self._names())
 
-    def upsert(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+    def upsert(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
         """Hear an object."""
         self._not_listed.discard(heard.key.name)
         self._take(heard, body)
@@ -61,7 +61,7 @@ class Tap(abc.ABC):
         """Name what is held."""
 
     @abc.abstractmethod
-    def _take(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+    def _take(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
         """Hold an object as it is now."""
 
     @abc.abstractmethod
@@ -89,7 +89,7 @@ class FeatureTap(Tap):
     def _names(self) -> Iterable[str]:
         return self._held
 
-    def _take(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+    def _take(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
         """Hear a feature; one that cannot be read is none."""
         try:
             feature = read_feature(body())
@@ -131,7 +131,7 @@ class ClusterTap(Tap):
     def _names(self) -> Iterable[str]:
         return self._members.there(self._peer)
 
-    def _take(self, heard: Heard, body: Callable[[], Manifest]) -> None:
+    def _take(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
         if self._members.set_there(self._peer, heard.key.name, read_view(heard, body(), peer=self._peer)):
             self._changed()
 
@@ -143,7 +143,7 @@ class ClusterTap(Tap):
         self._tell()
 
 
-def read_view(heard: Heard, manifest: Manifest, *, peer: ClusterUID) -> MemberView | None:
+def read_view(heard: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> MemberView | None:
     """Read a Cluster as a member holds it, whatever that member makes of its fields; None for one without an ID."""
     spec, status = manifest.get("spec"), manifest.get("status")
     spec = spec if isinstance(spec, Mapping) else {}

@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.cache.rendezvous import chosen
-from registry_controller.kube.watch import Heard, decode_manifest
+from registry_controller.kube.watch import PartialObject, decode_manifest
 
 
 class Replicas:
@@ -34,12 +34,12 @@ class Replicas:
             return True
         return chosen(self._ready, f"{gvr.resource}/{name}") == self._own
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         """Hear how a Pod is."""
         is_ready = not heard.deleting and meta.condition_of(decode_manifest(heard.raw), "Ready") == "True"
         self._set(self._ready | {heard.key.name} if is_ready else self._ready - {heard.key.name})
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that a Pod is gone."""
         self._set(self._ready - {key.name})
 

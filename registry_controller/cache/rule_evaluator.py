@@ -16,7 +16,7 @@ from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, T
 from registry_controller.cache.interner import Shared
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.gotemplate import DEFAULT, Pool
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 
 MOST_MOVED: Final = 50_000
 """So many objects may one other cluster's rules give other names or kinds: each takes some 500 bytes."""
@@ -77,7 +77,7 @@ class Asking:
         self._names: Shared[frozenset[str]] = Shared()
 
     def answers(
-        self, heard: Heard, body: Callable[[], Manifest]
+        self, heard: PartialObject, body: Callable[[], Manifest]
     ) -> Iterator[tuple[ActiveRule, Hit | InvalidObject | None]]:
         """Ask every rule, in their order."""
         pools, hits = shares(self._owners), Counter[ClusterUID]()
@@ -98,7 +98,7 @@ class Asking:
             yield active, answer
 
     def ask(
-        self, heard: Heard, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
+        self, heard: PartialObject, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
     ) -> tuple[tuple[Hit, ...], frozenset[str]]:
         """Tell what is made of an object, and which rules cannot tell; of another's copy nobody needs to (W1)."""
         had = {hit.rule: hit.moved_to for hit in before if hit.is_moved(self._kind)}

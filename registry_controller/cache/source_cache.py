@@ -19,7 +19,7 @@ from registry_controller.cache.peer_objects import Tap, read_cluster_id
 from registry_controller.cache.rule_evaluator import Asking, Kept
 from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import ActiveRule, Hit
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 from registry_controller.watch.body_cache import Bodies, Slot, decode_body
 from registry_controller.watch.limits import MOST_OWN, Scales
 from registry_controller.watch.stream import Stream
@@ -112,7 +112,7 @@ class Feed:
         """Say whether a rule reads this feed."""
         return any(active.rule.name == rule for active in self.rules)
 
-    def upsert(self, stream: Stream, heard: Heard) -> None:
+    def upsert(self, stream: Stream, heard: PartialObject) -> None:
         """Hear an object's present state on one stream."""
         if self._closed:
             return
@@ -124,13 +124,13 @@ class Feed:
         except InvalidObject as error:
             stream.refused(error)
 
-    def reread(self, heard: Heard) -> None:
+    def reread(self, heard: PartialObject) -> None:
         """Take what was read by name, newer than any stream has it yet; InvalidObject for what cannot be used."""
         old = self.records.get(heard.key)
         if not self._closed and old is not None and heard.revision >= old.revision:
             self._take(heard, old, old.streams)
 
-    def wants(self, target: Target, heard: Heard) -> bool:
+    def wants(self, target: Target, heard: PartialObject) -> bool:
         """Say whether a rule makes that target of an object; what cannot be evaluated may be wanted."""
         return any(
             isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(heard.key) == target)
@@ -138,7 +138,7 @@ class Feed:
             if hit is not None
         )
 
-    def _take(self, heard: Heard, old: SourceRecord | None, streams: int) -> None:
+    def _take(self, heard: PartialObject, old: SourceRecord | None, streams: int) -> None:
         body = _lazily(heard)
         if self._tap is not None:
             self._tap.upsert(heard, body)
@@ -182,7 +182,7 @@ class Feed:
         record.went_back |= stream.bit
         return bool(record.streams & ~record.went_back)
 
-    def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, stream: Stream, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that a stream no longer has an object: deleted, or not matching its selection any more."""
         if self._closed:
             return
@@ -241,7 +241,7 @@ class Feed:
             self._sources.on_back(self.peer, self.kind, key)
 
 
-def _lazily(heard: Heard) -> Callable[[], Manifest]:
+def _lazily(heard: PartialObject) -> Callable[[], Manifest]:
     held: list[Manifest] = []
 
     def body() -> Manifest:

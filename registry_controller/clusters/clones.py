@@ -22,7 +22,7 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.cache.peer_objects import read_view
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import Heard, decode_manifest, list_objects, read_cluster_id
+from registry_controller.kube.watch import PartialObject, decode_manifest, list_objects, read_cluster_id
 from registry_controller.watch.limits import MOST_OWN
 
 PERIOD_S: Final = 60.0
@@ -138,7 +138,7 @@ async def _local_names(reader: Reader, cluster_id: ClusterUID) -> frozenset[str]
     return frozenset(found)
 
 
-async def _clusters(reader: Reader) -> AsyncGenerator[Heard, None]:
+async def _clusters(reader: Reader) -> AsyncGenerator[PartialObject, None]:
     async with contextlib.aclosing(list_objects(reader, meta.CLUSTERS, EVERYTHING, kind=meta.CLUSTER)) as pages:
         async for page in pages:
             for heard in page.items:

@@ -14,7 +14,7 @@ from registry_controller.api.errors import Gone, ProtocolError, TooMuch
 from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.object import Heard, decode_heard
+from registry_controller.kube.object import PartialObject, decode_heard
 
 _MANY_COMMAS: Final = 100_000  # of a page; each item has some, but so may a text
 _MOST_ITEMS: Final = 20_000  # in a page, whatever was asked for: old servers do not know pages
@@ -64,7 +64,7 @@ class Page:
         self.refused = 0
         self.items = self._decode(found.items or (), kind)
 
-    def _decode(self, items: Iterable[msgspec.Raw], kind: _Kind) -> Iterator[Heard]:
+    def _decode(self, items: Iterable[msgspec.Raw], kind: _Kind) -> Iterator[PartialObject]:
         for item in items:
             try:
                 found = decode_heard(item, kind=kind.gvk)
@@ -162,7 +162,7 @@ def _try_decode_list(answer: bytes, *, gvr: GVR) -> _List:
         raise ProtocolError(f"list {gvr}: the answer is no list") from None
 
 
-def check_scope(heard: Heard, *, gvr: GVR, selection: Selection) -> None:
+def check_scope(heard: PartialObject, *, gvr: GVR, selection: Selection) -> None:
     """Refuse an object where none of its kind can be, or that was not asked for."""
     namespace = heard.key.namespace
     if bool(namespace) != gvr.namespaced or (selection.namespace and namespace != selection.namespace):

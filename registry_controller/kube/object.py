@@ -32,7 +32,7 @@ CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource 
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(,)|([\[{])', re.DOTALL)
 
 
-class Heard(msgspec.Struct, frozen=True, gc=False):
+class PartialObject(msgspec.Struct, frozen=True, gc=False):
     """An object at one moment. `raw` is its JSON, always with apiVersion and kind, and its own copy.
 
     `revision` is the resourceVersion as a number, 0 where it is none. `kind_type` is the top-level `type`, where
@@ -84,7 +84,7 @@ _OUTSIDE: Final = msgspec.json.Decoder(_Outside)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
-def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
+def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> PartialObject:
     """Read an object; ProtocolError for nonsense, or for another kind than `kind`.
 
     Items of a list of a built-in kind come without apiVersion and kind: they get those of `kind`.
@@ -116,7 +116,7 @@ def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Heard:
             body = head[:-1] + b"," + body[1:]
         elif found.kind != kind.kind or found.api_version != kind.api_version:
             raise ProtocolError(f"{key}: is of another kind than {kind}")
-    return Heard(
+    return PartialObject(
         key=key,
         uid=info.uid,
         revision=revision(info.resource_version),

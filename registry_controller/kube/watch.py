@@ -14,13 +14,13 @@ from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.listing import NONSENSE, REVISION_LENGTH, Page, check_scope, list_objects, read_revision
-from registry_controller.kube.object import Heard, decode_heard, decode_manifest
+from registry_controller.kube.object import PartialObject, decode_heard, decode_manifest
 from registry_controller.kube.translate import STATUS_BYTES, Status, error_of_status
 
 __all__ = [
     "Event",
     "EventType",
-    "Heard",
+    "PartialObject",
     "Page",
     "decode_heard",
     "decode_manifest",
@@ -50,7 +50,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """
 
     type: EventType
-    heard: Heard | None
+    heard: PartialObject | None
     resource_version: str = ""
     is_initial_end: bool = False
     refused: str = ""
@@ -83,7 +83,7 @@ async def read_cluster_id(reader: Reader, *, timeout_s: float = 10.0) -> Cluster
     return ClusterUID(decode_heard(raw, kind=meta.NAMESPACE).uid)
 
 
-async def read_object(reader: Reader, gvr: GVR, key: ObjectKey, *, kind: GVK, timeout_s: float) -> Heard:
+async def read_object(reader: Reader, gvr: GVR, key: ObjectKey, *, kind: GVK, timeout_s: float) -> PartialObject:
     """Read one object by name; ProtocolError for an answer that is another one."""
     heard = decode_heard(await reader.get(gvr, key, timeout_s=timeout_s), kind=kind)
     if heard.key != key:

@@ -17,7 +17,7 @@ from registry_controller.core.decision.decision import Reason
 from registry_controller.core.decision.ownership import Marks, is_membership, read_marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.engine import Engine
-from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.kube.watch import PartialObject, decode_heard
 from registry_controller.planner.opinions import Opinion, opinions_of, opinions_unread, own_features, rules_for
 from registry_controller.planner.plan import Action, Row, in_words, name_of, rows_of
 from registry_controller.planner.rehearsal import Rehearsal
@@ -89,7 +89,7 @@ class _Here(NamedTuple):
     """What our own API server says of an object; `error` is why it says nothing. `marks` may be known all the same."""
 
     target: Target
-    heard: Heard | None
+    heard: PartialObject | None
     marks: Marks | None
     error: RegistryError | None = None
 
@@ -236,7 +236,7 @@ async def _look_at_one(engine: Engine, ref: SourceRef) -> Source | None:
     link, connection = engine.supervisor.links.get(ref.owner), engine.connection(ref.owner)
     if link is None or connection is None:
         return None
-    found: dict[GVK, Heard] = {}
+    found: dict[GVK, PartialObject] = {}
     failure: RegistryError | None = None
     for kind in {ref.kind, *(held.rule.kind for held in rules_for(engine, ref.kind) if held.rule is not None)}:
         try:
@@ -255,7 +255,7 @@ async def _look_at_one(engine: Engine, ref: SourceRef) -> Source | None:
     return Source(ref, marks, opinions, _targets(engine, ref))
 
 
-async def _read_at(connection: Connection, kind: GVK, key: ObjectKey) -> Heard | None:
+async def _read_at(connection: Connection, kind: GVK, key: ObjectKey) -> PartialObject | None:
     """Read an object there; None where there is none. RegistryError when nobody can say."""
     try:
         gvr = await connection.discovery.resolve(kind)

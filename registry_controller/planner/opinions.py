@@ -17,7 +17,7 @@ from registry_controller.cache.registry import HeldRule
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.core.rules.mismatch import feature_miss, miss_of
 from registry_controller.engine import Engine
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 from registry_controller.planner.plan import name_of, why_idle
 from registry_controller.watch.body_cache import decode_body
 
@@ -43,7 +43,7 @@ class Opinion:
 
 
 def opinions_of(
-    engine: Engine, ref: SourceRef, found: dict[GVK, Heard], *, features: tuple[Feature, ...]
+    engine: Engine, ref: SourceRef, found: dict[GVK, PartialObject], *, features: tuple[Feature, ...]
 ) -> Sequence[Opinion]:
     """Let every rule for the kind say how it stands to a source: those that match first."""
     opinions = [_opinion(engine, held, ref, found, features) for held in rules_for(engine, ref.kind)]
@@ -63,7 +63,7 @@ def _shown(opinions: Iterable[Opinion]) -> Sequence[Opinion]:
 
 
 def _opinion(
-    engine: Engine, held: HeldRule, ref: SourceRef, found: dict[GVK, Heard], features: tuple[Feature, ...]
+    engine: Engine, held: HeldRule, ref: SourceRef, found: dict[GVK, PartialObject], features: tuple[Feature, ...]
 ) -> Opinion:
     rule, idle = held.rule, _idle(engine, held)
     if rule is None or idle is not None:

@@ -22,7 +22,7 @@ from registry_controller.core.decision.provenance import provenance_of, with_pro
 from registry_controller.core.decision.state import Claim, NamespaceState, View
 from registry_controller.core.mutation.mutate import Desired, desired
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.watch import Heard, read_object
+from registry_controller.kube.watch import PartialObject, read_object
 from registry_controller.membership.relay_policy import Relays
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.contention import Deed, Fights
@@ -130,7 +130,7 @@ class Carrier:
             await self._turns.take(offer.feed.kind)
             return await self._write(view, decision, offer, beside, heard)
 
-    async def _write(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: Heard) -> Carried:
+    async def _write(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: PartialObject) -> Carried:
         owner, made_from = decision.claim.owner, _made_from(decision, offer, beside)
         if offer.feed.records.get(offer.key) is not offer.record:  # it is in the queue again
             return Carried(Hold(Reason.OWNER_NOT_HEARD, owner))
@@ -260,7 +260,7 @@ class Carrier:
         marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
         return Wanted(target, copy.gvk, marked, self._hand.digest(marked), marks, copy.status)
 
-    async def _read(self, offer: Offer) -> Heard:
+    async def _read(self, offer: Offer) -> PartialObject:
         """Read the source again at the peer."""
         connection = self._connection(offer.feed.peer)
         if connection is None:
@@ -268,7 +268,7 @@ class Carrier:
         gvr = await connection.discovery.resolve(offer.feed.kind)
         return await read_object(connection.reader, gvr, offer.key, kind=offer.feed.kind, timeout_s=ASK_TIMEOUT_S)
 
-    def _consumed(self, offer: Offer, heard: Heard) -> None:
+    def _consumed(self, offer: Offer, heard: PartialObject) -> None:
         record = offer.feed.records.get(offer.key)
         if record is not None and record.revision <= heard.revision:
             self._bodies.drop(_slot_of(offer))

@@ -31,7 +31,7 @@ from registry_controller.report.reasons import granting
 from registry_controller.sync.applier import Carried, Carrier
 from registry_controller.sync.deletion_limiter import Brake
 from registry_controller.sync.outcomes import RECHECKED, Failing, outcomes_of
-from registry_controller.sync.reconciler import Judge, Judgement
+from registry_controller.sync.reconciler import Reconciler, Judgement
 from registry_controller.sync.results import Ledger
 from registry_controller.sync.workqueue import WorkQueue
 
@@ -45,7 +45,7 @@ class Worker:
         self,
         *,
         queue: WorkQueue,
-        judge: Judge,
+        judge: Reconciler,
         brake: Brake,
         carrier: Carrier,
         ledger: Ledger,

@@ -19,7 +19,7 @@ from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.diff.drift import Drift, compare, content_digest, merge
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.kube.watch import PartialObject, decode_heard
 from registry_controller.watch.body_cache import Bodies, Slot
 
 
@@ -206,7 +206,7 @@ class Hand:
         feed.wrote(heard, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
         self._on_stored(wanted.target, wanted.manifest, stored)
 
-    def still_as_written(self, record: CopyRecord, heard: Heard) -> bool:
+    def still_as_written(self, record: CopyRecord, heard: PartialObject) -> bool:
         """Say whether a copy that changed here is, in all that counts, still what the server stored for us."""
         return record.baseline is not None and self.digest(orjson.loads(heard.raw)) == record.baseline
 

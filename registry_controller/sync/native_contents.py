@@ -16,7 +16,7 @@ from registry_controller.core.decision.ownership import read_marks
 from registry_controller.core.rules.matching import DEFINITION, is_made_by_kubernetes
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import Heard, decode_manifest, list_objects
+from registry_controller.kube.watch import PartialObject, decode_manifest, list_objects
 
 _NOBODY_MADE: Final = frozenset(
     {
@@ -64,7 +64,7 @@ async def _has_native(reader: Reader, kind: GVK, gvr: GVR, selection: Selection)
     return False
 
 
-def _is_native(kind: GVK, heard: Heard) -> bool:
+def _is_native(kind: GVK, heard: PartialObject) -> bool:
     """Say whether an object was made here, and by more than a controller that finds a copy, or a new namespace."""
     what = GroupKind(kind.group, kind.kind)
     if is_made_by_kubernetes(kind, heard.key):
@@ -74,7 +74,7 @@ def _is_native(kind: GVK, heard: Heard) -> bool:
     return not read_marks(heard.annotations, of=Target(*what, *heard.key)).is_copy
 
 
-def _is_made_for_service(what: GroupKind, heard: Heard) -> bool:
+def _is_made_for_service(what: GroupKind, heard: PartialObject) -> bool:
     """Say whether Kubernetes made it: it says so, or it has passed on the label of a copied Service.
 
     Older servers say so on EndpointSlices only.

@@ -35,7 +35,7 @@ class Judgement(NamedTuple):
     decision: Decision
 
 
-class Judge:
+class Reconciler:
     """Decides. `home` is only read; `connection` finds that to a peer, None while there is none.
 
     `departures` hear what is decided about Clusters. What takes long takes `turns`.

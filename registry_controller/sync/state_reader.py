@@ -35,7 +35,7 @@ from registry_controller.core.decision.state import (
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.core.rules.matching import is_container
 from registry_controller.core.rules.policy import Barrier
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import Leaving
 
@@ -144,7 +144,7 @@ class Views:
         owner = current.marks.owner if current is not None and self._leaving.now.has_left else None
         return frozenset() if owner is None or owner in standing.known else frozenset({owner})
 
-    def wants(self, target: Target, source: SourceRef, heard: Heard) -> bool:
+    def wants(self, target: Target, source: SourceRef, heard: PartialObject) -> bool:
         """Say whether a rule makes the target of what was read by name; what cannot be evaluated may be wanted."""
         return any(feed.wants(target, heard) for feed in self._sources.feeds_on(source.owner, source.kind))
 

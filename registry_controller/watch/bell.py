@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 
 
 class Bell:
@@ -15,11 +15,11 @@ class Bell:
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         """Ring: something is new, or other than it was."""
         self._ring()
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Ring: something is gone."""
         self._ring()
 

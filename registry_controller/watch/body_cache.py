@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from registry_controller.api.errors import InvalidObject, ProtocolError
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
-from registry_controller.kube.object import Heard, decode_manifest
+from registry_controller.kube.object import PartialObject, decode_manifest
 
 LIMIT_BYTES: Final = 96 * 1024 * 1024
 _METADATA_BYTES: Final = 1024  # what was decoded of an object, roughly, but labels and annotations
@@ -38,11 +38,11 @@ class Bodies:
     """A bounded store of what was heard; the oldest give way first."""
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
-        self._held: dict[Slot, tuple[Heard, int]] = {}
+        self._held: dict[Slot, tuple[PartialObject, int]] = {}
         self._limit_bytes = limit_bytes
         self.size_bytes = 0
 
-    def put(self, slot: Slot, heard: Heard) -> None:
+    def put(self, slot: Slot, heard: PartialObject) -> None:
         """Keep an object until it is taken."""
         self.drop(slot)
         size = _size_of(heard)
@@ -51,7 +51,7 @@ class Bodies:
         while self.size_bytes > self._limit_bytes and self._held:
             self.drop(next(iter(self._held)))
 
-    def peek(self, slot: Slot) -> Heard | None:
+    def peek(self, slot: Slot) -> PartialObject | None:
         """Look at an object without consuming it."""
         held = self._held.get(slot)
         return held[0] if held is not None else None
@@ -63,7 +63,7 @@ class Bodies:
             self.size_bytes -= held[1]
 
 
-def _size_of(heard: Heard) -> int:
+def _size_of(heard: PartialObject) -> int:
     """Tell what an object takes of memory, in bytes: short labels take twenty times as much as they are long."""
     texts = itertools.chain.from_iterable((*heard.labels.items(), *heard.annotations.items()))
     entries = (len(heard.labels) + len(heard.annotations)) * _ENTRY_BYTES

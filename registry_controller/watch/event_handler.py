@@ -6,16 +6,16 @@ from typing import Protocol
 
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 
 
 class Sink(Protocol):
     """What hears of the objects. It must not block, and must not raise for what a server says."""
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         """Take an object: listed, added or modified."""
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Take a removal: heard (its last state, at the revision of the delete), or found missing (None)."""
 
     def complete(self, revision: int) -> None:

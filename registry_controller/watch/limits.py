@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import TooMuch
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
-from registry_controller.kube.object import Heard, weigh
+from registry_controller.kube.object import PartialObject, weigh
 from registry_controller.watch.reflector import Reflector
 
 MOST_OBJECTS: Final = 150_000
@@ -47,7 +47,7 @@ class Scales:
         self._weights: dict[ObjectKey, int] = {}
         self._total = 0
 
-    def put(self, heard: Heard) -> None:
+    def put(self, heard: PartialObject) -> None:
         """Weigh an object's present state; TooMuch, and as before, when it is too much beside the others."""
         weight, before = weigh(heard.raw), self._weights.get(heard.key, 0)
         if self._total - before + weight > MOST_WEIGHT:

@@ -27,7 +27,7 @@ from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import Event, EventType, Heard, list_objects, read_revision, watch_events
+from registry_controller.kube.watch import Event, EventType, PartialObject, list_objects, read_revision, watch_events
 from registry_controller.watch.event_handler import Sink
 from registry_controller.watch.fairness import Breath, Turns
 from registry_controller.watch.pauses import Pauses
@@ -245,7 +245,7 @@ class Reflector:
         elif heard is not None:
             self._hear(heard)
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: PartialObject) -> None:
         self._roll.add(heard.key)
         with self._breath.spent():
             self._sink.upsert(heard)

@@ -8,17 +8,17 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 from registry_controller.report.reasons import granting, unless_narrowed
 
 
 class Hearer(Protocol):
     """A feed: objects of one kind in one cluster."""
 
-    def upsert(self, stream: Stream, heard: Heard) -> None:
+    def upsert(self, stream: Stream, heard: PartialObject) -> None:
         """Hear an object's present state."""
 
-    def remove(self, stream: Stream, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, stream: Stream, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that an object is gone from the stream."""
 
     def completed(self, stream: Stream) -> None:
@@ -46,13 +46,13 @@ class Stream:
         self.revision = 0
         self._feed = feed
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         """Hear an object's present state."""
         self.heard += 1
         self.revision = max(self.revision, heard.revision)
         self._feed.upsert(self, heard)
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that an object is gone: deleted, or out of the selection."""
         if heard is not None:
             self.revision = max(self.revision, heard.revision)

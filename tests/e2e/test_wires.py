@@ -21,7 +21,7 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.kube.connect import Reader, Writer, connect_home, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
-from registry_controller.kube.watch import EventType, Heard, list_objects, watch_events
+from registry_controller.kube.watch import EventType, PartialObject, list_objects, watch_events
 from registry_controller.watch.reflector import Reflector
 
 CONFIGMAPS = GVR("", "v1", "configmaps", True)
@@ -110,16 +110,16 @@ class Memory:
     """A sink that remembers."""
 
     def __init__(self) -> None:
-        self.objects: dict[ObjectKey, Heard] = {}
+        self.objects: dict[ObjectKey, PartialObject] = {}
         self.removed: list[tuple[ObjectKey, bool]] = []
         self.completions = 0
         self.troubles: list[errors.RegistryError] = []
         self.is_current = True
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         self.objects[heard.key] = heard
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         self.objects.pop(key, None)
         self.removed.append((key, heard is not None))
 

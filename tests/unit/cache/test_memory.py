@@ -23,7 +23,7 @@ from registry_controller.cache.source_index import Sources
 from registry_controller.core.decision.ownership import Voice, is_at_home, read_marks, voice_of
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_accept
-from registry_controller.kube.object import Heard, decode_heard
+from registry_controller.kube.object import PartialObject, decode_heard
 from registry_controller.sync import results
 from registry_controller.sync.results import Ledger
 from registry_controller.watch.body_cache import Bodies, Slot
@@ -33,7 +33,7 @@ MAP = GVK("", "v1", "ConfigMap")
 MIB = 1024 * 1024
 
 
-def heard(name: str, revision: int = 5, *, kind: GVK = MAP, **more: Any) -> Heard:
+def heard(name: str, revision: int = 5, *, kind: GVK = MAP, **more: Any) -> PartialObject:
     info = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(revision)} | more.pop("info", {})
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": info, **more}
     return decode_heard(json.dumps(body).encode(), kind=kind)

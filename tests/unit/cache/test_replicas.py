@@ -13,7 +13,7 @@ from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.cache.rendezvous import chosen
 from registry_controller.cache.replicas import Replicas
-from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.kube.watch import PartialObject, decode_heard
 
 _pods = st.sets(st.text("abc-123", min_size=1, max_size=8), min_size=1, max_size=5)
 
@@ -47,7 +47,7 @@ class World:
         return [self.replicas.speaks_of(meta.CLUSTERS, f"c{number}") for number in range(50)]
 
 
-def _pod(name: str, *, ready: str = "True", deleting: bool = False) -> Heard:
+def _pod(name: str, *, ready: str = "True", deleting: bool = False) -> PartialObject:
     info = {"name": name, "namespace": "here", "uid": name, "resourceVersion": "5"}
     if deleting:
         info["deletionTimestamp"] = "2026-01-01T00:00:00Z"

@@ -21,7 +21,7 @@ from registry_controller.core.mutation.mutate import desired
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import Fence
 from registry_controller.core.rules.validation import read_and_accept
-from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.kube.watch import PartialObject, decode_heard
 from registry_controller.sync.rule_conflicts import losers_of
 from registry_controller.sync.state_reader import Offer
 from registry_controller.watch import limits
@@ -34,7 +34,7 @@ DEAR = "{{ range until 30000 }}{{ end }}{{ .Object.GetName }}"
 """It takes two fifths of what one rule may take of an object."""
 
 
-def heard(name: str, *, kind: GVK = MAP, **more: Any) -> Heard:
+def heard(name: str, *, kind: GVK = MAP, **more: Any) -> PartialObject:
     info = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "5"}
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": info, **more}
     return decode_heard(json.dumps(body).encode(), kind=kind)

@@ -17,7 +17,7 @@ from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.kube.connect import PAGES
 from registry_controller.kube.line_budget import Lines
-from registry_controller.kube.watch import Heard
+from registry_controller.kube.watch import PartialObject
 from registry_controller.watch import pauses, roll
 from registry_controller.watch import reflector as module
 from registry_controller.watch.reflector import Reflector
@@ -127,10 +127,10 @@ class Diary:
         self.lines: list[str] = []
         self.troubles: list[errors.RegistryError] = []
 
-    def upsert(self, heard: Heard) -> None:
+    def upsert(self, heard: PartialObject) -> None:
         self.lines.append(f"+{heard.key.name}@{heard.revision}")
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
         self.lines.append(f"-{key.name}" + (f"@{heard.revision}" if heard else ""))
 
     def complete(self, revision: int) -> None:
@@ -512,7 +512,7 @@ async def test_w3_one_that_does_not_resume_is_outdated_by_another_connection() -
 async def test_a_bug_of_ours_ends_it_loudly() -> None:
     follower = Follower(Server(streams=[[*INITIAL, FOREVER]]))
 
-    def broken(heard: Heard) -> None:
+    def broken(heard: PartialObject) -> None:
         raise ZeroDivisionError
 
     follower.diary.upsert = broken  # type: ignore[method-assign]
