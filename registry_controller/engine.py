@@ -13,39 +13,39 @@ from typing import Protocol
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
-from registry_controller.cache.copy_index import Copies
+from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.credentials import CredentialStore
-from registry_controller.cache.local_cache import LocalFeed
+from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.members import Members, cluster_target
-from registry_controller.cache.namespaces import Namespaces
-from registry_controller.cache.ownkinds import OwnKinds
+from registry_controller.cache.namespaces import NamespaceCache
+from registry_controller.cache.ownkinds import RegistryReader
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.replicas import Replicas
-from registry_controller.cache.source_cache import Feed
-from registry_controller.cache.source_index import Sources
-from registry_controller.clusters.local import HomeLink
-from registry_controller.clusters.orphans import Leftovers
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.local import LocalCluster
+from registry_controller.clusters.orphans import OrphanFinder
 from registry_controller.clusters.peer import Connection
-from registry_controller.clusters.provider import Supervisor
+from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
-from registry_controller.core.rules.policy import Allowance
+from registry_controller.core.rules.policy import RulePolicy
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.local.reader_token import token_type
 from registry_controller.membership.departures import Departures
-from registry_controller.membership.quota import Newcomers
-from registry_controller.membership.relay_policy import Relays
-from registry_controller.membership.tombstones import Leaving
-from registry_controller.sync.enqueue import Attention
+from registry_controller.membership.quota import MemberQuota
+from registry_controller.membership.relay_policy import RelayPolicy
+from registry_controller.membership.tombstones import TombstoneTracker
+from registry_controller.sync.enqueue import Enqueuer
 from registry_controller.sync.reconciler import Reconciler
-from registry_controller.sync.relayed_credentials import Hearsay
+from registry_controller.sync.relayed_credentials import RelayedCredentials
 from registry_controller.sync.resync import look_at_all
-from registry_controller.sync.state_reader import Views
-from registry_controller.watch.body_cache import Bodies
+from registry_controller.sync.state_reader import StateReader
+from registry_controller.watch.body_cache import BodyCache
 
 
-class Listener(Protocol):
+class EngineObserver(Protocol):
     """Whoever is to know what changed. A call is cheap and never fails."""
 
     def target_changed(self, target: Target, lane: str = "") -> None:
@@ -54,7 +54,7 @@ class Listener(Protocol):
     def clusters_changed(self) -> None:
         """Hear that a member's standing may have changed."""
 
-    def feed_changed(self, feed: Feed | LocalFeed) -> None:
+    def cache_changed(self, feed: SourceCache | LocalCache) -> None:
         """Hear that a feed's standing changed."""
 
     def own_kind_changed(self, plural: str, name: str) -> None:
@@ -117,36 +117,36 @@ class Engine:
         home: Reader,
         local: ClusterUID,
         connect_peer: Callable[[Credentials], Reader],
-        listener: Listener,
+        listener: EngineObserver,
     ) -> None:
         self.local = local
         self._network_name = settings.network_name
         self._listener = listener
         self.discovery = Discovery(home)
-        self.bodies = Bodies()
+        self.bodies = BodyCache()
         add = listener.target_changed
         self.members = Members(on_change=add)
-        self.sources = Sources(
+        self.sources = SourceIndex(
             bodies=self.bodies,
             on_change=add,
-            on_complete=lambda feed: self.attention.feed_complete(feed),  # noqa: PLW0108 -- it is made below
-            on_standing=listener.feed_changed,
-            on_back=lambda *source: self.attention.source_back(*source),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda feed: self.enqueue.on_source_synced(feed),  # noqa: PLW0108 -- it is made below
+            on_standing=listener.cache_changed,
+            on_back=lambda *source: self.enqueue.on_source_back(*source),  # noqa: PLW0108 -- it is made below
         )
-        self.copies = Copies(
+        self.copies = CopyIndex(
             bodies=self.bodies,
             on_change=self._copy_changed,
-            on_complete=lambda feed: self.attention.local_feed_complete(feed),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda feed: self.enqueue.on_local_synced(feed),  # noqa: PLW0108 -- it is made below
             on_standing=self._local_feed_changed,
-            on_late=lambda kind: self.leftovers.look_again(kind),  # noqa: PLW0108 -- it is made below
+            on_late=lambda kind: self.orphans.look_again(kind),  # noqa: PLW0108 -- it is made below
         )
-        self.attention = Attention(sources=self.sources, copies=self.copies, add=add)
+        self.enqueue = Enqueuer(sources=self.sources, copies=self.copies, add=add)
         self.registry = Registry(on_change=self._own_kind_changed, allowance=_allowance(settings))
-        self.own_kinds = OwnKinds(reader=home, registry=self.registry)
+        self.registry_reader = RegistryReader(reader=home, registry=self.registry)
         self.credentials = CredentialStore(on_change=self._credentials_changed)
-        self.namespaces = Namespaces(on_change=self.attention.namespace_changed)
+        self.namespaces = NamespaceCache(on_change=self.enqueue.on_namespace_changed)
         self.replicas = Replicas(own=settings.pod_name, changed=listener.clusters_changed)
-        self.home_link = HomeLink(
+        self.local_cluster = LocalCluster(
             reader=home,
             discovery=self.discovery,
             copies=self.copies,
@@ -157,17 +157,17 @@ class Engine:
             pod_selector=settings.pod_selector if settings.pod_name else "",
             token_type=token_type(settings.reader_token_expiration_seconds),
             tokens_changed=listener.tokens_changed,
-            kinds_changed=lambda: self.leftovers.kinds_changed(),  # noqa: PLW0108 -- it is made below
+            kinds_changed=lambda: self.orphans.kinds_changed(),  # noqa: PLW0108 -- it is made below
         )
-        self.leftovers = Leftovers(
+        self.orphans = OrphanFinder(
             reader=home,
             discovery=self.discovery,
             copies=self.copies,
             namespace=settings.namespace,
             may_undo=self._may_undo,
-            changed=lambda: self.supervisor.poke(),  # noqa: PLW0108 -- it is made below
+            changed=lambda: self.clusters.request_plan(),  # noqa: PLW0108 -- it is made below
         )
-        self.supervisor = Supervisor(
+        self.clusters = ClusterProvider(
             local=local,
             network_name=settings.network_name,
             namespace=settings.namespace,
@@ -175,133 +175,133 @@ class Engine:
             sources=self.sources,
             members=self.members,
             credentials=self.credentials,
-            home=self.home_link,
-            leftovers=self.leftovers,
+            home=self.local_cluster,
+            leftovers=self.orphans,
             connect_peer=connect_peer,
             hearsay=self._hearsay,
             trusts_after_s=settings.member_left_trust_seconds,
-            is_due=lambda member, target: self.judge.is_due(member, target),  # noqa: PLW0108 -- it is made below
+            is_due=lambda member, target: self.reconciler.is_due(member, target),  # noqa: PLW0108 -- it is made below
             changed=listener.clusters_changed,
-            members_changed=self.attention.members_changed,
-            rules_changed=self.attention.rules_changed,
+            members_changed=self.enqueue.on_members_changed,
+            rules_changed=self.enqueue.on_rules_changed,
             rebuilt=lambda name: add(cluster_target(name)),
             planned=self._planned,
         )
         self.rule_states = RuleStates(
-            registry=self.registry, sources=self.sources, local=local, link=self.supervisor.links.get
+            registry=self.registry, sources=self.sources, local=local, link=self.clusters.peers.get
         )
-        self.newcomers = Newcomers(copies=self.copies, members=self.members, add=add)
-        self.relays = Relays(
-            credentials=self.credentials, registry=self.registry, members=self.members, newcomers=self.newcomers
+        self.quota = MemberQuota(copies=self.copies, members=self.members, add=add)
+        self.relay_policy = RelayPolicy(
+            credentials=self.credentials, registry=self.registry, members=self.members, newcomers=self.quota
         )
         self.departures = Departures(
             copies=self.copies,
-            link=self.supervisor.links.get,
+            link=self.clusters.peers.get,
             rule_states=self.rule_states,
-            look_at=self.attention.member_changed,
+            look_at=self.enqueue.on_member_changed,
             add=add,
         )
-        self.leaving = Leaving(
+        self.tombstones = TombstoneTracker(
             local=local,
             trusts_after_s=settings.member_left_trust_seconds,
             registry=self.registry,
-            links=self.supervisor.links,
+            links=self.clusters.peers,
             proven=lambda: self.departures.left,
-            speaks_of=self.replicas.speaks_of,
+            speaks_of=self.replicas.writes_status_of,
             today=lambda: datetime.now(UTC).date(),
-            look_at=self.attention.member_changed,
-            look_at_offers=lambda: self.attention.members_changed(frozenset()),
+            look_at=self.enqueue.on_member_changed,
+            look_at_offers=lambda: self.enqueue.on_members_changed(frozenset()),
             changed=listener.tombstones_changed,
         )
         self._views = self._make_views()
-        self.judge = Reconciler(
+        self.reconciler = Reconciler(
             views=self._views,
             home=home,
             connection=self.connection,
             departures=self.departures,
-            turns=self.sources.turns,
+            turns=self.sources.evaluations,
         )
 
-    def listen_at_home(self, scope: asyncio.TaskGroup) -> None:
+    def start_local(self, scope: asyncio.TaskGroup) -> None:
         """Begin to hear what is here; peers come when our own kinds have been read."""
-        scope.create_task(self.home_link.run(), name="home link")
+        scope.create_task(self.local_cluster.run(), name="home link")
 
-    def listen_to_peers(self, scope: asyncio.TaskGroup) -> None:
+    def start_peers(self, scope: asyncio.TaskGroup) -> None:
         """Begin to read peers."""
-        scope.create_task(self.supervisor.run(), name="supervisor")
-        scope.create_task(self.leftovers.find(), name="leftovers")
-        scope.create_task(self.leaving.run(), name="tombstones")
+        scope.create_task(self.clusters.run(), name="supervisor")
+        scope.create_task(self.orphans.find(), name="leftovers")
+        scope.create_task(self.tombstones.run(), name="tombstones")
         looking = look_at_all(sources=self.sources, copies=self.copies, add=self._listener.target_changed)
         scope.create_task(looking, name="resync")
 
     def connection(self, peer: ClusterUID) -> Connection | None:
         """Find the connection to a peer; None while there is none."""
-        link = self.supervisor.links.get(peer)
+        link = self.clusters.peers.get(peer)
         if link is None or link.reader is None or link.discovery is None:
             return None
         return Connection(link.reader, link.discovery)
 
-    def _hearsay(self) -> Hearsay:
-        return Hearsay(
+    def _hearsay(self) -> RelayedCredentials:
+        return RelayedCredentials(
             registry=self.registry,
-            relays=self.relays,
+            relays=self.relay_policy,
             views=self._views,
             connection=self.connection,
             network_name=self._network_name,
         )
 
-    def _make_views(self) -> Views:
-        return Views(
+    def _make_views(self) -> StateReader:
+        return StateReader(
             local=self.local,
             sources=self.sources,
             copies=self.copies,
             members=self.members,
-            standing=self.supervisor.standing,
+            standing=self.clusters.liveness,
             namespace_state=self.namespaces.state,
             creates_namespaces=self._creates_namespaces,
             rule_states=self.rule_states,
             departures=self.departures,
-            leaving=self.leaving,
-            successors=self.supervisor.rebuilds.successors,
-            has_chosen_rules=self.supervisor.has_chosen_rules,
+            leaving=self.tombstones,
+            successors=self.clusters.rebuilt.successors,
+            has_chosen_rules=self.clusters.has_chosen_rules,
         )
 
     def _may_undo(self, rule: str) -> bool:
         """Say whether what a rule made may have to go under any policy: it is here, or the group has been left."""
-        return rule in self.registry.rules or (rule in names.CORE_RULES and self.leaving.now.has_left)
+        return rule in self.registry.rules or (rule in names.CORE_RULES and self.tombstones.now.has_left)
 
     def _creates_namespaces(self, rule: str) -> bool:
-        active = self.supervisor.active.get(rule)
+        active = self.clusters.active.get(rule)
         return active is not None and active.rule.create_namespaces
 
     def _copy_changed(self, target: Target, owner: ClusterUID) -> None:
         self._listener.target_changed(target, owner)
         self.departures.copy_changed(target)
         if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self.copies.has(target):
-            self.supervisor.poke()  # for others there may be room now
+            self.clusters.request_plan()  # for others there may be room now
 
-    def _local_feed_changed(self, feed: LocalFeed) -> None:
-        self._listener.feed_changed(feed)
-        self.leftovers.feed_changed(feed)
+    def _local_feed_changed(self, feed: LocalCache) -> None:
+        self._listener.cache_changed(feed)
+        self.orphans.cache_changed(feed)
 
     def _planned(self) -> None:
-        self.leaving.look()
-        self.newcomers.look()
+        self.tombstones.update()
+        self.quota.update()
 
     def _own_kind_changed(self, plural: str, name: str) -> None:
         if plural == meta.CLUSTERS.resource:
             held = self.registry.clusters.get(name)
             self.members.set_here(name, held.cluster if held else None)
         self._listener.own_kind_changed(plural, name)
-        self.supervisor.poke()
+        self.clusters.request_plan()
 
     def _credentials_changed(self, key: ObjectKey) -> None:
-        self.supervisor.poke()
+        self.clusters.request_plan()
         self._listener.credentials_changed(key)
 
 
-def _allowance(settings: Settings) -> Allowance:
-    return Allowance(
+def _allowance(settings: Settings) -> RulePolicy:
+    return RulePolicy(
         enabled=settings.synced_rules_enabled,
         kinds=frozenset(settings.synced_rules_kinds),
         namespaces=frozenset(settings.synced_rules_namespaces),

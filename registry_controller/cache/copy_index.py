@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.cache.local_cache import CopyRecord, LocalFeed, Origin
-from registry_controller.watch.body_cache import Bodies
+from registry_controller.cache.local_cache import CopyRecord, LocalCache, RuleAndOwner
+from registry_controller.watch.body_cache import BodyCache
 
 _Source = tuple[ClusterUID, str, str, ObjectKey]
 
 
-class Copies:
+class CopyIndex:
     """All local feeds. `counts` says how many copies there are of each origin.
 
     `on_change` hears which target wants a fresh look, and whose copy it is, or was, `on_late` of which kind something
@@ -22,10 +22,10 @@ class Copies:
     def __init__(
         self,
         *,
-        bodies: Bodies,
+        bodies: BodyCache,
         on_change: Callable[[Target, ClusterUID], None],
-        on_complete: Callable[[LocalFeed], None],
-        on_standing: Callable[[LocalFeed], None],
+        on_complete: Callable[[LocalCache], None],
+        on_standing: Callable[[LocalCache], None],
         on_late: Callable[[GVK], None],
     ) -> None:
         self.bodies = bodies
@@ -33,18 +33,18 @@ class Copies:
         self.on_complete = on_complete
         self.on_standing = on_standing
         self.on_late = on_late
-        self.counts: Counter[Origin] = Counter()
+        self.counts: Counter[RuleAndOwner] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
-        self._feeds: dict[tuple[str, str], LocalFeed] = {}
+        self._feeds: dict[tuple[str, str], LocalCache] = {}
         self._newest: dict[tuple[str, str], int] = {}
 
-    def feed(self, group: str, kind: str) -> LocalFeed | None:
+    def cache_of(self, group: str, kind: str) -> LocalCache | None:
         """Find the feed of a kind."""
         return self._feeds.get((group, kind))
 
     def has(self, target: Target) -> bool:
         """Say whether something is known to be there."""
-        feed = self.feed(target.group, target.kind)
+        feed = self.cache_of(target.group, target.kind)
         return feed is not None and target.key in feed.records
 
     def newest(self, kind: GVK) -> int:
@@ -55,7 +55,7 @@ class Copies:
         """Note the resourceVersion of a copy; None when the server's history went back."""
         self._newest[kind.group, kind.kind] = 0 if revision is None else max(self.newest(kind), revision)
 
-    def made_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
+    def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
         """List where copies of an owner's object may lie: at its own place, and wherever rules have put some."""
         moved = self._moved.get((owner, kind.group, kind.kind, key), ())
         return [Target(kind.group, kind.kind, *key), *sorted(moved)]
@@ -74,11 +74,11 @@ class Copies:
             if not found:
                 del self._moved[source]
 
-    def all_feeds(self) -> Iterable[LocalFeed]:
+    def all_caches(self) -> Iterable[LocalCache]:
         """List every feed."""
         return list(self._feeds.values())
 
-    def open(self, feed: LocalFeed) -> None:
+    def open(self, feed: LocalCache) -> None:
         """Add a feed in place of the one of the same kind."""
         self.close(feed.kind.group, feed.kind.kind)
         self._feeds[(feed.kind.group, feed.kind.kind)] = feed

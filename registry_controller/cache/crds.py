@@ -34,7 +34,7 @@ def read_bundled() -> Mapping[str, Mapping[str, Any]]:
     return {definition["metadata"]["name"]: definition for definition in found}
 
 
-class Definitions:
+class DefinitionCache:
     """A sink for CustomResourceDefinitions."""
 
     def __init__(self, *, on_change: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class Definitions:
         self._known: dict[ObjectKey, int] = {}
         self._said: dict[str, tuple[str, ...]] = {}
 
-    def upsert(self, heard: PartialObject) -> None:
+    def on_object(self, heard: PartialObject) -> None:
         """Hear a definition."""
         self._known[heard.key] = heard.generation
         if heard.key.name in self._ours:
@@ -52,24 +52,24 @@ class Definitions:
         if self._complete:
             self._on_change()
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that a definition is gone."""
         self._said.pop(key.name, None)
         if self._known.pop(key, None) is not None:
             self._on_change()
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         """Hear that all were heard."""
         self._complete = True
 
-    def stalled(self, error: RegistryError) -> None:
+    def on_error(self, error: RegistryError) -> None:
         """Hear nothing for a while."""
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         """Hear again: something may have changed meanwhile."""
         self._on_change()
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         """Hear that what follows may be older: it is what counts."""
 
     def _compare(self, heard: PartialObject) -> None:

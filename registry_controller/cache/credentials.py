@@ -9,7 +9,7 @@ from registry_controller.api.errors import InvalidKubeconfig, ProtocolError, Reg
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.watch import PartialObject, decode_manifest
-from registry_controller.watch.event_handler import Sink
+from registry_controller.watch.event_handler import EventHandler
 
 
 class CredentialStore:
@@ -33,9 +33,9 @@ class CredentialStore:
             return f"Secret {key} of type {meta.REGISTRY_SECRET_TYPE} does not exist"
         return None
 
-    def sink(self, namespace: str) -> Sink:
+    def handler(self, namespace: str) -> EventHandler:
         """Make the sink for one namespace."""
-        return _CredentialSink(self, namespace)
+        return _SecretHandler(self, namespace)
 
     def upsert(self, heard: PartialObject) -> None:
         """Hear a Secret."""
@@ -64,25 +64,25 @@ class CredentialStore:
         self._on_change(ObjectKey(namespace, ""))
 
 
-class _CredentialSink:
+class _SecretHandler:
     def __init__(self, store: CredentialStore, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
 
-    def upsert(self, heard: PartialObject) -> None:
+    def on_object(self, heard: PartialObject) -> None:
         self._store.upsert(heard)
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
         self._store.remove(key)
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         self._store.judge(self._namespace, None)
 
-    def stalled(self, error: RegistryError) -> None:
+    def on_error(self, error: RegistryError) -> None:
         self._store.judge(self._namespace, error)
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         self._store.judge(self._namespace, None)
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         pass

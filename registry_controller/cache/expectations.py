@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.watch import PartialObject
-from registry_controller.watch.stream import Hearer, Stream
+from registry_controller.watch.stream import SelectionStream, StreamHandler
 
 
-class Event(NamedTuple):
+class PendingEvent(NamedTuple):
     """What a stream said of an object; `heard` is its last state, if that was told."""
 
-    stream: Stream
+    stream: SelectionStream
     key: ObjectKey
     heard: PartialObject | None
     is_there: bool
@@ -28,13 +28,13 @@ class Event(NamedTuple):
         return self.is_there and heard is not None and (heard.uid, heard.revision) == (written.uid, written.revision)
 
 
-class Echoes:
+class Expectations:
     """The writes of one feed."""
 
-    def __init__(self, feed: Hearer) -> None:
+    def __init__(self, feed: StreamHandler) -> None:
         self._feed = feed
-        self._waiting: dict[ObjectKey, list[Event]] = {}
-        self._untold: dict[Stream, dict[ObjectKey, int]] = {}
+        self._waiting: dict[ObjectKey, list[PendingEvent]] = {}
+        self._untold: dict[SelectionStream, dict[ObjectKey, int]] = {}
 
     @contextmanager
     def writing(self, key: ObjectKey) -> Iterator[None]:
@@ -43,9 +43,9 @@ class Echoes:
         try:
             yield
         finally:
-            self.let_in(key)
+            self.release(key)
 
-    def holds(self, event: Event) -> bool:
+    def buffers(self, event: PendingEvent) -> bool:
         """Take what a stream says; say whether it waits. What is older than our write tells nothing of it."""
         untold, heard = self._untold.get(event.stream), event.heard
         if untold and heard is not None and heard.revision >= untold.get(event.key, heard.revision):
@@ -55,7 +55,7 @@ class Echoes:
         waiting.append(event)
         return True
 
-    def take(self, written: PartialObject) -> tuple[Stream, ...]:
+    def pop_expected(self, written: PartialObject) -> tuple[SelectionStream, ...]:
         """Name the streams that told of a write ahead of its answer, and of nothing else; that says nothing new."""
         waiting = self._waiting.get(written.key, [])
         if not all(event.is_echo_of(written) for event in waiting):
@@ -64,22 +64,22 @@ class Echoes:
         waiting.clear()
         return streams
 
-    def let_in(self, key: ObjectKey) -> None:
+    def release(self, key: ObjectKey) -> None:
         """Hear what waited."""
         for stream, _, heard, is_there in self._waiting.pop(key, ()):
             if is_there and heard is not None:
-                self._feed.upsert(stream, heard)
+                self._feed.on_object(stream, heard)
             else:
-                self._feed.remove(stream, key, heard)
+                self._feed.on_delete(stream, key, heard)
 
-    def expect(self, written: PartialObject, streams: Iterable[Stream], *, had: int) -> None:
+    def expect(self, written: PartialObject, streams: Iterable[SelectionStream], *, had: int) -> None:
         """Await that these streams tell of a write, but for those whose bit says that they had the object already."""
         for stream in streams:
             untold = self._untold.setdefault(stream, {})
             if not stream.bit & had or written.key in untold:
                 untold[written.key] = written.revision
 
-    def missed(self, stream: Stream) -> list[ObjectKey]:
+    def missed(self, stream: SelectionStream) -> list[ObjectKey]:
         """Take the keys of writes that a stream's complete list is too late for: what it never had, it cannot lose."""
         untold = self._untold.get(stream) or {}
         missed = [key for key, revision in untold.items() if revision <= stream.revision]
@@ -87,7 +87,7 @@ class Echoes:
             del untold[key]
         return missed
 
-    def forget(self, stream: Stream) -> None:
+    def drop_stream(self, stream: SelectionStream) -> None:
         """Drop what a stream said and was to say: it tells another history now."""
         self._untold.pop(stream, None)
         for waiting in self._waiting.values():

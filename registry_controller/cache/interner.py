@@ -14,7 +14,7 @@ MOST: Final = 1024
 T = TypeVar("T", bound=Hashable)
 
 
-class Shared(Generic[T]):
+class Interner(Generic[T]):
     """The values that were seen of late."""
 
     def __init__(self) -> None:

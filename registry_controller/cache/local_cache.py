@@ -13,16 +13,16 @@ from typing import Protocol
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
-from registry_controller.cache.expectations import Echoes, Event
+from registry_controller.cache.expectations import Expectations, PendingEvent
 from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
 from registry_controller.kube.watch import PartialObject, decode_manifest
-from registry_controller.watch.body_cache import Bodies, Slot
-from registry_controller.watch.stream import Stream
+from registry_controller.watch.body_cache import BodyCache, BodyKey
+from registry_controller.watch.stream import SelectionStream
 
 HERE = ClusterUID("")
 """The cluster of slots that hold bodies of our own objects."""
 
-Origin = tuple[str, ClusterUID]
+RuleAndOwner = tuple[str, ClusterUID]
 """The name of a rule and an owner."""
 
 
@@ -51,7 +51,7 @@ class CopyRecord:
     verified: int = 0
     is_plain: bool = False
     made_from: object = None
-    losers: tuple[str, ...] = ()
+    outranked_rules: tuple[str, ...] = ()
     status_digest: bytes | None = None
 
     @property
@@ -61,19 +61,19 @@ class CopyRecord:
         return (provenance.source, provenance.key) if provenance is not None else self.birth
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> RuleAndOwner:
         """Tell by which rule and from which owner it was made; empty where that is not known."""
         provenance = self.marks.provenance
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
 
 
-class Index(Protocol):
+class LocalCacheObserver(Protocol):
     """Who is told what a feed holds."""
 
-    bodies: Bodies
+    bodies: BodyCache
     on_change: Callable[[Target, ClusterUID], None]
-    on_complete: Callable[[LocalFeed], None]
-    on_standing: Callable[[LocalFeed], None]
+    on_complete: Callable[[LocalCache], None]
+    on_standing: Callable[[LocalCache], None]
     on_late: Callable[[GVK], None]
 
     def note(self, kind: GVK, revision: int | None) -> None:
@@ -86,18 +86,19 @@ class Index(Protocol):
         """Hear that a copy is none any more, or is another one."""
 
 
-class LocalFeed:
+class LocalCache:
     """Objects of one kind here."""
 
-    def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: Index) -> None:
+    def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: LocalCacheObserver) -> None:
         self.kind = kind
         self.records: dict[ObjectKey, CopyRecord] = {}
         self.natives: dict[ObjectKey, int] = {}
-        self._echoes = Echoes(self)
+        self._echoes = Expectations(self)
         self._index = index
         self._closed = False
         self.streams = {
-            selection: Stream(self, selection, 1 << index) for index, selection in enumerate(sorted(selections))
+            selection: SelectionStream(self, selection, 1 << index)
+            for index, selection in enumerate(sorted(selections))
         }
 
     def target(self, key: ObjectKey) -> Target:
@@ -111,7 +112,7 @@ class LocalFeed:
             for place, stream in self.streams.items()
         )
 
-    def streams_at(self, places: Collection[Selection]) -> Sequence[Stream]:
+    def streams_at(self, places: Collection[Selection]) -> Sequence[SelectionStream]:
         """Choose the streams of some parts of the kind."""
         return [stream for place, stream in self.streams.items() if place in places]
 
@@ -136,10 +137,10 @@ class LocalFeed:
             if self._closed:
                 self._index.on_late(self.kind)
 
-    def upsert(self, stream: Stream, heard: PartialObject) -> None:
+    def on_object(self, stream: SelectionStream, heard: PartialObject) -> None:
         """Hear an object's present state."""
         key = heard.key
-        if self._closed or self._echoes.holds(Event(stream, key, heard, is_there=True)):
+        if self._closed or self._echoes.buffers(PendingEvent(stream, key, heard, is_there=True)):
             return
         record = self.records.get(key)
         if record is not None and record.uid == heard.uid and heard.revision <= record.revision:
@@ -159,15 +160,15 @@ class LocalFeed:
         )
         if record is not None and record.uid == heard.uid:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
-            fresh.made_from, fresh.losers = record.made_from, record.losers
+            fresh.made_from, fresh.outranked_rules = record.made_from, record.outranked_rules
             fresh.status_digest = record.status_digest
         self._keep(key, fresh)
-        self._index.bodies.put(Slot(HERE, self.kind, key), heard)
+        self._index.bodies.put(BodyKey(HERE, self.kind, key), heard)
         self._index.on_change(target, marks.owner or HERE)
 
-    def remove(self, stream: Stream, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, stream: SelectionStream, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that an object is gone from a stream."""
-        if self._closed or self._echoes.holds(Event(stream, key, heard, is_there=False)):
+        if self._closed or self._echoes.buffers(PendingEvent(stream, key, heard, is_there=False)):
             return
         record = self.records.get(key)
         if record is not None:
@@ -182,7 +183,9 @@ class LocalFeed:
                 del self.natives[key]
                 self._index.on_change(self.target(key), HERE)
 
-    def wrote(self, heard: PartialObject, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool) -> None:
+    def record_write(
+        self, heard: PartialObject, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool
+    ) -> None:
         """Remember what the server stored for our own write, so that its echo says nothing new.
 
         Its answer may be late: what a stream has heard since is the truth.
@@ -191,8 +194,8 @@ class LocalFeed:
         if self._closed:
             return
         key = heard.key
-        told = self._echoes.take(heard)
-        self._echoes.let_in(key)
+        told = self._echoes.pop_expected(heard)
+        self._echoes.release(key)
         held = self.records.get(key)
         is_known = bool(told) or (held is not None and held.uid == heard.uid)
         if held is not None and is_known and held.revision > heard.revision:
@@ -207,7 +210,7 @@ class LocalFeed:
         for stream in streams:
             bits |= stream.bit
         self.natives.pop(key, None)
-        self._index.bodies.drop(Slot(HERE, self.kind, key))
+        self._index.bodies.drop(BodyKey(HERE, self.kind, key))
         fresh = CopyRecord(
             heard.uid,
             heard.revision,
@@ -226,7 +229,7 @@ class LocalFeed:
         if held is not None and held.marks.owner != marks.owner:  # who waits for this one to go need not any more
             self._index.on_change(self.target(key), held.marks.owner or HERE)
 
-    def heard_again(self, heard: PartialObject, *, status_digest: bytes | None) -> None:
+    def record_status_write(self, heard: PartialObject, *, status_digest: bytes | None) -> None:
         """Remember what the server stored for our own write of a status: nothing else has changed."""
         record = self.records.get(heard.key)
         if record is None or record.uid != heard.uid:
@@ -236,20 +239,20 @@ class LocalFeed:
             record.verified = heard.revision if record.verified == record.revision else 0
             record.revision = heard.revision
 
-    def completed(self, stream: Stream) -> None:
+    def on_stream_synced(self, stream: SelectionStream) -> None:
         """Hear that a stream's list is complete."""
         for key in self._echoes.missed(stream):
-            self.remove(stream, key, None)
+            self.on_delete(stream, key, None)
         if not self._closed:
             self._index.on_complete(self)
 
-    def changed(self) -> None:
+    def on_stream_changed(self) -> None:
         """Say that this feed's standing changed."""
         self._index.on_standing(self)
 
-    def outdated(self, stream: Stream) -> None:
+    def on_stream_reset(self, stream: SelectionStream) -> None:
         """Hear that this cluster may be in an older state: what was known of it is from another history then."""
-        self._echoes.forget(stream)
+        self._echoes.drop_stream(stream)
         self._index.note(self.kind, None)
         for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
             self._forget(key)
@@ -258,10 +261,10 @@ class LocalFeed:
         """Stop hearing."""
         self._closed = True
         for key, record in self.records.items():
-            self._index.bodies.drop(Slot(HERE, self.kind, key))
+            self._index.bodies.drop(BodyKey(HERE, self.kind, key))
             self._index.discard(self.target(key), record)
 
-    def _heard_native(self, stream: Stream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
+    def _heard_native(self, stream: SelectionStream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
         if record is not None:
             self._forget(key)
         known = self.natives.get(key)
@@ -280,7 +283,7 @@ class LocalFeed:
     def _forget(self, key: ObjectKey) -> None:
         record = self.records.pop(key)
         self._index.discard(self.target(key), record)
-        self._index.bodies.drop(Slot(HERE, self.kind, key))
+        self._index.bodies.drop(BodyKey(HERE, self.kind, key))
         self._index.on_change(self.target(key), record.marks.owner or HERE)
 
     def _natural(self, heard: PartialObject) -> ClusterUID | None:

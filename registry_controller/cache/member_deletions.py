@@ -15,7 +15,7 @@ MOST_MEMBERS: Final = 256
 """The daemon knows no more Clusters of any member at a time."""
 
 
-class Deletions:
+class MemberDeletions:
     """Revisions by member and target. What is too much of one member becomes a revision for all that it ever had."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ OnChange = Callable[[Target], None]
 Naming = tuple[ClusterUID, ObjectKey | None]
 
 
-class MemberView(NamedTuple):
+class MemberRecord(NamedTuple):
     """A Cluster object as some member holds it."""
 
     name: str
@@ -62,7 +62,7 @@ class Members:
 
     def __init__(self, *, on_change: OnChange) -> None:
         self._here: dict[str, Cluster] = {}
-        self._there: dict[ClusterUID, dict[str, MemberView]] = {}
+        self._there: dict[ClusterUID, dict[str, MemberRecord]] = {}
         self._naming: dict[tuple[ClusterUID | None, ObjectKey], set[tuple[str, ClusterUID]]] = {}
         self._on_change = on_change
 
@@ -82,7 +82,7 @@ class Members:
                 if view.cluster_id == gone.cluster_id or (view.secret is not None and view.secret == gone.secret):
                     self._on_change(cluster_target(name))
 
-    def set_there(self, peer: ClusterUID, name: str, view: MemberView | None) -> bool:
+    def set_there(self, peer: ClusterUID, name: str, view: MemberRecord | None) -> bool:
         """Remember a peer's object of that name, or that it is gone; say whether something changed."""
         held = self._there.setdefault(peer, {})
         old = held.pop(name, None)
@@ -93,7 +93,7 @@ class Members:
         self._rename(peer, name, _naming(old), _naming(view))
         return True
 
-    def forget(self, peer: ClusterUID) -> None:
+    def drop_peer(self, peer: ClusterUID) -> None:
         """Forget what a peer holds."""
         for name in list(self._there.get(peer, ())):
             self.set_there(peer, name, None)
@@ -103,7 +103,7 @@ class Members:
         """List the peers that hold any."""
         return list(self._there)
 
-    def there(self, peer: ClusterUID) -> Mapping[str, MemberView]:
+    def there(self, peer: ClusterUID) -> Mapping[str, MemberRecord]:
         """List the Clusters that a peer holds."""
         return self._there.get(peer, {})
 
@@ -144,5 +144,5 @@ class Members:
         self._on_change(cluster_target(name))
 
 
-def _naming(held: Cluster | MemberView | None) -> Naming | None:
+def _naming(held: Cluster | MemberRecord | None) -> Naming | None:
     return None if held is None else (held.cluster_id, held.secret)

@@ -10,7 +10,7 @@ from registry_controller.core.decision.state import NamespaceState
 from registry_controller.kube.watch import PartialObject
 
 
-class Namespaces:
+class NamespaceCache:
     """The namespaces here. Until they were heard, every one counts as there: the write will tell."""
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
@@ -27,26 +27,26 @@ class Namespaces:
             return NamespaceState.MISSING
         return NamespaceState.TERMINATING if deleting else NamespaceState.ACTIVE
 
-    def upsert(self, heard: PartialObject) -> None:
+    def on_object(self, heard: PartialObject) -> None:
         """Hear a namespace."""
         if self._held.get(heard.key.name) != heard.deleting:
             self._held[heard.key.name] = heard.deleting
             self._on_change(heard.key.name)
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that a namespace is gone."""
         if self._held.pop(key.name, None) is not None:
             self._on_change(key.name)
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         """Hear that all were heard."""
         self.is_complete = True
 
-    def stalled(self, error: RegistryError) -> None:
+    def on_error(self, error: RegistryError) -> None:
         """Hear nothing for a while: what was heard stays."""
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         """Hear again."""
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         """Hear that what follows may be older: it is what counts."""

@@ -17,7 +17,7 @@ from registry_controller.watch.patience import until_answered
 OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
 
 
-class OwnKinds:
+class RegistryReader:
     """The reader of complete lists."""
 
     def __init__(self, *, reader: Reader, registry: Registry) -> None:
@@ -25,7 +25,7 @@ class OwnKinds:
         self._registry = registry
         self._due = asyncio.Event()
 
-    def poke(self) -> None:
+    def request_read(self) -> None:
         """Say that events may be missing."""
         self._due.set()
 

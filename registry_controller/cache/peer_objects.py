@@ -10,7 +10,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
-from registry_controller.cache.members import Members, MemberView, membership_of
+from registry_controller.cache.members import MemberRecord, Members, membership_of
 from registry_controller.kube.watch import PartialObject
 
 _WORD: Final = 32
@@ -22,7 +22,7 @@ _FEATURE_LENGTH: Final = 4096
 """Characters of a feature's name and labels, together: a label has 380 at most, a tombstone 300."""
 
 
-class Tap(abc.ABC):
+class PeerObjects(abc.ABC):
     """Somebody who wants every object of a kind at a peer, whatever the rules say.
 
     Feeds come and go with the rules, and a tap stays: a new feed's first list says what is gone by what it lacks.
@@ -73,7 +73,7 @@ class Tap(abc.ABC):
         """Say that something is held otherwise."""
 
 
-class FeatureTap(Tap):
+class PeerFeatures(PeerObjects):
     """The ClusterFeatures that a peer holds. `changed` is called when they may choose other rules."""
 
     def __init__(self, *, changed: Callable[[], None]) -> None:
@@ -110,7 +110,7 @@ class FeatureTap(Tap):
             self._tell()
 
 
-class ClusterTap(Tap):
+class PeerClusters(PeerObjects):
     """The Clusters that a peer holds, told to the members. `changed` is called when a status may say something else."""
 
     def __init__(self, peer: ClusterUID, *, members: Members, changed: Callable[[], None]) -> None:
@@ -120,19 +120,19 @@ class ClusterTap(Tap):
         self._tell = changed
 
     @property
-    def held(self) -> Mapping[str, MemberView] | None:
+    def held(self) -> Mapping[str, MemberRecord] | None:
         """Map their names to them; None until they were heard."""
         return self._members.there(self._peer) if self._is_complete else None
 
     def close(self) -> None:
         """Forget what this peer holds."""
-        self._members.forget(self._peer)
+        self._members.drop_peer(self._peer)
 
     def _names(self) -> Iterable[str]:
         return self._members.there(self._peer)
 
     def _take(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
-        if self._members.set_there(self._peer, heard.key.name, read_view(heard, body(), peer=self._peer)):
+        if self._members.set_there(self._peer, heard.key.name, read_member(heard, body(), peer=self._peer)):
             self._changed()
 
     def _drop(self, name: str) -> None:
@@ -143,7 +143,7 @@ class ClusterTap(Tap):
         self._tell()
 
 
-def read_view(heard: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> MemberView | None:
+def read_member(heard: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> MemberRecord | None:
     """Read a Cluster as a member holds it, whatever that member makes of its fields; None for one without an ID."""
     spec, status = manifest.get("spec"), manifest.get("status")
     spec = spec if isinstance(spec, Mapping) else {}
@@ -152,7 +152,7 @@ def read_view(heard: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> 
     reference = auth.get("secretRef") if isinstance(auth, Mapping) else None
     reference = reference if isinstance(reference, Mapping) else {}
     name, namespace = (_name(reference.get(part)) for part in ("name", "namespace"))
-    cluster_id = read_cluster_id(manifest)
+    cluster_id = spec_cluster_id(manifest)
     if cluster_id is None:
         return None
     secret = ObjectKey(namespace, name) if name and namespace is not None else None
@@ -160,10 +160,10 @@ def read_view(heard: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> 
     state, kind = status.get("state"), status.get("type")
     state, kind = (found if isinstance(found, str) else "" for found in (state, kind))
     membership = heard.uid if cluster_id == peer else membership_of(heard.annotations, heard.key.name, cluster_id)
-    return MemberView(heard.key.name, cluster_id, secret, state[:_WORD], kind[:_WORD], disabled, membership)
+    return MemberRecord(heard.key.name, cluster_id, secret, state[:_WORD], kind[:_WORD], disabled, membership)
 
 
-def read_cluster_id(manifest: Manifest) -> ClusterUID | None:
+def spec_cluster_id(manifest: Manifest) -> ClusterUID | None:
     """Read which cluster a Cluster stands for; None for one that says no ID, or what is too long to be one."""
     spec = manifest.get("spec")
     found = spec.get("clusterID") if isinstance(spec, Mapping) else None

@@ -17,15 +17,15 @@ from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.members import cluster_target
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.rules.active import ActiveRule, activate
-from registry_controller.core.rules.policy import Allowance, Bar, Fence
-from registry_controller.core.rules.validation import Verdict, read_and_accept
+from registry_controller.core.rules.policy import BarredRule, Fence, RulePolicy
+from registry_controller.core.rules.validation import RuleVerdict, read_and_accept
 
 _MOST_GONE: Final = 4096
 """Objects of which is known up to when they are gone: what is late is late by seconds, and the next list mends it."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCluster:
+class StoredCluster:
     """A Cluster here. `cluster` is None while `problem` says what is wrong with it."""
 
     cluster: Cluster | None
@@ -34,15 +34,15 @@ class HeldCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRule:
+class StoredRule:
     """A ResourceSyncRule here, with our verdict; `rule` is None where it could not be read at all."""
 
     rule: SyncRule | None
-    verdict: Verdict
+    verdict: RuleVerdict
     marks: Marks
     manifest: Manifest
 
-    def asks_the_same(self, was: HeldRule | None) -> bool:
+    def asks_the_same(self, was: StoredRule | None) -> bool:
         """Say whether it is what it was; a status that was written is no change."""
         return was is not None and (self.rule, self.verdict, self.marks) == (was.rule, was.verdict, was.marks)
 
@@ -50,11 +50,11 @@ class HeldRule:
         """Say whether the rule came from another cluster: neither its name nor a label make it one of ours."""
         return self.marks.owner not in (None, local)
 
-    def bar(self, allowance: Allowance, *, local: ClusterUID) -> Bar | None:
+    def bar(self, allowance: RulePolicy, *, local: ClusterUID) -> BarredRule | None:
         """Say what does not allow the rule to act here; None where nothing does, or it cannot be read."""
         return allowance.bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
 
-    def active(self, allowance: Allowance, *, local: ClusterUID) -> ActiveRule | None:
+    def active(self, allowance: RulePolicy, *, local: ClusterUID) -> ActiveRule | None:
         """Prepare the rule for acting, if this cluster is meant; None when it does not act."""
         if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
             return None
@@ -64,7 +64,7 @@ class HeldRule:
         return activate(self.rule, born=born, owner=self.marks.owner or local, fence=fence)
 
 
-class Wish(NamedTuple):
+class RuleRequest(NamedTuple):
     """What decides whether a rule's copies are wanted here: while it is the same, nobody needs to look."""
 
     rule: SyncRule | None
@@ -79,13 +79,13 @@ class Registry:
     `allowance` is what rules may do here.
     """
 
-    def __init__(self, *, on_change: Callable[[str, str], None], allowance: Allowance | None = None) -> None:
-        self.allowance = allowance or Allowance()
-        self.clusters: dict[str, HeldCluster] = {}
-        self.rules: dict[str, HeldRule] = {}
+    def __init__(self, *, on_change: Callable[[str, str], None], allowance: RulePolicy | None = None) -> None:
+        self.allowance = allowance or RulePolicy()
+        self.clusters: dict[str, StoredCluster] = {}
+        self.rules: dict[str, StoredRule] = {}
         self.features: dict[str, Manifest] = {}
         self.pruned: dict[str, tuple[str, ...]] = {}
-        self._active: dict[str, tuple[HeldRule, ActiveRule | None]] = {}
+        self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
         self._listed_at: dict[str, int] = {}
@@ -157,10 +157,10 @@ class Registry:
             for held in self.rules.values()
         )
 
-    def wishes(self, local: ClusterUID) -> Mapping[str, Wish]:
+    def rule_requests(self, local: ClusterUID) -> Mapping[str, RuleRequest]:
         """Tell by rule what decides whether its copies are wanted here."""
         return {
-            name: Wish(
+            name: RuleRequest(
                 held.rule,
                 held.verdict.accepted,
                 held.rule is not None and self.selects_us(held.rule, local=local),
@@ -169,7 +169,7 @@ class Registry:
             for name, held in self.rules.items()
         }
 
-    def bar(self, name: str, *, local: ClusterUID) -> Bar | None:
+    def bar(self, name: str, *, local: ClusterUID) -> BarredRule | None:
         """Say what does not allow a rule to act here; None where nothing does."""
         held = self.rules.get(name)
         return held.bar(self.allowance, local=local) if held is not None else None
@@ -186,14 +186,14 @@ class Registry:
     def _hold(self, plural: str, name: str, manifest: Manifest) -> None:
         if plural == meta.CLUSTERS.resource:
             try:
-                self.clusters[name] = HeldCluster(read_cluster(manifest), "", manifest)
+                self.clusters[name] = StoredCluster(read_cluster(manifest), "", manifest)
             except InvalidObject as error:
-                self.clusters[name] = HeldCluster(None, str(error), manifest)
+                self.clusters[name] = StoredCluster(None, str(error), manifest)
         elif plural == meta.RULES.resource:
             rule, verdict = read_and_accept(manifest)
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
-            self.rules[name] = HeldRule(rule, verdict, marks, manifest)
+            self.rules[name] = StoredRule(rule, verdict, marks, manifest)
         else:
             self.features[name] = manifest
 

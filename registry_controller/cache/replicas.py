@@ -27,35 +27,35 @@ class Replicas:
         self._ready: set[str] = set()
         self._is_heard = False
 
-    def speaks_of(self, gvr: GVR, name: str) -> bool:
+    def writes_status_of(self, gvr: GVR, name: str) -> bool:
         """Say whether the status of an object of ours is for this daemon to write."""
         others = self._ready - {self._own}
         if not self._is_heard or not others:
             return True
         return chosen(self._ready, f"{gvr.resource}/{name}") == self._own
 
-    def upsert(self, heard: PartialObject) -> None:
+    def on_object(self, heard: PartialObject) -> None:
         """Hear how a Pod is."""
         is_ready = not heard.deleting and meta.condition_of(decode_manifest(heard.raw), "Ready") == "True"
         self._set(self._ready | {heard.key.name} if is_ready else self._ready - {heard.key.name})
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that a Pod is gone."""
         self._set(self._ready - {key.name})
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         """Hear that all Pods were heard."""
         self._hear(True)
 
-    def stalled(self, error: RegistryError) -> None:
+    def on_error(self, error: RegistryError) -> None:
         """Hear nothing of the others for a while, or ever."""
         self._hear(False)
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         """Hear of the others again."""
         self._hear(True)
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         """Hear that what follows may be older: it is what counts."""
 
     def _set(self, ready: set[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from registry_controller.api.errors import InvalidObject, Mistake
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.cache.interner import Shared
+from registry_controller.cache.interner import Interner
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.gotemplate import DEFAULT, Pool
 from registry_controller.kube.watch import PartialObject
@@ -41,7 +41,7 @@ def share(most: int, owners: int) -> int:
     return max(1, min(most, _SHARED_BY * most // max(owners, 1)))
 
 
-class Kept:
+class EvaluationUsage:
     """What is kept for the rules of each other cluster, in all feeds together."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Kept:
         self.words: Counter[ClusterUID] = Counter()
 
 
-class Asking:
+class RuleEvaluator:
     """The rules of one feed. `unclear` are the words on what cannot be evaluated, by rule."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Asking:
         peer: ClusterUID,
         kind: GVK,
         rules: tuple[ActiveRule, ...],
-        kept: Kept,
+        kept: EvaluationUsage,
         crowd: Callable[[Target], int],
         changed: Callable[[], None],
     ) -> None:
@@ -73,10 +73,10 @@ class Asking:
         self._kept = kept
         self._crowd = crowd
         self._changed = changed
-        self._hits: Shared[tuple[Hit, ...]] = Shared()
-        self._names: Shared[frozenset[str]] = Shared()
+        self._hits: Interner[tuple[Hit, ...]] = Interner()
+        self._names: Interner[frozenset[str]] = Interner()
 
-    def answers(
+    def evaluate_all(
         self, heard: PartialObject, body: Callable[[], Manifest]
     ) -> Iterator[tuple[ActiveRule, Hit | InvalidObject | None]]:
         """Ask every rule, in their order."""
@@ -97,7 +97,7 @@ class Asking:
                     answer = InvalidObject("spec.rules", words)
             yield active, answer
 
-    def ask(
+    def evaluate(
         self, heard: PartialObject, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
     ) -> tuple[tuple[Hit, ...], frozenset[str]]:
         """Tell what is made of an object, and which rules cannot tell; of another's copy nobody needs to (W1)."""
@@ -105,7 +105,7 @@ class Asking:
         self._release(before)
         hits: list[Hit] = []
         unclear: set[str] = set()
-        for active, answer in self.answers(heard, body):
+        for active, answer in self.evaluate_all(heard, body):
             name = active.rule.name
             found = self._keep(answer, had=had) if isinstance(answer, Hit) else answer
             if isinstance(found, InvalidObject) and is_own:
@@ -120,7 +120,7 @@ class Asking:
             self._names.one(frozenset(unclear)) if unclear else frozenset(),
         )
 
-    def forget(self, key: ObjectKey, hits: tuple[Hit, ...]) -> None:
+    def release(self, key: ObjectKey, hits: tuple[Hit, ...]) -> None:
         """Forget what was said of an object."""
         self._release(hits)
         for rule in tuple(self._noted.get(key, ())):

@@ -14,15 +14,15 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.cache.member_deletions import Deletions
-from registry_controller.cache.peer_objects import Tap, read_cluster_id
-from registry_controller.cache.rule_evaluator import Asking, Kept
+from registry_controller.cache.member_deletions import MemberDeletions
+from registry_controller.cache.peer_objects import PeerObjects, spec_cluster_id
+from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
 from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.kube.watch import PartialObject
-from registry_controller.watch.body_cache import Bodies, Slot, decode_body
-from registry_controller.watch.limits import MOST_OWN, Scales
-from registry_controller.watch.stream import Stream
+from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
+from registry_controller.watch.limits import MOST_OWN, SizeMeter
+from registry_controller.watch.stream import SelectionStream
 
 
 @dataclass(slots=True)
@@ -53,29 +53,35 @@ class SourceRecord:
         return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
 
 
-class Claims(Protocol):
+class SourceCacheObserver(Protocol):
     """Who is told what a feed claims."""
 
-    bodies: Bodies
-    deletions: Deletions
+    bodies: BodyCache
+    deletions: MemberDeletions
     on_change: Callable[[Target, ClusterUID], None]
-    on_complete: Callable[[Feed], None]
-    on_standing: Callable[[Feed], None]
+    on_complete: Callable[[SourceCache], None]
+    on_standing: Callable[[SourceCache], None]
     on_back: Callable[[ClusterUID, GVK, ObjectKey], None]
-    kept: Kept
+    usage: EvaluationUsage
 
-    def crowd(self, target: Target) -> int:
+    def claims_elsewhere(self, target: Target) -> int:
         """Count the objects that claim a target which is not where they are."""
 
-    def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+    def relink(self, feed: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Hear by which rules an object claims targets now, and did before."""
 
 
-class Feed:
+class SourceCache:
     """Objects of one kind at one peer, as the rules that read them see them."""
 
     def __init__(
-        self, *, peer: ClusterUID, kind: GVK, rules: tuple[ActiveRule, ...], sources: Claims, tap: Tap | None = None
+        self,
+        *,
+        peer: ClusterUID,
+        kind: GVK,
+        rules: tuple[ActiveRule, ...],
+        sources: SourceCacheObserver,
+        tap: PeerObjects | None = None,
     ) -> None:
         self.peer = peer
         self.kind = kind
@@ -84,21 +90,28 @@ class Feed:
         self._sources = sources
         self._tap = tap
         self._closed = False
-        self._asking = Asking(
-            peer=peer, kind=kind, rules=rules, kept=sources.kept, crowd=sources.crowd, changed=self.changed
+        self._asking = RuleEvaluator(
+            peer=peer,
+            kind=kind,
+            rules=rules,
+            kept=sources.usage,
+            crowd=sources.claims_elsewhere,
+            changed=self.on_stream_changed,
         )
-        self._scales = Scales(kind) if kind in MOST_OWN else None
+        self._scales = SizeMeter(kind) if kind in MOST_OWN else None
         asked = {selection for active in rules for selection in active.selections}
         if tap is not None:
             tap.begin()
             asked.add(EVERYTHING)
-        self.streams = {selection: Stream(self, selection, 1 << index) for index, selection in enumerate(sorted(asked))}
+        self.streams = {
+            selection: SelectionStream(self, selection, 1 << index) for index, selection in enumerate(sorted(asked))
+        }
 
     def is_complete_for(self, rule: str) -> bool:
         """Say whether everything that a rule asks of this peer was heard."""
         return self.has_rule(rule) and all(stream.is_complete for stream in self.streams_of(rule))
 
-    def streams_of(self, rule: str) -> Sequence[Stream]:
+    def streams_of(self, rule: str) -> Sequence[SelectionStream]:
         """List what a rule asks of this peer."""
         asking = (active for active in self.rules if active.rule.name == rule)
         return [self.streams[selection] for active in asking for selection in active.selections]
@@ -112,7 +125,7 @@ class Feed:
         """Say whether a rule reads this feed."""
         return any(active.rule.name == rule for active in self.rules)
 
-    def upsert(self, stream: Stream, heard: PartialObject) -> None:
+    def on_object(self, stream: SelectionStream, heard: PartialObject) -> None:
         """Hear an object's present state on one stream."""
         if self._closed:
             return
@@ -134,7 +147,7 @@ class Feed:
         """Say whether a rule makes that target of an object; what cannot be evaluated may be wanted."""
         return any(
             isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(heard.key) == target)
-            for _, hit in self._asking.answers(heard, _lazily(heard))
+            for _, hit in self._asking.evaluate_all(heard, _lazily(heard))
             if hit is not None
         )
 
@@ -146,10 +159,10 @@ class Feed:
         membership = is_membership(self.kind, heard.kind_type)
         is_own = is_at_home(marks, peer=self.peer, membership=membership)
         is_cluster = membership and self.kind.group == meta.GROUP
-        cluster_id = read_cluster_id(body()) if is_cluster else None
+        cluster_id = spec_cluster_id(body()) if is_cluster else None
         if is_own and self._scales is not None:
-            self._scales.put(heard)
-        hits, unclear = self._asking.ask(heard, body, is_own=is_own, before=old.hits if old is not None else ())
+            self._scales.add(heard)
+        hits, unclear = self._asking.evaluate(heard, body, is_own=is_own, before=old.hits if old is not None else ())
         if not hits and not unclear:
             self._leave(heard.key, old)
             return
@@ -167,7 +180,7 @@ class Feed:
             shown=old.shown if old is not None and old.shown > heard.revision else 0,
         )
         self.records[heard.key] = record
-        self._sources.bodies.put(Slot(self.peer, self.kind, heard.key), heard)
+        self._sources.bodies.put(BodyKey(self.peer, self.kind, heard.key), heard)
         if old is None or old.hits != hits:
             self._sources.relink(self, heard.key, old.hits if old else (), hits)
         touched = {hit.target(heard.key) for hit in (*hits, *(old.hits if old is not None else ()))}
@@ -176,13 +189,13 @@ class Feed:
         if old is None or (old.unclear and old.unclear != unclear):
             self._sources.on_back(self.peer, self.kind, heard.key)
 
-    def _is_behind(self, stream: Stream, record: SourceRecord) -> bool:
+    def _is_behind(self, stream: SelectionStream, record: SourceRecord) -> bool:
         """Say whether a stream is merely late; when all of an object's streams went back, so did their server."""
         record.streams |= stream.bit
         record.went_back |= stream.bit
         return bool(record.streams & ~record.went_back)
 
-    def remove(self, stream: Stream, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, stream: SelectionStream, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that a stream no longer has an object: deleted, or not matching its selection any more."""
         if self._closed:
             return
@@ -195,20 +208,20 @@ class Feed:
         if not record.streams:
             self._forget(key, record, deleted_at=heard.revision if heard else record.revision)
 
-    def completed(self, stream: Stream) -> None:
+    def on_stream_synced(self, stream: SelectionStream) -> None:
         """Hear that a stream's list is complete."""
         if self._closed:
             return
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         self._sources.on_complete(self)
-        self.changed()
+        self.on_stream_changed()
 
-    def changed(self) -> None:
+    def on_stream_changed(self) -> None:
         """Say that this feed's standing changed."""
         self._sources.on_standing(self)
 
-    def outdated(self, stream: Stream) -> None:
+    def on_stream_reset(self, stream: SelectionStream) -> None:
         """Hear that a stream is to be listed anew; `_is_behind` tells what an older state means for an object."""
         if self._tap is not None and stream.selection == EVERYTHING and not self._closed:
             self._tap.begin()
@@ -220,17 +233,17 @@ class Feed:
             self._forget(key, record)
 
     def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
-        self._asking.forget(key, record.hits)
+        self._asking.release(key, record.hits)
         self._leave(key, record, deleted_at=deleted_at)
 
     def _leave(self, key: ObjectKey, record: SourceRecord | None, *, deleted_at: int = 0) -> None:
         """Remember nothing of an object that no rule asks for any more."""
         if self._scales is not None:
-            self._scales.take_off(key)
+            self._scales.remove(key)
         if record is None:
             return
         del self.records[key]
-        self._sources.bodies.drop(Slot(self.peer, self.kind, key))
+        self._sources.bodies.drop(BodyKey(self.peer, self.kind, key))
         self._sources.relink(self, key, record.hits, ())
         is_proof = record.membership and not any(stream.selection.labels for stream in self.streams.values())
         for target in dict.fromkeys(hit.target(key) for hit in record.hits):

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.cache.member_deletions import Deletions
-from registry_controller.cache.rule_evaluator import Kept
-from registry_controller.cache.source_cache import Feed, SourceRecord
+from registry_controller.cache.member_deletions import MemberDeletions
+from registry_controller.cache.rule_evaluator import EvaluationUsage
+from registry_controller.cache.source_cache import SourceCache, SourceRecord
 from registry_controller.core.rules.active import Hit
-from registry_controller.watch.body_cache import Bodies
-from registry_controller.watch.fairness import Turns
+from registry_controller.watch.body_cache import BodyCache
+from registry_controller.watch.fairness import EvaluationLimiter
 
 
-class Sources:
+class SourceIndex:
     """All feeds, and which objects claim which target.
 
     `on_change` hears which target wants a fresh look, and the member of whose objects that comes, `on_back` which
@@ -26,10 +26,10 @@ class Sources:
     def __init__(
         self,
         *,
-        bodies: Bodies,
+        bodies: BodyCache,
         on_change: Callable[[Target, ClusterUID], None],
-        on_complete: Callable[[Feed], None],
-        on_standing: Callable[[Feed], None],
+        on_complete: Callable[[SourceCache], None],
+        on_standing: Callable[[SourceCache], None],
         on_back: Callable[[ClusterUID, GVK, ObjectKey], None],
     ) -> None:
         self.bodies = bodies
@@ -37,31 +37,31 @@ class Sources:
         self.on_complete = on_complete
         self.on_standing = on_standing
         self.on_back = on_back
-        self._feeds: dict[tuple[ClusterUID, GVK], Feed] = {}
-        self._by_kind: dict[tuple[str, str], list[Feed]] = {}
-        self._by_peer: dict[tuple[ClusterUID, str, str], list[Feed]] = {}
+        self._feeds: dict[tuple[ClusterUID, GVK], SourceCache] = {}
+        self._by_kind: dict[tuple[str, str], list[SourceCache]] = {}
+        self._by_peer: dict[tuple[ClusterUID, str, str], list[SourceCache]] = {}
         self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}
-        self.deletions = Deletions()
-        self.kept = Kept()
-        self.turns = Turns()
+        self.deletions = MemberDeletions()
+        self.usage = EvaluationUsage()
+        self.evaluations = EvaluationLimiter()
 
-    def feed(self, peer: ClusterUID, kind: GVK) -> Feed | None:
+    def cache_of(self, peer: ClusterUID, kind: GVK) -> SourceCache | None:
         """Find a peer's feed of a kind."""
         return self._feeds.get((peer, kind))
 
-    def feeds_of(self, peer: ClusterUID) -> Iterable[Feed]:
+    def caches_of(self, peer: ClusterUID) -> Iterable[SourceCache]:
         """List a peer's feeds."""
         return [feed for (held, _), feed in self._feeds.items() if held == peer]
 
-    def feeds_on(self, peer: ClusterUID, kind: GVK) -> Sequence[Feed]:
+    def caches_of_kind(self, peer: ClusterUID, kind: GVK) -> Sequence[SourceCache]:
         """List a peer's feeds of a kind, in whatever version it is read."""
         return self._by_peer.get((peer, kind.group, kind.kind), ())
 
-    def all_feeds(self) -> Iterable[Feed]:
+    def all_caches(self) -> Iterable[SourceCache]:
         """List every feed."""
         return list(self._feeds.values())
 
-    def open(self, feed: Feed) -> None:
+    def open(self, feed: SourceCache) -> None:
         """Add a feed in place of the one of the same peer and kind."""
         self.close(feed.peer, feed.kind)
         self._feeds[(feed.peer, feed.kind)] = feed
@@ -76,9 +76,9 @@ class Sources:
             self._by_peer[(peer, kind.group, kind.kind)].remove(feed)
             feed.close()
             if not any(other.kind == kind for other in self._by_kind[(kind.group, kind.kind)]):
-                self.turns.forget(kind)
+                self.evaluations.drop_kind(kind)
 
-    def relink(self, feed: Feed, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+    def relink(self, feed: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Keep the way back from targets that are of another kind or elsewhere than their source."""
         place = (feed.peer, feed.kind, key)
         for hit in old:
@@ -92,7 +92,7 @@ class Sources:
             if hit.is_moved(feed.kind):
                 self._renamed.setdefault(hit.target(key), set()).add(place)
 
-    def claiming(self, target: Target) -> Iterator[tuple[Feed, ObjectKey, SourceRecord, Hit]]:
+    def claiming(self, target: Target) -> Iterator[tuple[SourceCache, ObjectKey, SourceRecord, Hit]]:
         """List the objects that claim a target, each with the rule by which it does."""
         for feed in self._by_kind.get((target.group, target.kind), ()):
             record = feed.records.get(target.key)
@@ -106,7 +106,7 @@ class Sources:
             if feed_of is not None and record is not None and hit is not None:
                 yield feed_of, key, record, hit
 
-    def crowd(self, target: Target) -> int:
+    def claims_elsewhere(self, target: Target) -> int:
         """Count the objects that claim a target which is of another kind, or elsewhere, than they are."""
         return len(self._renamed.get(target, ()))
 

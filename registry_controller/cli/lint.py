@@ -15,7 +15,7 @@ from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
 from registry_controller.cache.crds import read_bundled
-from registry_controller.cli.documents import Document, Duplicate, Item, Place, read_documents
+from registry_controller.cli.documents import Document, Duplicate, Item, Position, read_documents
 from registry_controller.core.rules.finding import Finding
 from registry_controller.core.rules.schema import did_you_mean, misfits
 from registry_controller.core.rules.validation import examine, is_vast
@@ -110,8 +110,8 @@ def _remark(file: str, item: Item, finding: Finding) -> Remark:
     return Remark(file, *item.place(finding.path), finding)
 
 
-def _place_of(remark: Remark) -> Place:
-    return Place(remark.line, remark.column)
+def _place_of(remark: Remark) -> Position:
+    return Position(remark.line, remark.column)
 
 
 def _twice(file: str, found: Duplicate) -> Remark:

@@ -19,7 +19,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError, TooMuch, Unreachable
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.cache.peer_objects import read_view
+from registry_controller.cache.peer_objects import read_member
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import PartialObject, decode_manifest, list_objects, read_cluster_id
@@ -34,7 +34,7 @@ Answers = Mapping[str, frozenset[str]]
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Probe:
     """The Clusters of one ID that are asked, by their uids, and what they said in the last round."""
 
     wanted: Mapping[str, Credentials]
@@ -43,13 +43,13 @@ class _Asked:
     task: asyncio.Task[NoReturn] | None = None
 
 
-class Namesakes:
+class CloneDetector:
     """Ask the Clusters of each ID that has several, once a minute. `changed` is called when an answer changed."""
 
     def __init__(self, *, connect_peer: Callable[[Credentials], Reader], changed: Callable[[], None]) -> None:
         self._connect_peer = connect_peer
         self._changed = changed
-        self._asked: dict[ClusterUID, _Asked] = {}
+        self._asked: dict[ClusterUID, _Probe] = {}
 
     def answers(self, cluster_id: ClusterUID) -> Answers:
         """Tell what those of an ID said that answered in the last round."""
@@ -65,14 +65,14 @@ class Namesakes:
         for cluster_id, found in wanted.items():
             asked = self._asked.get(cluster_id)
             if asked is None:
-                asked = self._asked[cluster_id] = _Asked(found)
+                asked = self._asked[cluster_id] = _Probe(found)
                 asked.task = scope.create_task(self._ask(cluster_id, asked), name=f"namesakes {cluster_id}")
             elif asked.wanted != found:
                 asked.answers = {uid: told for uid, told in asked.answers.items() if _is_same(uid, asked.wanted, found)}
                 asked.wanted = found
                 asked.news.set()
 
-    async def _ask(self, cluster_id: ClusterUID, asked: _Asked) -> NoReturn:
+    async def _ask(self, cluster_id: ClusterUID, asked: _Probe) -> NoReturn:
         while True:
             asked.news.clear()
             wanted = asked.wanted
@@ -130,7 +130,7 @@ async def _local_names(reader: Reader, cluster_id: ClusterUID) -> frozenset[str]
                 heard_of += 1
                 if heard_of > most:
                     raise TooMuch(f"{reader.server} offers more than {most} Clusters")
-                view = read_view(heard, decode_manifest(heard.raw), peer=cluster_id)
+                view = read_member(heard, decode_manifest(heard.raw), peer=cluster_id)
                 if view is not None and view.is_own_name_of(cluster_id):
                     found.add(heard.key.name)
     except TimeoutError:

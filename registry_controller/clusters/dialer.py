@@ -30,17 +30,17 @@ _OUTDATED: Final = (
 )
 
 
-class Others(Protocol):
+class RelayedCredentialsSource(Protocol):
     """What other members hold of how the peer is reached; see `hearsay`."""
 
-    async def ways(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
+    async def credentials_for(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
         """List what is to be tried next; `held` are ours, and `refused` says that the peer did not take them."""
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Hear that the peer answers."""
 
 
-class Dialler:
+class Dialer:
     """Dials one peer, with its own credentials or with those that other members hold."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Dialler:
         name: str,
         credentials: Credentials,
         connect_peer: Callable[[Credentials], Reader],
-        others: Others,
+        others: RelayedCredentialsSource,
     ) -> None:
         self.cluster_id = cluster_id
         self.name = name
@@ -64,7 +64,7 @@ class Dialler:
         """Tell where the peer is known to be: the server, and the name that it is asked for by."""
         return self._credentials.place
 
-    def offer(self, name: str, credentials: Credentials) -> None:
+    def set_credentials(self, name: str, credentials: Credentials) -> None:
         """Use these from now on, and that name of its Cluster; whoever pauses goes on at once when they are others."""
         self.name = name
         if credentials != self._credentials:
@@ -82,7 +82,7 @@ class Dialler:
         It is stored nowhere: when it works, the peer says itself how it is reached.
         """
         refused = isinstance(error, Unauthorized | Forbidden)
-        for credentials in await self._others.ways(self.name, self._credentials, refused=refused):
+        for credentials in await self._others.credentials_for(self.name, self._credentials, refused=refused):
             if self._offered.is_set():
                 return None
             try:
@@ -134,7 +134,7 @@ class Dialler:
 
     def arrived(self) -> None:
         """Hear that the peer is proven, and will be listened to: what others hold is looked at from the start again."""
-        self._others.forget()
+        self._others.reset()
 
     async def _dial_with(self, credentials: Credentials) -> Reader:
         reader = self._connect_peer(credentials)

@@ -11,15 +11,15 @@ from typing import Final
 
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.members import cluster_target, secret_target
-from registry_controller.clusters.peer import PeerLink
-from registry_controller.clusters.resolver import Choice
+from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.resolver import ResolvedCluster
 
 _LASTS_S: Final = 90.0
 """For how long a connection is kept: longer than somebody who keeps deleting a copy is left alone for (A5)."""
 _LOOK_EVERY_S: Final = 1.0
 
 
-class Lifelines:
+class GracePeriods:
     """Says which connections outlive what they were made from.
 
     `is_due` says whether a target is to be written here as a member itself has it.
@@ -29,7 +29,7 @@ class Lifelines:
         self._is_due = is_due
         self._since_s: Mapping[ClusterUID, float] = {}
 
-    def keep(self, links: Mapping[ClusterUID, PeerLink], choices: Mapping[str, Choice]) -> frozenset[ClusterUID]:
+    def keep(self, links: Mapping[ClusterUID, Peer], choices: Mapping[str, ResolvedCluster]) -> frozenset[ClusterUID]:
         """Choose, among links that no Cluster gives credentials for, those that stay open for now."""
         now_s = asyncio.get_running_loop().time()
         since_s = {
@@ -46,7 +46,7 @@ class Lifelines:
         return _LOOK_EVERY_S if self._since_s else None
 
 
-def _spoilt(link: PeerLink, choices: Mapping[str, Choice]) -> Target | None:
+def _spoilt(link: Peer, choices: Mapping[str, ResolvedCluster]) -> Target | None:
     """Name what is missing here, or not as the member has it, for reading it; None where somebody wants it unread."""
     same = (choice for choice in choices.values() if choice.cluster.cluster_id == link.cluster_id)
     read = next((choice for choice in same if not choice.alias_of), None)

@@ -12,22 +12,22 @@ from typing import NoReturn
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.cache.copy_index import Copies
-from registry_controller.cache.crds import DEFINITION, Definitions
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.crds import DEFINITION, DefinitionCache
 from registry_controller.cache.credentials import CredentialStore
-from registry_controller.cache.local_cache import LocalFeed
-from registry_controller.cache.namespaces import Namespaces
+from registry_controller.cache.local_cache import LocalCache
+from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.replicas import Replicas
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.watch.bell import Bell
-from registry_controller.watch.event_handler import Sink
+from registry_controller.watch.bell import NotifyHandler
+from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.reflector import Reflector
 
 Place = tuple[GVK, Selection]
 
 
-class HomeLink:
+class LocalCluster:
     """The reflectors at home. `kinds_changed` is called when another set of kinds may be served here."""
 
     def __init__(
@@ -35,9 +35,9 @@ class HomeLink:
         *,
         reader: Reader,
         discovery: Discovery,
-        copies: Copies,
+        copies: CopyIndex,
         credentials: CredentialStore,
-        namespaces: Namespaces,
+        namespaces: NamespaceCache,
         replicas: Replicas,
         namespace: str,
         pod_selector: str,
@@ -50,10 +50,10 @@ class HomeLink:
         self._reader = reader
         self._copies = copies
         self._credentials = credentials
-        self._base: dict[Place, Sink] = {
+        self._base: dict[Place, EventHandler] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
-            (DEFINITION, EVERYTHING): Definitions(on_change=self._kinds_changed),
-            (meta.SECRET, Selection(namespace=namespace, fields=f"type={token_type}")): Bell(tokens_changed),
+            (DEFINITION, EVERYTHING): DefinitionCache(on_change=self._kinds_changed),
+            (meta.SECRET, Selection(namespace=namespace, fields=f"type={token_type}")): NotifyHandler(tokens_changed),
         }
         if pod_selector:
             self._base[(meta.POD, Selection(namespace=namespace, labels=pod_selector))] = replicas
@@ -77,28 +77,28 @@ class HomeLink:
             if purpose == "credentials" and selection not in wanted:
                 self._leave(purpose, kind, selection)
         for selection in wanted:
-            self._follow("credentials", meta.SECRET, selection, self._credentials.sink(selection.namespace))
+            self._follow("credentials", meta.SECRET, selection, self._credentials.handler(selection.namespace))
 
     @property
     def kinds(self) -> Collection[GVK]:
         """List the kinds that rules write, in the versions in which they are listened to."""
-        return [feed.kind for feed in self._copies.all_feeds()]
+        return [feed.kind for feed in self._copies.all_caches()]
 
     def set_kinds(self, kinds: Mapping[GVK, frozenset[Selection]]) -> None:
         """Listen to the kinds that rules write, each in one version."""
-        for feed in self._copies.all_feeds():
+        for feed in self._copies.all_caches():
             if kinds.get(feed.kind) != frozenset(feed.streams):
                 for selection in feed.streams:
                     self._leave("copies", feed.kind, selection)
                 self._copies.close(feed.kind.group, feed.kind.kind)
         for kind, places in kinds.items():
-            if self._copies.feed(kind.group, kind.kind) is None:
-                feed = LocalFeed(kind=kind, selections=places, index=self._copies)
+            if self._copies.cache_of(kind.group, kind.kind) is None:
+                feed = LocalCache(kind=kind, selections=places, index=self._copies)
                 self._copies.open(feed)
                 for selection, stream in feed.streams.items():
                     self._follow("copies", kind, selection, stream)
 
-    def _follow(self, purpose: str, kind: GVK, selection: Selection, sink: Sink) -> None:
+    def _follow(self, purpose: str, kind: GVK, selection: Selection, sink: EventHandler) -> None:
         if self._scope is None or (purpose, (kind, selection)) in self._running:
             return
         reflector = Reflector(
@@ -118,7 +118,7 @@ class HomeLink:
             found[1].cancel()
 
     def _kinds_changed(self) -> None:
-        self.discovery.forget()
+        self.discovery.invalidate()
         self._tell_kinds()
         for reflector, _ in self._running.values():
             reflector.retry_now()

@@ -16,8 +16,8 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.api.meta import GVK, GVR
 from registry_controller.api.selection import Selection
-from registry_controller.cache.copy_index import Copies
-from registry_controller.cache.local_cache import LocalFeed
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import LocalCache
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -41,7 +41,7 @@ COPIES: Final = Selection(labels=meta.OWNER)
 """Everything that has the owner's label."""
 
 
-class Leftovers:
+class OrphanFinder:
     """The kinds that have such copies. `changed` is called when there are more.
 
     `namespace` is our own. `is_complete` says that every kind was looked through. `served` are the kinds that can be
@@ -56,7 +56,7 @@ class Leftovers:
         *,
         reader: Reader,
         discovery: Discovery,
-        copies: Copies,
+        copies: CopyIndex,
         namespace: str,
         may_undo: Callable[[str], bool],
         changed: Callable[[], None],
@@ -87,7 +87,7 @@ class Leftovers:
         self._known.setdefault((kind.group, kind.kind), kind)
         self._changed()
 
-    def feed_changed(self, feed: LocalFeed) -> None:
+    def cache_changed(self, feed: LocalCache) -> None:
         """Hear that a feed's standing changed: it may have lost the right to read all of its kind."""
         what = (feed.kind.group, feed.kind.kind)
         refused = [stream.selection for stream in feed.streams.values() if isinstance(stream.error, Forbidden)]
@@ -164,7 +164,7 @@ class Leftovers:
         Every kind is given in one version: that of the rules, or else the one that is known to be served.
         """
         self._note_dropped(wanted)
-        feeds = {(feed.kind.group, feed.kind.kind): feed for feed in self._copies.all_feeds()}
+        feeds = {(feed.kind.group, feed.kind.kind): feed for feed in self._copies.all_caches()}
         kinds = {(kind.group, kind.kind): (kind, places) for kind, places in wanted.items()}
         for what in sorted({*self._found, *feeds}):
             feed = feeds.get(what)
@@ -179,7 +179,7 @@ class Leftovers:
                 kinds[what] = (kind, places | shown_by)
         return dict(kinds.values())
 
-    def _end_search(self, what: _What, feed: LocalFeed, shown_by: frozenset[Selection]) -> None:
+    def _end_search(self, what: _What, feed: LocalCache, shown_by: frozenset[Selection]) -> None:
         """End it where all has been heard, but for namespaces that we may not read: they are looked at now and then."""
         unheard = [selection for selection in shown_by if not self._is_heard(feed, selection)]
         if not unheard:
@@ -218,14 +218,14 @@ class Leftovers:
                     del written[namespace]
         self._wanted = wanted
 
-    def _has_leftovers(self, feed: LocalFeed, places: frozenset[Selection]) -> bool:
+    def _has_leftovers(self, feed: LocalCache, places: frozenset[Selection]) -> bool:
         """Say whether anything may have to go that is in none of the places that rules have watched."""
         namespaces = {place.namespace for place in places}
         return any(
             key.namespace not in namespaces and self._may_go(record.marks) for key, record in feed.records.items()
         )
 
-    def _is_heard(self, feed: LocalFeed, selection: Selection) -> bool:
+    def _is_heard(self, feed: LocalCache, selection: Selection) -> bool:
         """Say whether all that was ever known to be here would have been heard: a list may come from before that."""
         stream = feed.streams.get(selection)
         return stream is not None and stream.is_complete and stream.revision >= self._copies.newest(feed.kind)
@@ -243,6 +243,6 @@ class Leftovers:
         return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
 
 
-def _is_refused(feed: LocalFeed, selection: Selection) -> bool:
+def _is_refused(feed: LocalCache, selection: Selection) -> bool:
     stream = feed.streams.get(selection)
     return stream is not None and isinstance(stream.error, Forbidden)

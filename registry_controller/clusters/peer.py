@@ -21,11 +21,11 @@ from registry_controller.api.errors import (
     Unauthorized,
 )
 from registry_controller.cache.members import Members
-from registry_controller.cache.peer_objects import ClusterTap, FeatureTap
-from registry_controller.cache.source_index import Sources
-from registry_controller.clusters.dialer import Dialler
+from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.dialer import Dialer
 from registry_controller.clusters.metadata import read_metadata
-from registry_controller.clusters.peer_watches import PeerFeeds
+from registry_controller.clusters.peer_watches import PeerWatches
 from registry_controller.core.peer_health import PeerHealth
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -45,7 +45,7 @@ class Connection:
     discovery: Discovery
 
 
-class PeerLink:
+class Peer:
     """The connection to one peer, and the feeds that it fills.
 
     `changed` is called when something about the peer changed that a status may say; `features_changed` when rules
@@ -55,8 +55,8 @@ class PeerLink:
     def __init__(
         self,
         *,
-        dialler: Dialler,
-        sources: Sources,
+        dialler: Dialer,
+        sources: SourceIndex,
         members: Members,
         changed: Callable[[], None],
         features_changed: Callable[[], None],
@@ -68,7 +68,7 @@ class PeerLink:
         self.failure = ""
         self.metadata: Mapping[str, object] | None = None
         self.metadata_problem = ""
-        self.feeds = PeerFeeds(
+        self.watches = PeerWatches(
             dialler.cluster_id,
             sources=sources,
             members=members,
@@ -88,14 +88,14 @@ class PeerLink:
         return self._dialler.name
 
     @property
-    def features(self) -> FeatureTap:
+    def features(self) -> PeerFeatures:
         """The ClusterFeatures that the peer holds."""
-        return self.feeds.features
+        return self.watches.features
 
     @property
-    def clusters(self) -> ClusterTap:
+    def clusters(self) -> PeerClusters:
         """The Clusters that the peer holds."""
-        return self.feeds.clusters
+        return self.watches.clusters
 
     @property
     def place(self) -> tuple[str, str]:
@@ -112,13 +112,13 @@ class PeerLink:
         """True until two probes in a row went unanswered (P5)."""
         return self.health.alive
 
-    def offer(self, name: str, credentials: Credentials) -> None:
+    def set_credentials(self, name: str, credentials: Credentials) -> None:
         """Use that name, and other credentials or another endpoint, from now on; the old ones until those work."""
-        self._dialler.offer(name, credentials)
+        self._dialler.set_credentials(name, credentials)
 
     def close(self) -> None:
         """Withdraw everything this peer offered; the task that runs the link is cancelled by its owner."""
-        self.feeds.close()
+        self.watches.close()
 
     async def run(self) -> NoReturn:
         """Keep the link up. Never returns."""
@@ -152,7 +152,7 @@ class PeerLink:
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.TaskGroup() as scope:
-                self.feeds.listen(scope, reader, discovery, name=self.name)
+                self.watches.start(scope, reader, discovery, name=self.name)
                 own = (
                     scope.create_task(self._probe(reader, lost), name=f"probe {self.name}"),
                     scope.create_task(self._read_metadata(reader), name=f"metadata {self.name}"),
@@ -161,10 +161,10 @@ class PeerLink:
                 # Nobody raises it: a group that fails in the turn in which it is cancelled loses the cancellation, and
                 # the link would live on (Python before 3.13, https://github.com/python/cpython/issues/116720).
                 self.failure = await lost
-                for task in (*own, *self.feeds.deafen()):
+                for task in (*own, *self.watches.stop()):
                     task.cancel()
         finally:
-            self.feeds.deafen()
+            self.watches.stop()
             self._changed()
 
     async def _probe(self, reader: Reader, lost: asyncio.Future[str]) -> None:

@@ -14,20 +14,20 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import Selection
 from registry_controller.cache.members import Members
-from registry_controller.cache.peer_objects import ClusterTap, FeatureTap, Tap
-from registry_controller.cache.source_cache import Feed
-from registry_controller.cache.source_index import Sources
+from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures, PeerObjects
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.watch.limits import make_room
 from registry_controller.watch.reflector import Reflector
-from registry_controller.watch.stream import Stream
+from registry_controller.watch.stream import SelectionStream
 
 _Key = tuple[GVK, Selection]
 
 
-class _Ear(NamedTuple):
+class _Connection(NamedTuple):
     """What is listened with: tasks, a connection, and under which name the peer is read."""
 
     scope: asyncio.TaskGroup
@@ -36,7 +36,7 @@ class _Ear(NamedTuple):
     name: str
 
 
-class PeerFeeds:
+class PeerWatches:
     """The feeds of one peer, and the reflectors that fill them.
 
     `changed` is called when something about the peer changed that a status may say, `features_changed` when rules
@@ -48,47 +48,49 @@ class PeerFeeds:
         self,
         cluster_id: ClusterUID,
         *,
-        sources: Sources,
+        sources: SourceIndex,
         members: Members,
         changed: Callable[[], None],
         features_changed: Callable[[], None],
         heard_from: Callable[[], None],
         refused_by: Callable[[], None],
     ) -> None:
-        self.features = FeatureTap(changed=features_changed)
-        self.clusters = ClusterTap(cluster_id, members=members, changed=changed)
+        self.features = PeerFeatures(changed=features_changed)
+        self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
         self._cluster_id = cluster_id
         self._sources = sources
         self._heard_from = heard_from
         self._refused_by = refused_by
-        self._streams: dict[_Key, Stream] = {}
+        self._streams: dict[_Key, SelectionStream] = {}
         self._reflectors: dict[_Key, Reflector] = {}
         self._tasks: dict[_Key, asyncio.Task[NoReturn]] = {}
-        self._ear: _Ear | None = None
+        self._ear: _Connection | None = None
         self.set_rules({})
 
     def set_rules(self, rules: Mapping[GVK, tuple[ActiveRule, ...]]) -> None:
         """Read what these rules ask for, and what membership needs."""
-        taps: dict[GVK, Tap] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
+        taps: dict[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
         for kind in {*rules, *taps}:
-            feed = self._sources.feed(self._cluster_id, kind)
+            feed = self._sources.cache_of(self._cluster_id, kind)
             wanted = rules.get(kind, ())
             if feed is None or [active.identity for active in feed.rules] != [active.identity for active in wanted]:
                 self._open(
-                    Feed(peer=self._cluster_id, kind=kind, rules=wanted, sources=self._sources, tap=taps.get(kind))
+                    SourceCache(
+                        peer=self._cluster_id, kind=kind, rules=wanted, sources=self._sources, tap=taps.get(kind)
+                    )
                 )
-        for feed in self._sources.feeds_of(self._cluster_id):
+        for feed in self._sources.caches_of(self._cluster_id):
             if feed.kind not in rules and feed.kind not in taps:
                 self._stop_kind(feed.kind)
                 self._sources.close(self._cluster_id, feed.kind)
 
-    def listen(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
+    def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
         """Listen over this connection, in tasks of that scope, until `deafen`."""
-        self._ear = _Ear(scope, reader, discovery, name)
+        self._ear = _Connection(scope, reader, discovery, name)
         for key in self._streams:
             self._start(key, self._ear)
 
-    def deafen(self) -> Iterable[asyncio.Task[NoReturn]]:
+    def stop(self) -> Iterable[asyncio.Task[NoReturn]]:
         """Start no more tasks, and return those that listen still."""
         self._ear = None
         tasks, self._tasks = list(self._tasks.values()), {}
@@ -96,11 +98,11 @@ class PeerFeeds:
 
     def close(self) -> None:
         """Withdraw everything the peer offered."""
-        for feed in self._sources.feeds_of(self._cluster_id):
+        for feed in self._sources.caches_of(self._cluster_id):
             self._sources.close(self._cluster_id, feed.kind)
         self.clusters.close()
 
-    def _open(self, feed: Feed) -> None:
+    def _open(self, feed: SourceCache) -> None:
         self._stop_kind(feed.kind)
         self._sources.open(feed)
         for selection, stream in feed.streams.items():
@@ -116,7 +118,7 @@ class PeerFeeds:
             if task is not None:
                 task.cancel()
 
-    def _start(self, key: _Key, ear: _Ear) -> None:
+    def _start(self, key: _Key, ear: _Connection) -> None:
         reflector = self._reflectors.get(key)
         if reflector is None:
             reflector = self._reflectors[key] = Reflector(
@@ -128,7 +130,7 @@ class PeerFeeds:
                 heard_from=self._heard_from,
                 refused_by=self._refused_by,
                 make_room=lambda: make_room(key[0], self._reflectors, peer=ear.name),
-                turns=self._sources.turns,
+                turns=self._sources.evaluations,
                 resumes=key[0] != meta.FEATURE,  # few, and what they choose is not to be of before a break
             )
         else:

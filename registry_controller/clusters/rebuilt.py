@@ -16,8 +16,8 @@ from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.dialer import PROBE_TIMEOUT_S
-from registry_controller.clusters.peer import PeerLink
-from registry_controller.clusters.silence import Silences
+from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.silence import SilenceTimer
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.watch import decode_manifest, read_cluster_id
@@ -31,7 +31,7 @@ WAITING_PERIOD_S: Final = 60.0
 Place = tuple[str, str]
 
 
-class Rebuild(NamedTuple):
+class RebuiltCluster(NamedTuple):
     """A Cluster's name, the ID that is offered for it now, and who offers it."""
 
     name: str
@@ -39,7 +39,7 @@ class Rebuild(NamedTuple):
     offered_by: ClusterUID
 
 
-class Rebuilds:
+class RebuiltClusters:
     """Ask what is offered, until it proves itself. `changed` hears which Cluster has a proven successor: its name.
 
     At another address than the old one's, one follows when that was silent for `trusts_after_s` seconds while others
@@ -51,7 +51,7 @@ class Rebuilds:
         *,
         network_name: str,
         registry: Registry,
-        links: Mapping[ClusterUID, PeerLink],
+        links: Mapping[ClusterUID, Peer],
         connect_peer: Callable[[Credentials], Reader],
         trusts_after_s: float,
         changed: Callable[[str], None],
@@ -64,11 +64,11 @@ class Rebuilds:
         self._trusts_after_s = trusts_after_s
         self._changed = changed
         self._said = said
-        self._silences = Silences(links)
+        self._silences = SilenceTimer(links)
         self._counted: set[ClusterUID] = set()
-        self._tasks: dict[Rebuild, asyncio.Task[None]] = {}
-        self._proven: set[Rebuild] = set()
-        self._elsewhere: set[Rebuild] = set()
+        self._tasks: dict[RebuiltCluster, asyncio.Task[None]] = {}
+        self._proven: set[RebuiltCluster] = set()
+        self._elsewhere: set[RebuiltCluster] = set()
 
     def successors(self, name: str) -> frozenset[ClusterUID]:
         """List the IDs that were proven for a Cluster's name."""
@@ -90,10 +90,10 @@ class Rebuilds:
         for rebuild in sorted(wanted - self._tasks.keys()):
             self._tasks[rebuild] = scope.create_task(self._ask(rebuild), name=f"rebuilt {rebuild.name}")
 
-    def _offered(self) -> list[Rebuild]:
+    def _offered(self) -> list[RebuiltCluster]:
         known = {held.cluster.cluster_id for held in self._registry.clusters.values() if held.cluster is not None}
         return [
-            Rebuild(name, view.cluster_id, peer)
+            RebuiltCluster(name, view.cluster_id, peer)
             for peer, link in self._links.items()
             if link.alive
             for name, view in (link.clusters.held or {}).items()
@@ -109,7 +109,7 @@ class Rebuilds:
         held = self._registry.clusters.get(name)
         return held.cluster.cluster_id if held is not None and held.cluster is not None else ClusterUID("")
 
-    async def _ask(self, rebuild: Rebuild) -> None:
+    async def _ask(self, rebuild: RebuiltCluster) -> None:
         while True:
             place: Place | None = None
             try:
@@ -124,7 +124,7 @@ class Rebuilds:
             self._note(rebuild, waits=place is not None)
             await asyncio.sleep(PERIOD_S if place is None else WAITING_PERIOD_S)
 
-    def _may_follow(self, rebuild: Rebuild, place: Place) -> bool:
+    def _may_follow(self, rebuild: RebuiltCluster, place: Place) -> bool:
         """Say whether a proven cluster takes the name: it stands where the old one stood, or that was silent for long.
 
         Who is dialled at the old address is nobody's choice but that of whoever has it.
@@ -135,12 +135,12 @@ class Rebuilds:
             return link is not None
         return 0 < self._trusts_after_s <= self._silences.count(self._counted).get(old, 0.0)
 
-    def _note(self, rebuild: Rebuild, *, waits: bool) -> None:
+    def _note(self, rebuild: RebuiltCluster, *, waits: bool) -> None:
         if waits != (rebuild in self._elsewhere):
             (self._elsewhere.add if waits else self._elsewhere.discard)(rebuild)
             self._said()
 
-    async def _prove(self, rebuild: Rebuild) -> Place | None:
+    async def _prove(self, rebuild: RebuiltCluster) -> Place | None:
         """Dial with what the member offers, and compare the ID; tell where that was, or None where it is not proven."""
         link = self._links.get(rebuild.offered_by)
         if link is None or link.reader is None:

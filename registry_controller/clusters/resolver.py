@@ -16,13 +16,13 @@ from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.members import Members
-from registry_controller.clusters.clones import Namesakes
+from registry_controller.clusters.clones import CloneDetector
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, with_endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ResolvedCluster:
     """What becomes of one Cluster object. Exactly one of the texts is filled, or none and `credentials` is.
 
     `waiting` is True while its Secret was not heard yet.
@@ -38,7 +38,7 @@ class Choice:
     waiting: bool = False
 
 
-class Chooser:
+class ClusterResolver:
     """Chooses. `changed` is called when one of several Clusters of an ID leads elsewhere."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Chooser:
         self._network_name = network_name
         self._members = members
         self._credentials = credentials
-        self._namesakes = Namesakes(connect_peer=connect_peer, changed=changed)
+        self._namesakes = CloneDetector(connect_peer=connect_peer, changed=changed)
         self._own_names: dict[ClusterUID, frozenset[str]] = {}
         self._clones: dict[ClusterUID, frozenset[str]] = {}
         self._seen: frozenset[str] = frozenset()
@@ -65,10 +65,10 @@ class Chooser:
         """The IDs of which there are clones: nobody can say whose is what belongs to them."""
         return frozenset(self._clones)
 
-    def choose(self, clusters: Iterable[Cluster]) -> dict[str, Choice]:
+    def resolve(self, clusters: Iterable[Cluster]) -> dict[str, ResolvedCluster]:
         """Choose for each Cluster object, by its name."""
         by_id = _by_id(clusters)
-        choices: dict[str, Choice] = {}
+        choices: dict[str, ResolvedCluster] = {}
         for cluster_id, same in by_id.items():
             if cluster_id == self._local:
                 choices.update(self._choose_local(same))
@@ -79,7 +79,7 @@ class Chooser:
         self._own_names = {uid: names for uid, names in self._own_names.items() if uid in by_id}
         return choices
 
-    def ask_namesakes(self, scope: asyncio.TaskGroup, choices: Mapping[str, Choice]) -> None:
+    def probe_clones(self, scope: asyncio.TaskGroup, choices: Mapping[str, ResolvedCluster]) -> None:
         """Ask the Clusters of each ID that has several what they lead to, through those that can be used."""
         wanted: dict[ClusterUID, dict[str, Credentials]] = {}
         for cluster_id, same in _by_id(choice.cluster for choice in choices.values()).items():
@@ -89,14 +89,14 @@ class Chooser:
                     wanted.setdefault(cluster_id, {})[cluster.uid] = found
         self._namesakes.plan(scope, wanted)
 
-    def _choose_local(self, same: list[Cluster]) -> Mapping[str, Choice]:
+    def _choose_local(self, same: list[Cluster]) -> Mapping[str, ResolvedCluster]:
         names = sorted(cluster.name for cluster in same)
         words = ""
         if len(same) > 1:
             words = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the others"
-        return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
+        return {cluster.name: ResolvedCluster(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
 
-    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster]) -> Mapping[str, Choice]:
+    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster]) -> Mapping[str, ResolvedCluster]:
         """Choose the Cluster object through which a peer is read (P1)."""
         clones = self._find_clones(cluster_id, same)
         if clones:
@@ -104,13 +104,15 @@ class Chooser:
             words = (
                 f"two API servers have the ID {cluster_id}, as {names}: one is a clone; delete one of these Clusters"
             )
-            return {cluster.name: Choice(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
+            return {
+                cluster.name: ResolvedCluster(cluster, conflict=words, disabled=cluster.disabled) for cluster in same
+            }
         own_names = self._own_names.get(cluster_id, frozenset())
         ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
         read, *aliases = ordered
         choices = {read.name: self._choose_credentials(read)}
         for alias in aliases:
-            choices[alias.name] = Choice(alias, alias_of=read.name, disabled=alias.disabled)
+            choices[alias.name] = ResolvedCluster(alias, alias_of=read.name, disabled=alias.disabled)
         return choices
 
     def _find_clones(self, cluster_id: ClusterUID, same: list[Cluster]) -> frozenset[str]:
@@ -129,23 +131,23 @@ class Chooser:
             self._clones[cluster_id] = frozenset(cluster.uid for cluster in same if cluster.name in clones)
         return clones
 
-    def _choose_credentials(self, cluster: Cluster) -> Choice:
+    def _choose_credentials(self, cluster: Cluster) -> ResolvedCluster:
         if cluster.disabled:
-            return Choice(cluster, disabled=True)
+            return ResolvedCluster(cluster, disabled=True)
         if cluster.secret is None:
-            return Choice(cluster, missing_auth=True)
+            return ResolvedCluster(cluster, missing_auth=True)
         found = self._credentials.find(cluster.secret)
         if found is None:
-            return Choice(cluster, waiting=True)
+            return ResolvedCluster(cluster, waiting=True)
         if isinstance(found, str):
-            return Choice(cluster, auth_problem=found)
+            return ResolvedCluster(cluster, auth_problem=found)
         dispute = self._dispute(cluster.secret)
         if dispute:
-            return Choice(cluster, auth_problem=dispute)
+            return ResolvedCluster(cluster, auth_problem=dispute)
         try:
-            return Choice(cluster, credentials=with_endpoint(found, cluster.endpoint_for(self._network_name)))
+            return ResolvedCluster(cluster, credentials=with_endpoint(found, cluster.endpoint_for(self._network_name)))
         except InvalidKubeconfig as error:
-            return Choice(cluster, auth_problem=str(error))
+            return ResolvedCluster(cluster, auth_problem=str(error))
 
     def _dispute(self, secret: ObjectKey) -> str:
         for held, names in self._members.disputed_secrets():

@@ -12,16 +12,16 @@ from typing import NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.cache.registry import HeldRule, Registry
-from registry_controller.cache.source_index import Sources
-from registry_controller.clusters.peer import PeerLink
+from registry_controller.cache.registry import Registry, StoredRule
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.peer import Peer
 from registry_controller.core.decision.ownership import is_at_home
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.active import reads_from
 from registry_controller.core.rules.policy import Barrier
 
 
-class Standing(NamedTuple):
+class Liveness(NamedTuple):
     """Who is known, who is alive, and whose ID several API servers have, at one moment."""
 
     known: frozenset[ClusterUID]
@@ -33,7 +33,7 @@ class RuleStates:
     """The reader of the registry and of the links."""
 
     def __init__(
-        self, *, registry: Registry, sources: Sources, local: ClusterUID, link: Callable[[ClusterUID], PeerLink | None]
+        self, *, registry: Registry, sources: SourceIndex, local: ClusterUID, link: Callable[[ClusterUID], Peer | None]
     ) -> None:
         self._registry = registry
         self._sources = sources
@@ -84,7 +84,7 @@ class RuleStates:
             return provenance.policy == "Delete"
         return held.rule is not None and self._acts(held) and held.rule.deletion_policy == "Delete"
 
-    def _acts(self, held: HeldRule) -> bool:
+    def _acts(self, held: StoredRule) -> bool:
         rule = held.rule
         is_whole = rule is not None and held.verdict.accepted and rule.name not in self._registry.pruned
         return rule is not None and is_whole and not rule.suspend
@@ -93,7 +93,7 @@ class RuleStates:
         if provenance.rule_owner == self._local:
             return True
         link = self._link(provenance.rule_owner)
-        feed = self._sources.feed(provenance.rule_owner, meta.RULE)
+        feed = self._sources.cache_of(provenance.rule_owner, meta.RULE)
         if link is None or not link.alive or feed is None or not feed.streams:
             return False
         complete = all(stream.is_complete for stream in feed.streams.values())

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from registry_controller.api.meta import ClusterUID
-from registry_controller.clusters.peer import PeerLink
+from registry_controller.clusters.peer import Peer
 
 
-class Silences:
+class SilenceTimer:
     """A count for each silent member, from when it is first asked for until the member is heard or not asked for."""
 
-    def __init__(self, links: Mapping[ClusterUID, PeerLink]) -> None:
+    def __init__(self, links: Mapping[ClusterUID, Peer]) -> None:
         self._links = links
         self._silent_s: dict[ClusterUID, float] = {}
         self._hears = False

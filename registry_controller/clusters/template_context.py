@@ -17,7 +17,7 @@ _PRIVATE: Final = frozenset((meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.KUBECTL
 _PASSING: Final = frozenset(("conditions", "message"))
 
 
-class Contexts:
+class TemplateContexts:
     """The Contexts of all members, as the Clusters here are now."""
 
     def __init__(self, *, registry: Registry, local: ClusterUID) -> None:

@@ -24,7 +24,7 @@ SILENCE_S: Final = 15.0
 PROBE_INTERVAL_S: Final = 5.0
 
 
-class State(enum.Enum):
+class PeerState(enum.Enum):
     """How a peer has answered lately."""
 
     ANSWERING = "answering"
@@ -39,13 +39,13 @@ class Sign(enum.Enum):
     UNANSWERED = "unanswered"
 
 
-_NEXT: Final[Mapping[tuple[State, Sign], State]] = {
-    (State.ANSWERING, Sign.HEARD): State.ANSWERING,
-    (State.ANSWERING, Sign.UNANSWERED): State.DOUBTED,
-    (State.DOUBTED, Sign.HEARD): State.ANSWERING,
-    (State.DOUBTED, Sign.UNANSWERED): State.UNREACHABLE,
-    (State.UNREACHABLE, Sign.HEARD): State.ANSWERING,
-    (State.UNREACHABLE, Sign.UNANSWERED): State.UNREACHABLE,
+_NEXT: Final[Mapping[tuple[PeerState, Sign], PeerState]] = {
+    (PeerState.ANSWERING, Sign.HEARD): PeerState.ANSWERING,
+    (PeerState.ANSWERING, Sign.UNANSWERED): PeerState.DOUBTED,
+    (PeerState.DOUBTED, Sign.HEARD): PeerState.ANSWERING,
+    (PeerState.DOUBTED, Sign.UNANSWERED): PeerState.UNREACHABLE,
+    (PeerState.UNREACHABLE, Sign.HEARD): PeerState.ANSWERING,
+    (PeerState.UNREACHABLE, Sign.UNANSWERED): PeerState.UNREACHABLE,
 }
 
 
@@ -59,7 +59,7 @@ class PeerHealth:
     __slots__ = ("_in_question", "_last_heard", "_last_suspected", "_next_probe_at", "_proven", "_refused", "_state")
 
     def __init__(self, *, now: float) -> None:
-        self._state = State.ANSWERING
+        self._state = PeerState.ANSWERING
         self._last_heard = now
         self._last_suspected = -math.inf
         self._next_probe_at = now + SILENCE_S
@@ -106,7 +106,7 @@ class PeerHealth:
         Whoever is refused at every request must not look well until the next regular probe. Not more often than
         every 5 s, because one kind may be refused for ever.
         """
-        if self._state is not State.ANSWERING or now < self._last_suspected + PROBE_INTERVAL_S:
+        if self._state is not PeerState.ANSWERING or now < self._last_suspected + PROBE_INTERVAL_S:
             return False
         self._last_suspected = now
         self._in_question = True
@@ -138,7 +138,7 @@ class PeerHealth:
 
     @property
     def unreachable(self) -> bool:
-        return self._state is State.UNREACHABLE
+        return self._state is PeerState.UNREACHABLE
 
     @property
     def proven(self) -> bool:

@@ -11,7 +11,7 @@ from registry_controller.kube.rest_config import load_home_identity
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class KopfLogin:
     """Where and as whom. Files are named where the admin's kubeconfig names files, or the client library made them."""
 
     server: str
@@ -23,15 +23,15 @@ class Login:
     verify: bool = True
 
 
-def read_login(*, kubeconfig: Path | None, context: str | None) -> Login:
+def read_login(*, kubeconfig: Path | None, context: str | None) -> KopfLogin:
     """Read what is valid now. It blocks, and must not run in an event loop."""
     return asyncio.run(_read(kubeconfig=kubeconfig, context=context))
 
 
-async def _read(*, kubeconfig: Path | None, context: str | None) -> Login:
+async def _read(*, kubeconfig: Path | None, context: str | None) -> KopfLogin:
     identity = await load_home_identity(dict(os.environ), kubeconfig=kubeconfig, context=context)
     configuration = identity.configuration
-    return Login(
+    return KopfLogin(
         server=configuration.host,
         ca_pem=identity.ca_pem,
         token=identity.authorization().removeprefix("Bearer "),

@@ -16,7 +16,7 @@ from registry_controller.kube.transport import ANSWER_BYTES
 TOGETHER_BYTES: Final = 2 * ANSWER_BYTES
 
 
-class Lines:
+class LineBudget:
     """The lines of one server. `size_bytes` is what they hold now."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Lines:
 class Line:
     """The line of one watch that is under way."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: LineBudget) -> None:
         self._lines = lines
         self._size_bytes = 0
 

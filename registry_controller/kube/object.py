@@ -67,7 +67,7 @@ class _Outside(msgspec.Struct, gc=False):
     metadata: msgspec.Raw
 
 
-class _Weighed(msgspec.Struct, gc=False):
+class _SizedMeta(msgspec.Struct, gc=False):
     metadata: msgspec.Raw
     spec: msgspec.Raw = msgspec.Raw(b"")
 
@@ -79,12 +79,12 @@ class _Object(msgspec.Struct, gc=False):
     type: msgspec.Raw = msgspec.Raw(b"")
 
 
-_WEIGHED: Final = msgspec.json.Decoder(_Weighed)
+_WEIGHED: Final = msgspec.json.Decoder(_SizedMeta)
 _OUTSIDE: Final = msgspec.json.Decoder(_Outside)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
-def decode_heard(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> PartialObject:
+def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> PartialObject:
     """Read an object; ProtocolError for nonsense, or for another kind than `kind`.
 
     Items of a list of a built-in kind come without apiVersion and kind: they get those of `kind`.

@@ -22,7 +22,7 @@ _DEFAULT: Final = Path("~/.kube/config")
 _UNUSABLE: Final = (ConfigException, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError)
 
 
-class _KeptFile:
+class _WatchedFile:
     """A file that the kubelet keeps fresh. It is in memory, so that no thread is needed to read it."""
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class _PodIdentity:
 
     def __init__(self, account: Path, *, server: str) -> None:
         self._server = server
-        self._ca, self._token = _KeptFile(account / "ca.crt"), _KeptFile(account / "token")
+        self._ca, self._token = _WatchedFile(account / "ca.crt"), _WatchedFile(account / "token")
         self._looked_s = time.monotonic()
 
     @property

@@ -19,7 +19,7 @@ from registry_controller.kube.connect import object_path
 SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
 
 
-class Writer(Protocol):
+class LocalWriter(Protocol):
     """The connection to our own cluster; bodies are JSON."""
 
     @property
@@ -41,10 +41,10 @@ class Writer(Protocol):
     async def post_path(self, path: str, body: bytes) -> bytes: ...
 
 
-class HomeApi:
+class LocalClient:
     """Read and write objects at home."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: LocalWriter) -> None:
         self._writer = writer
 
     @property

@@ -18,8 +18,8 @@ from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import Tombstone, is_farewell, left_secret, tombstone_manifest
 from registry_controller.core.peer_health import backoff_s
 from registry_controller.local import manifests
-from registry_controller.local.client import HomeApi, Writer
-from registry_controller.local.kubeconfig_secret import Published, PublishSettings
+from registry_controller.local.client import LocalClient, LocalWriter
+from registry_controller.local.kubeconfig_secret import KubeconfigSecret, PublishSettings
 from registry_controller.report.logs import Logger
 
 _PASS_TIMEOUT_S: Final = 60.0
@@ -29,7 +29,7 @@ _BACKOFF_CAP_S: Final = 5.0
 _PERIOD_S: Final = (45.0, 75.0)  # a minute, jittered, for what no event tells (an address, a CA)
 
 
-class HomeSettings(PublishSettings, Protocol):
+class LocalSettings(PublishSettings, Protocol):
     """The options that this room reads."""
 
     @property
@@ -52,7 +52,7 @@ class Tombstones(Protocol):
         """List the objects that should not be here."""
 
 
-class Home:
+class LocalController:
     """Keep our own things as they should be.
 
     `problem` is why they cannot be written, empty while all is well; `on_change` hears that it changed.
@@ -61,26 +61,26 @@ class Home:
     def __init__(
         self,
         *,
-        writer: Writer,
-        settings: HomeSettings,
+        writer: LocalWriter,
+        settings: LocalSettings,
         cluster_id: ClusterUID,
         tombstones: Tombstones,
         log: Logger,
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self.problem = ""
-        self._api = HomeApi(writer)
+        self._api = LocalClient(writer)
         self._settings = settings
         self._cluster_id = cluster_id
         self._tombstones = tombstones
         self._log = log
         self._on_change = on_change
-        self._published = Published(api=self._api, settings=settings, log=log)
+        self._published = KubeconfigSecret(api=self._api, settings=settings, log=log)
         self._poked = asyncio.Event()
         self._had_cluster = False
         self._retry_after_s = 0.0
 
-    def poke(self) -> None:
+    def request_pass(self) -> None:
         """Say that something of ours may have changed; cheap, and many are one."""
         self._poked.set()
 
@@ -180,7 +180,7 @@ class Home:
         try:
             await step
         except Conflict:  # somebody was faster: look again
-            self.poke()
+            self.request_pass()
         except TooManyRequests as error:
             self._retry_after_s = error.retry_after_s
             return str(error)

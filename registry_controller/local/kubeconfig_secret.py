@@ -23,7 +23,7 @@ from registry_controller.kube.kubeconfig import render
 from registry_controller.kube.pem import decode_base64
 from registry_controller.kube.strictyaml import load_document
 from registry_controller.local import manifests
-from registry_controller.local.client import HomeApi
+from registry_controller.local.client import LocalClient
 from registry_controller.local.reader_token import NotReady, TokenSettings, decoded, reader_tokens, revoke_tokens
 from registry_controller.report.logs import Logger
 
@@ -38,10 +38,10 @@ class PublishSettings(TokenSettings, Protocol):
     def apiserver_endpoint_address(self) -> str: ...
 
 
-class Published:
+class KubeconfigSecret:
     """Keep the Secret that our own Cluster names filled."""
 
-    def __init__(self, *, api: HomeApi, settings: PublishSettings, log: Logger) -> None:
+    def __init__(self, *, api: LocalClient, settings: PublishSettings, log: Logger) -> None:
         self._api = api
         self._settings = settings
         self._log = log

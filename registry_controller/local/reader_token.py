@@ -21,7 +21,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import AlreadyExists, BadInput, Forbidden, RegistryError
 from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.local import manifests
-from registry_controller.local.client import SERVICE_ACCOUNTS, HomeApi, age
+from registry_controller.local.client import SERVICE_ACCOUNTS, LocalClient, age
 from registry_controller.report.logs import Logger
 
 _WAIT_S: Final = 10.0
@@ -49,7 +49,7 @@ class NotReady(RegistryError):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ReaderToken:
     """A bearer token, and the CA of the cluster that issued it."""
 
     token: str = field(repr=False)
@@ -59,14 +59,14 @@ class Token:
 class ReaderTokens(Protocol):
     """Where the token comes from."""
 
-    async def find(self, *, current: str) -> Token:
+    async def find(self, *, current: str) -> ReaderToken:
         """Find the token to publish; `current` is the one that is published. RegistryError in words for people."""
 
     def renew_in_s(self) -> float:
         """Tell in how many seconds `find` gives another one; infinity for never."""
 
 
-def reader_tokens(*, api: HomeApi, settings: TokenSettings, log: Logger) -> ReaderTokens:
+def reader_tokens(*, api: LocalClient, settings: TokenSettings, log: Logger) -> ReaderTokens:
     """Choose by the options."""
     if settings.reader_token_expiration_seconds:
         return ExpiringToken(api=api, settings=settings, log=log)
@@ -78,13 +78,13 @@ def token_type(expiration_s: int) -> str:
     return manifests.BINDING_SECRET_TYPE if expiration_s else manifests.TOKEN_SECRET_TYPE
 
 
-async def revoke_tokens(api: HomeApi, settings: TokenSettings) -> None:
+async def revoke_tokens(api: LocalClient, settings: TokenSettings) -> None:
     """Delete the Secrets of all tokens of the reader, whichever kind they are: what was published is good no more."""
     for secret in await tokens_left(api, settings):
         await api.delete(meta.SECRETS, secret)
 
 
-async def tokens_left(api: HomeApi, settings: TokenSettings) -> Sequence[Manifest]:
+async def tokens_left(api: LocalClient, settings: TokenSettings) -> Sequence[Manifest]:
     """List the Secrets of tokens of the reader, whichever kind they are."""
     account = ObjectKey(settings.namespace, settings.reader_service_account_name)
     bound = meta.metadata_of(manifests.binding_secret(*account))["name"]
@@ -93,7 +93,7 @@ async def tokens_left(api: HomeApi, settings: TokenSettings) -> Sequence[Manifes
     return [*await _token_secrets(api, account), *([found] if found is not None and is_bound else [])]
 
 
-async def _token_secrets(api: HomeApi, account: ObjectKey) -> Sequence[Manifest]:
+async def _token_secrets(api: LocalClient, account: ObjectKey) -> Sequence[Manifest]:
     """List the token Secrets of the reader in the daemon's namespace, the oldest first."""
     selector = f"type={manifests.TOKEN_SECRET_TYPE}"
     found = [
@@ -109,12 +109,12 @@ async def _token_secrets(api: HomeApi, account: ObjectKey) -> Sequence[Manifest]
 class LastingToken:
     """The token in a token Secret of the reader's ServiceAccount."""
 
-    def __init__(self, *, api: HomeApi, settings: TokenSettings, log: Logger) -> None:
+    def __init__(self, *, api: LocalClient, settings: TokenSettings, log: Logger) -> None:
         self._api = api
         self._account = ObjectKey(settings.namespace, settings.reader_service_account_name)
         self._log = log
 
-    async def find(self, *, current: str) -> Token:
+    async def find(self, *, current: str) -> ReaderToken:
         """Find the token, or have one made and wait for it."""
         found = await _token_secrets(self._api, self._account)
         token = next((token for token in map(_read_token, found) if token), None)
@@ -147,7 +147,7 @@ class LastingToken:
 
 
 @dataclass(frozen=True, slots=True)
-class _Claims:
+class _TokenClaims:
     """What a token says of itself; times in seconds since 1970, by the clock of its issuer."""
 
     account_uid: str
@@ -166,7 +166,7 @@ class ExpiringToken:
     Between two restarts its age is measured by a clock that nobody sets; after one, by what the token says.
     """
 
-    def __init__(self, *, api: HomeApi, settings: TokenSettings, log: Logger) -> None:
+    def __init__(self, *, api: LocalClient, settings: TokenSettings, log: Logger) -> None:
         self._api = api
         self._account = ObjectKey(settings.namespace, settings.reader_service_account_name)
         self._asked_s = settings.reader_token_expiration_seconds
@@ -174,7 +174,7 @@ class ExpiringToken:
         self._renew_at_s = math.inf
         self._issued: tuple[str, float] = ("", 0.0)
 
-    async def find(self, *, current: str) -> Token:
+    async def find(self, *, current: str) -> ReaderToken:
         """Keep the current token while it is good for long enough; else have another one issued."""
         account = _check_exists(await self._api.read(SERVICE_ACCOUNTS, self._account), self._account)
         secret = await self._secret()
@@ -183,13 +183,13 @@ class ExpiringToken:
         if claims is None or (claims.account_uid, claims.secret_uid) != uids or self._left_s(current, claims) <= 0:
             current, claims = await self._issue(secret)
         self._renew_at_s = _now_s() + self._left_s(current, claims)
-        return Token(current, self._api.ca_pem)
+        return ReaderToken(current, self._api.ca_pem)
 
     def renew_in_s(self) -> float:
         """Tell how long the current token stays."""
         return max(0.0, self._renew_at_s - _now_s())
 
-    def _left_s(self, token: str, claims: _Claims) -> float:
+    def _left_s(self, token: str, claims: _TokenClaims) -> float:
         """Tell for how many seconds more a token is good enough."""
         issued, at_s = self._issued
         if token == issued:
@@ -211,7 +211,7 @@ class ExpiringToken:
             raise BadInput(f"Secret {key}: its type must be {manifests.BINDING_SECRET_TYPE}; delete it")
         return found
 
-    async def _issue(self, secret: Manifest) -> tuple[str, _Claims]:
+    async def _issue(self, secret: Manifest) -> tuple[str, _TokenClaims]:
         reference = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -231,7 +231,7 @@ class ExpiringToken:
         return token, claims
 
 
-async def _make_secret(api: HomeApi, secret: Manifest, *, log: Logger) -> None:
+async def _make_secret(api: LocalClient, secret: Manifest, *, log: Logger) -> None:
     info = meta.metadata_of(secret)
     key = ObjectKey(info["namespace"], info["name"])
     try:
@@ -257,10 +257,10 @@ def _uid(manifest: Manifest) -> str:
     return str(meta.metadata_of(manifest).get("uid", ""))
 
 
-def _read_token(secret: Manifest) -> Token | None:
+def _read_token(secret: Manifest) -> ReaderToken | None:
     data = secret.get("data") or {}
     token, ca_pem = decoded(data, "token"), decoded(data, "ca.crt")
-    return Token(token, ca_pem) if token and ca_pem else None
+    return ReaderToken(token, ca_pem) if token and ca_pem else None
 
 
 def decoded(data: Mapping[str, Any], key: str) -> str:
@@ -271,13 +271,13 @@ def decoded(data: Mapping[str, Any], key: str) -> str:
         return ""
 
 
-def _read_claims(token: str) -> _Claims | None:
+def _read_claims(token: str) -> _TokenClaims | None:
     """Read what a token says of itself (RFC 7519), without trusting it; None where it says no such thing."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         found = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         issuer = found["kubernetes.io"]
-        return _Claims(
+        return _TokenClaims(
             account_uid=str(issuer["serviceaccount"]["uid"]),
             secret_uid=str(issuer["secret"]["uid"]),
             issued_s=float(found["iat"]),

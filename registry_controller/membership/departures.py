@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.cache.copy_index import Copies
+from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import HERE, CopyRecord
-from registry_controller.clusters.peer import PeerLink
+from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decision import Apply, Decision, Reason, Skip, owner_of
-from registry_controller.core.decision.state import View
+from registry_controller.core.decision.state import TargetState
 from registry_controller.core.rules.matching import is_container
 from registry_controller.report.logs import get_logger
 
@@ -33,8 +33,8 @@ class Departures:
     def __init__(
         self,
         *,
-        copies: Copies,
-        link: Callable[[ClusterUID], PeerLink | None],
+        copies: CopyIndex,
+        link: Callable[[ClusterUID], Peer | None],
         rule_states: RuleStates,
         look_at: Callable[[ClusterUID], None],
         add: Callable[[Target, str], None],
@@ -71,7 +71,7 @@ class Departures:
         if target not in self._waits_for:
             return
         member = self._waits_for.pop(target)
-        if (feed := self._copies.feed(meta.GROUP, meta.CLUSTER.kind)) is not None:
+        if (feed := self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)) is not None:
             for key, record in feed.records.items():
                 if record.natural == member:
                     self._add(feed.target(key), record.marks.owner or HERE)
@@ -79,7 +79,7 @@ class Departures:
     def _left_behind(self, member: ClusterUID) -> Iterator[Target]:
         return (
             feed.target(key)
-            for feed in self._copies.all_feeds()
+            for feed in self._copies.all_caches()
             if (feed.kind.group, feed.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
             for key, record in feed.records.items()
             if record.marks.owner == member
@@ -95,7 +95,7 @@ class Departures:
         held = self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
         return held is not None
 
-    def hear(self, decision: Decision, view: View) -> None:
+    def hear(self, decision: Decision, view: TargetState) -> None:
         """Hear what was decided about a Cluster: its member has left, or is one again."""
         if decision.reason in _PROVEN:
             member = owner_of(decision)

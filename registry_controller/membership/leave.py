@@ -27,7 +27,7 @@ from registry_controller.api.tombstone import (
 from registry_controller.cache.members import cluster_target, membership_of, secret_target
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import LASTS
-from registry_controller.local.client import HomeApi, age
+from registry_controller.local.client import LocalClient, age
 from registry_controller.local.kubeconfig_secret import is_published
 from registry_controller.local.reader_token import TokenSettings, tokens_left
 
@@ -48,11 +48,11 @@ class StillThere(RegistryError):
     """It is not over: somebody, or the daemon, has something left to do."""
 
 
-class Farewell:
+class LeaveCommand:
     """Leaves the group, or says of another member that it has. `say` is told what is done, in words."""
 
     def __init__(
-        self, *, api: HomeApi, local: ClusterUID, settings: Settings, today: date, say: Callable[[str], None]
+        self, *, api: LocalClient, local: ClusterUID, settings: Settings, today: date, say: Callable[[str], None]
     ) -> None:
         self._api = api
         self._local = local

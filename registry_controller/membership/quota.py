@@ -11,7 +11,7 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
-from registry_controller.cache.copy_index import Copies
+from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.members import Members, cluster_target, secret_target
 from registry_controller.watch.limits import MOST_OWN
 
@@ -22,19 +22,19 @@ MOST_CLUSTERS: Final = 2 * MOST_OWN[meta.CLUSTER]
 """In all, twice as many as are heard of one member: each may be a member that is dialled."""
 
 
-class Newcomers:
+class MemberQuota:
     """Who may still come. `members` know what is offered, `copies` what is here, at once after a write.
 
     `add` hears which targets want a fresh look, because there is room for them now.
     """
 
-    def __init__(self, *, copies: Copies, members: Members, add: Callable[[Target], None]) -> None:
+    def __init__(self, *, copies: CopyIndex, members: Members, add: Callable[[Target], None]) -> None:
         self._copies = copies
         self._members = members
         self._add = add
         self._kept_out: Mapping[ClusterUID, Mapping[str, str]] = {}
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Look anew for whom there is room."""
         was, here = self._kept_out, self._here()
         self._kept_out = {peer: over for peer in self._members.peers() if (over := self._surplus(peer, here))}
@@ -80,5 +80,5 @@ class Newcomers:
         return found
 
     def _here(self) -> Mapping[str, ClusterUID | None]:
-        feed = self._copies.feed(meta.GROUP, meta.CLUSTER.kind)
+        feed = self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
         return {key.name: record.natural for key, record in feed.records.items()} if feed is not None else {}

@@ -14,23 +14,25 @@ from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.members import Members
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Reason
-from registry_controller.core.decision.state import Claim, Current
+from registry_controller.core.decision.state import Claim, CurrentCopy
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.membership.quota import Newcomers
+from registry_controller.membership.quota import MemberQuota
 
 
-class Relays:
+class RelayPolicy:
     """Judges what is to come here of a Cluster or a registry Secret."""
 
     def __init__(
-        self, *, credentials: CredentialStore, registry: Registry, members: Members, newcomers: Newcomers
+        self, *, credentials: CredentialStore, registry: Registry, members: Members, newcomers: MemberQuota
     ) -> None:
         self._credentials = credentials
         self._registry = registry
         self._members = members
         self._newcomers = newcomers
 
-    def refuses(self, claim: Claim, manifest: Manifest, *, over: Current | None, is_relayed: bool) -> Reason | None:
+    def refusal_of(
+        self, claim: Claim, manifest: Manifest, *, over: CurrentCopy | None, is_relayed: bool
+    ) -> Reason | None:
         """Say why a record does not come; None when it may. `over` is what is here of it, None where it is missing.
 
         `is_relayed` says that it is an intermediary's.

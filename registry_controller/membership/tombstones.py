@@ -16,11 +16,11 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
 from registry_controller.api.tombstone import Tombstone, read_standing, read_tombstone
 from registry_controller.cache.members import cluster_target, membership_marked, membership_of
-from registry_controller.cache.registry import HeldCluster, Registry
-from registry_controller.clusters.peer import PeerLink
-from registry_controller.clusters.silence import Silences
+from registry_controller.cache.registry import Registry, StoredCluster
+from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.silence import SilenceTimer
 from registry_controller.core.decision.ownership import Marks, read_marks
-from registry_controller.core.decision.tombstones import Knowledge, Leavers, Memberships, leavers
+from registry_controller.core.decision.tombstones import Leavers, MembershipFacts, Memberships, leavers
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -30,7 +30,7 @@ _SPARED_S: Final = 300.0
 _LOOK_EVERY_S: Final = 3600.0  # at the calendar
 
 
-class Leaving:
+class TombstoneTracker:
     """Who has left.
 
     `look_at` hears whose objects want a fresh look, `look_at_offers` that all that is relayed does, `changed` that
@@ -43,7 +43,7 @@ class Leaving:
         local: ClusterUID,
         trusts_after_s: float,
         registry: Registry,
-        links: Mapping[ClusterUID, PeerLink],
+        links: Mapping[ClusterUID, Peer],
         proven: Callable[[], Iterable[ClusterUID]],
         speaks_of: Callable[[GVR, str], bool],
         today: Callable[[], date],
@@ -64,12 +64,12 @@ class Leaving:
         self._changed = changed
         self._heard: frozenset[ClusterUID] = frozenset()
         self._met: dict[ClusterUID, frozenset[str]] = {}
-        self._silences = Silences(links)
+        self._silences = SilenceTimer(links)
         self._stood: set[str] = set()
         self._dropped: dict[str, float] = {}
         self._looked = asyncio.Event()
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Look at all tombstones anew."""
         known = self._knowledge()
         was, self.now = self.now, leavers(known)
@@ -131,9 +131,9 @@ class Leaving:
                 async with asyncio.timeout(due_s):
                     await self._looked.wait()
             except TimeoutError:
-                self.look()
+                self.update()
 
-    def _knowledge(self) -> Knowledge:
+    def _knowledge(self) -> MembershipFacts:
         live = {uid: link for uid, link in self._links.items() if link.alive}
         here = frozenset(stone for _, stone in self._standing())
         memberships = self._memberships()
@@ -147,7 +147,7 @@ class Leaving:
         heard = {uid: held for uid, link in live.items() if (held := link.clusters.held) is not None}
         if not (here or proven or any(there.values())):
             heard = {}  # of whom there is nothing to say, nobody needs to know more
-        return Knowledge(
+        return MembershipFacts(
             local=self._local,
             here=here,
             there=there,
@@ -196,7 +196,7 @@ class Leaving:
                 found.setdefault(held.cluster.cluster_id, set()).add(self._membership(name, held.cluster, held))
         return {member: frozenset(uids) for member, uids in found.items()}
 
-    def _membership(self, name: str, cluster: Cluster, held: HeldCluster) -> str | None:
+    def _membership(self, name: str, cluster: Cluster, held: StoredCluster) -> str | None:
         if cluster.cluster_id == self._local:
             return cluster.uid
         annotations = meta.annotations_of(held.manifest)

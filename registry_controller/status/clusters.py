@@ -14,34 +14,36 @@ from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.clusters.metadata import LocalMetadata
-from registry_controller.clusters.peer import PeerLink
-from registry_controller.clusters.resolver import Choice
+from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.resolver import ResolvedCluster
 from registry_controller.core.status.cluster import ClusterFacts, PeerView, cluster_status
 from registry_controller.engine import Engine
-from registry_controller.local.controller import Home
+from registry_controller.local.controller import LocalController
 from registry_controller.status.writer import StatusWriter
 
 
-class ClusterStanding:
+class ClusterStatusReporter:
     """Statuses of Clusters."""
 
-    def __init__(self, *, engine: Engine, home: Home, local_metadata: LocalMetadata, writer: StatusWriter) -> None:
+    def __init__(
+        self, *, engine: Engine, home: LocalController, local_metadata: LocalMetadata, writer: StatusWriter
+    ) -> None:
         self._registry = engine.registry
-        self._supervisor = engine.supervisor
+        self._supervisor = engine.clusters
         self._sources = engine.sources
-        self._leaving = engine.leaving
-        self._newcomers = engine.newcomers
+        self._leaving = engine.tombstones
+        self._newcomers = engine.quota
         self._home = home
         self._local_metadata = local_metadata
         self._writer = writer
 
-    def say(self) -> None:
+    def report(self) -> None:
         """Say how every member stands."""
         here = self._known_here()
         for name, held in self._registry.clusters.items():
             info = meta.metadata_of(held.manifest)
             current = held.manifest.get("status")
-            choice = self._supervisor.choices.get(name)
+            choice = self._supervisor.resolved.get(name)
             if held.cluster is None:
                 facts = ClusterFacts(is_local=False, failure=held.problem)
             elif choice is None or choice.waiting:
@@ -53,7 +55,7 @@ class ClusterStanding:
             # kubectl refuses to create what it would drop.
             self._writer.want(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
 
-    def _facts(self, choice: Choice, here: Sequence[PeerView]) -> ClusterFacts:
+    def _facts(self, choice: ResolvedCluster, here: Sequence[PeerView]) -> ClusterFacts:
         cluster = choice.cluster
         if cluster.cluster_id == self._supervisor.local:
             return ClusterFacts(
@@ -65,7 +67,7 @@ class ClusterStanding:
                 metadata_problem=self._local_metadata.problem,
                 own_problem=self._home.problem,
             )
-        link = self._supervisor.links.get(cluster.cluster_id)
+        link = self._supervisor.peers.get(cluster.cluster_id)
         is_read = link is not None and not choice.alias_of and choice.credentials is not None
         return ClusterFacts(
             is_local=False,
@@ -77,7 +79,7 @@ class ClusterStanding:
             known_here=here,
             known_problem=self._list_problem(cluster.cluster_id),
             said_to_have_left=self._said_by(cluster.cluster_id),
-            said_to_be_rebuilt=self._named(self._supervisor.rebuilds.wait_for(cluster.name)),
+            said_to_be_rebuilt=self._named(self._supervisor.rebuilt.wait_for(cluster.name)),
             **(_link_facts(link) if is_read and link is not None else {}),
         )
 
@@ -91,7 +93,7 @@ class ClusterStanding:
 
     def _list_problem(self, peer: ClusterUID) -> str:
         for kind in (meta.CLUSTER, meta.FEATURE):
-            feed = self._sources.feed(peer, kind)
+            feed = self._sources.cache_of(peer, kind)
             error = feed.streams[EVERYTHING].error if feed is not None else None
             if isinstance(error, Forbidden | InvalidObject | NotServed | ProtocolError):
                 return f"its {kind.kind}s cannot be listed: {error}"
@@ -100,7 +102,7 @@ class ClusterStanding:
     def _known_here(self) -> list[PeerView]:
         """List our Clusters with the state that we find them in."""
         found = []
-        for name, choice in sorted(self._supervisor.choices.items()):
+        for name, choice in sorted(self._supervisor.resolved.items()):
             cluster = choice.cluster
             ready = cluster_status(self._facts(choice, ()))["state"] == State.READY.value
             compared = not (choice.alias_of or choice.disabled)
@@ -108,7 +110,7 @@ class ClusterStanding:
         return found
 
 
-def _link_facts(link: PeerLink) -> Mapping[str, Any]:
+def _link_facts(link: Peer) -> Mapping[str, Any]:
     there = None
     if (held := link.clusters.held) is not None:
         there = [

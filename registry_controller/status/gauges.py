@@ -9,10 +9,10 @@ import asyncio
 from collections import Counter
 
 from registry_controller.api.meta import ClusterUID
-from registry_controller.cache.source_index import Sources
-from registry_controller.clusters.provider import Supervisor
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.results import Class, Ledger
+from registry_controller.sync.results import ResultClass, Results
 from registry_controller.sync.workqueue import WorkQueue
 
 
@@ -20,7 +20,7 @@ class Gauges:
     """The numbers of one daemon."""
 
     def __init__(
-        self, *, metrics: Metrics, queue: WorkQueue, supervisor: Supervisor, sources: Sources, ledger: Ledger
+        self, *, metrics: Metrics, queue: WorkQueue, supervisor: ClusterProvider, sources: SourceIndex, ledger: Results
     ) -> None:
         self._metrics = metrics
         self._queue = queue
@@ -46,9 +46,9 @@ class Gauges:
 
     def _count_peers(self) -> None:
         states: Counter[str] = Counter()
-        for choice in self._supervisor.choices.values():
+        for choice in self._supervisor.resolved.values():
             if choice.cluster.cluster_id != self._supervisor.local:
-                link = self._supervisor.links.get(choice.cluster.cluster_id)
+                link = self._supervisor.peers.get(choice.cluster.cluster_id)
                 connected = link is not None and link.connected and not choice.alias_of
                 states["connected" if connected else "disabled" if choice.disabled else "not connected"] += 1
         self._metrics.peers.clear()
@@ -58,7 +58,7 @@ class Gauges:
     def _count_feeds(self) -> None:
         heard: Counter[tuple[str, str]] = Counter()
         self._metrics.reflector_stalled.clear()
-        for feed in self._sources.all_feeds():
+        for feed in self._sources.all_caches():
             place = (self._name(feed.peer), feed.kind.kind)
             streams = feed.streams.values()
             heard[place] += sum(stream.heard for stream in streams)
@@ -76,7 +76,7 @@ class Gauges:
             rule, owner = place
             active = self._supervisor.active.get(rule)
             counts = self._ledger.counts(place)
-            synced[(self._name(owner), active.rule.kind.kind if active else "")] += counts[Class.SYNCED]
+            synced[(self._name(owner), active.rule.kind.kind if active else "")] += counts[ResultClass.SYNCED]
         for outcome, count in self._ledger.held():
             held[(self._name(outcome.owner), outcome.reason)] += count
         self._metrics.objects_synced.clear()
@@ -87,5 +87,5 @@ class Gauges:
             self._metrics.held.labels(peer=peer, reason=reason).set(count)
 
     def _name(self, peer: ClusterUID) -> str:
-        link = self._supervisor.links.get(peer)
+        link = self._supervisor.peers.get(peer)
         return link.name if link is not None else str(peer)

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator
 from registry_controller.api.errors import ApiError, NotServed, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import Selection
-from registry_controller.cache.local_cache import LocalFeed
-from registry_controller.cache.source_cache import Feed
-from registry_controller.clusters.peer import PeerLink
+from registry_controller.cache.local_cache import LocalCache
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.clusters.peer import Peer
 from registry_controller.core.rules.active import target_kinds
 from registry_controller.engine import Engine
-from registry_controller.watch.stream import Stream, why_unheard
+from registry_controller.watch.stream import SelectionStream, why_unheard
 
 
 def waited_for(engine: Engine) -> list[str]:
     """Say what is worth waiting for; empty once everything that can be heard was heard."""
-    if not engine.supervisor.is_current:
+    if not engine.clusters.is_current:
         return ["our own kinds"]
     return [
         *(f"here: {words}" for words in _waited_for_here(engine)),
@@ -38,57 +38,57 @@ def troubles(engine: Engine, *, rules: Iterable[str]) -> list[str]:
 def unserved(engine: Engine, *, rules: Iterable[str]) -> set[GVK]:
     """Find the kinds of these rules that a cluster does not serve."""
     wanted = set(rules)
-    feeds: list[Feed | LocalFeed] = [feed for feed, _ in _written_here(engine, wanted)]
+    feeds: list[SourceCache | LocalCache] = [feed for feed, _ in _written_here(engine, wanted)]
     for link in _links(engine):
         feeds += _feeds_at(engine, link, wanted)
     return {feed.kind for feed in feeds if any(isinstance(stream.error, NotServed) for stream in feed.streams.values())}
 
 
-def _written_here(engine: Engine, rules: set[str]) -> Iterator[tuple[LocalFeed, frozenset[Selection]]]:
+def _written_here(engine: Engine, rules: set[str]) -> Iterator[tuple[LocalCache, frozenset[Selection]]]:
     """Find what these rules write, and where; a kind is heard in one version, whatever version they ask for."""
-    written = target_kinds(active for name, active in engine.supervisor.active.items() if name in rules)
+    written = target_kinds(active for name, active in engine.clusters.active.items() if name in rules)
     for kind, places in written.items():
-        feed = engine.copies.feed(kind.group, kind.kind)
+        feed = engine.copies.cache_of(kind.group, kind.kind)
         if feed is not None:
             yield feed, places
 
 
-def _feeds_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[Feed]:
+def _feeds_at(engine: Engine, link: Peer, rules: set[str]) -> Iterator[SourceCache]:
     """Find what these rules read of a peer."""
-    feeds = engine.sources.feeds_of(link.cluster_id)
+    feeds = engine.sources.caches_of(link.cluster_id)
     yield from (feed for feed in feeds if any(feed.has_rule(rule) for rule in rules))
 
 
-def _links(engine: Engine) -> list[PeerLink]:
-    return sorted(engine.supervisor.links.values(), key=lambda link: link.name)
+def _links(engine: Engine) -> list[Peer]:
+    return sorted(engine.clusters.peers.values(), key=lambda link: link.name)
 
 
 def _waited_for_here(engine: Engine) -> Iterator[str]:
     if not engine.namespaces.is_complete:
         yield "namespaces"
-    if not engine.leftovers.is_complete:
+    if not engine.orphans.is_complete:
         yield "copies that nobody wants"
-    for name, choice in sorted(engine.supervisor.choices.items()):
+    for name, choice in sorted(engine.clusters.resolved.items()):
         if choice.waiting:
             yield f"the Secret of Cluster {name}"
-    for feed in engine.copies.all_feeds():
+    for feed in engine.copies.all_caches():
         if _is_open(feed.streams.values()):
             yield f"{feed.kind}"
 
 
-def _waited_for_at(engine: Engine, link: PeerLink) -> Iterator[str]:
+def _waited_for_at(engine: Engine, link: Peer) -> Iterator[str]:
     if not link.connected:
         if link.alive:
             yield link.failure or "its API server"
         return
     if link.features.held is None:
         yield "its ClusterFeatures"
-    for feed in engine.sources.feeds_of(link.cluster_id):
+    for feed in engine.sources.caches_of(link.cluster_id):
         if _is_open(feed.streams.values()):
             yield f"{feed.kind}"
 
 
-def _is_open(streams: Iterable[Stream]) -> bool:
+def _is_open(streams: Iterable[SelectionStream]) -> bool:
     return any(not stream.is_complete and _passes(stream.error) for stream in streams)
 
 
@@ -102,7 +102,7 @@ def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
         yield from (f"here: {words}" for words in _errors(feed.kind, feed.streams_at(places), at_home=True))
 
 
-def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[str]:
+def _troubles_at(engine: Engine, link: Peer, rules: set[str]) -> Iterator[str]:
     if not link.connected:
         yield link.failure or "did not answer in time"
         return
@@ -112,7 +112,7 @@ def _troubles_at(engine: Engine, link: PeerLink, rules: set[str]) -> Iterator[st
         yield from _errors(feed.kind, feed.streams.values(), at_home=False)
 
 
-def _errors(kind: GVK, streams: Iterable[Stream], *, at_home: bool) -> Iterator[str]:
+def _errors(kind: GVK, streams: Iterable[SelectionStream], *, at_home: bool) -> Iterator[str]:
     """Say why a kind is not heard: each sentence begins with the kind."""
     for stream in streams:
         if stream.error is not None:
@@ -123,7 +123,7 @@ def _errors(kind: GVK, streams: Iterable[Stream], *, at_home: bool) -> Iterator[
 
 def _unread(engine: Engine) -> Iterator[str]:
     """Name the Clusters that are not read at all. What somebody disabled is no trouble."""
-    for name, choice in sorted(engine.supervisor.choices.items()):
+    for name, choice in sorted(engine.clusters.resolved.items()):
         missing = "spec.authInfo.secretRef is not complete" if choice.missing_auth else ""
         waiting = "its Secret was not heard in time" if choice.waiting else ""
         words = choice.auth_problem or choice.conflict or missing or waiting

@@ -10,20 +10,20 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from registry_controller.engine import Engine
-from registry_controller.status.clusters import ClusterStanding
+from registry_controller.status.clusters import ClusterStatusReporter
 from registry_controller.status.readiness import waited_for
-from registry_controller.status.rules import RuleStanding
-from registry_controller.watch.fairness import Stint
+from registry_controller.status.rules import RuleStatusReporter
+from registry_controller.watch.fairness import LoopYielder
 
 PERIOD_S: Final = 0.1
 SETTLING_S: Final = 30.0
 
 
-class StandingReport:
+class StatusReporter:
     """Statuses of Clusters and rules."""
 
     def __init__(
-        self, *, engine: Engine, clusters: ClusterStanding, rules: RuleStanding, is_idle: Callable[[], bool]
+        self, *, engine: Engine, clusters: ClusterStatusReporter, rules: RuleStatusReporter, is_idle: Callable[[], bool]
     ) -> None:
         self._engine = engine
         self._registry = engine.registry
@@ -55,16 +55,16 @@ class StandingReport:
             self._poked.clear()
             if self._clusters_dirty.is_set():
                 self._clusters_dirty.clear()
-                self._clusters.say()
+                self._clusters.report()
             names, self._dirty_rules = self._dirty_rules, set()
             settles = loop.time() < settles_until and (not self._is_idle() or bool(waited_for(self._engine)))
-            stint = Stint(loop.time())
+            stint = LoopYielder(loop.time())
             for name in sorted(names):  # there may be a thousand
                 await stint.interrupt()
                 if settles and self._was_said(name):
                     self.rule_changed(name)
                 else:
-                    self._rules.say(name)
+                    self._rules.report(name)
 
     def _was_said(self, name: str) -> bool:
         """Say whether what is stored was said of the rule as it is: it stays until there is news of the rule."""

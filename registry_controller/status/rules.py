@@ -12,17 +12,17 @@ from typing import Final
 from registry_controller.api import meta
 from registry_controller.api.errors import Gone, ServerError, TooManyRequests, Unauthorized, Unreachable
 from registry_controller.api.meta import GVK, ClusterUID
-from registry_controller.cache.registry import HeldRule
+from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.rules.active import target_kinds
 from registry_controller.core.rules.mismatch import targets_miss
-from registry_controller.core.rules.validation import Verdict
+from registry_controller.core.rules.validation import RuleVerdict
 from registry_controller.core.status.rule import PeerCounts, rule_status
 from registry_controller.engine import Engine
 from registry_controller.status.writer import StatusWriter
-from registry_controller.sync.deletion_limiter import Brake
-from registry_controller.sync.results import SAMPLES, Class, Failure, Ledger
-from registry_controller.watch.stream import Stream, why_unheard
+from registry_controller.sync.deletion_limiter import DeletionLimiter
+from registry_controller.sync.results import SAMPLES, FailedTarget, ResultClass, Results
+from registry_controller.watch.stream import SelectionStream, why_unheard
 
 _FORBIDDEN: Final = "Forbidden"
 """The reason of a write that the API server refuses until somebody allows it: a right, a quota, a webhook."""
@@ -31,14 +31,20 @@ _UNJUDGED: Final = "LocalClusterUnclear"
 """The reason of a rule of which nobody can say whether it is for this cluster."""
 
 
-class RuleStanding:
+class RuleStatusReporter:
     """Statuses of rules. `is_idle` says that no target waits for a look."""
 
     def __init__(
-        self, *, engine: Engine, ledger: Ledger, brake: Brake, writer: StatusWriter, is_idle: Callable[[], bool]
+        self,
+        *,
+        engine: Engine,
+        ledger: Results,
+        brake: DeletionLimiter,
+        writer: StatusWriter,
+        is_idle: Callable[[], bool],
     ) -> None:
         self._registry = engine.registry
-        self._supervisor = engine.supervisor
+        self._supervisor = engine.clusters
         self._sources = engine.sources
         self._copies = engine.copies
         self._ledger = ledger
@@ -46,7 +52,7 @@ class RuleStanding:
         self._writer = writer
         self._is_idle = is_idle
 
-    def say(self, name: str) -> None:
+    def report(self, name: str) -> None:
         """Say how a rule stands; nothing of one that is gone."""
         held = self._registry.rules.get(name)
         if held is None:
@@ -58,7 +64,7 @@ class RuleStanding:
         suspended = bool(held.rule and held.rule.suspend)
         bar = self._registry.bar(name, local=self._supervisor.local) if verdict.accepted and not suspended else None
         is_silent = not verdict.accepted or suspended or bar is not None
-        troubles = _Troubles()
+        troubles = _Problems()
         peers, idle = ((), ()) if is_silent else self._counts(held, name, troubles)
         barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
         if held.rule is not None and not is_silent:
@@ -83,20 +89,20 @@ class RuleStanding:
         )
         self._writer.want(meta.RULES, name, status, current, uid=info.get("uid", ""), generation=generation)
 
-    def _verdict(self, held: HeldRule, name: str) -> Verdict:
+    def _verdict(self, held: StoredRule, name: str) -> RuleVerdict:
         lost = self._registry.pruned.get(name)
         if lost:
             words = f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release"
-            return Verdict(False, "FieldsPruned", words, held.verdict.warnings)
+            return RuleVerdict(False, "FieldsPruned", words, held.verdict.warnings)
         return held.verdict
 
-    def _counts(self, held: HeldRule, name: str, troubles: _Troubles) -> tuple[Sequence[PeerCounts], Sequence[str]]:
+    def _counts(self, held: StoredRule, name: str, troubles: _Problems) -> tuple[Sequence[PeerCounts], Sequence[str]]:
         assert held.rule is not None
-        names = {choice.cluster.cluster_id: found for found, choice in self._supervisor.choices.items()}
+        names = {choice.cluster.cluster_id: found for found, choice in self._supervisor.resolved.items()}
         self._look_at_home(name, troubles)
         owners, passing = set(self._ledger.places(name)), dict[ClusterUID, str]()
-        for link in self._supervisor.links.values():
-            feed = self._sources.feed(link.cluster_id, held.rule.kind)
+        for link in self._supervisor.peers.values():
+            feed = self._sources.cache_of(link.cluster_id, held.rule.kind)
             if feed is not None and feed.has_rule(name):
                 owners.add(link.cluster_id)
                 if link.alive and feed.is_complete_for(name) and self._is_idle():
@@ -106,18 +112,18 @@ class RuleStanding:
                 unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
                 troubles.problems += [f"{who}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear]
         peers = [self._peer_counts(name, uid, names.get(uid, ""), passing.get(uid, "")) for uid in sorted(owners)]
-        failures = (Failure(*failure) for peer in peers for failure in peer.failures)
+        failures = (FailedTarget(*failure) for peer in peers for failure in peer.failures)
         refused = (failure for failure in failures if failure.reason == _FORBIDDEN)
         troubles.problems += [f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1)]
         words = "that has the features that the rule asks for " if held.rule.features else ""
         idle = () if peers else (f"no other cluster {words}is read now",)
         return peers, idle
 
-    def _look_at_home(self, name: str, troubles: _Troubles) -> None:
+    def _look_at_home(self, name: str, troubles: _Problems) -> None:
         """Find what the rule writes and is not heard here; what other rules need of the same kinds is theirs to say."""
         active = self._supervisor.active.get(name)
         for kind, places in sorted(target_kinds([active] if active is not None else ()).items()):
-            feed = self._copies.feed(kind.group, kind.kind)
+            feed = self._copies.cache_of(kind.group, kind.kind)
             if feed is not None:
                 words = troubles.hear("here", feed.kind, feed.streams_at(places))
                 troubles.waits += [f"here: {words}"] if words else []
@@ -125,17 +131,17 @@ class RuleStanding:
     def _peer_counts(self, name: str, owner: ClusterUID, peer: str, passing: str) -> PeerCounts:
         place = (name, owner)
         counts = self._ledger.counts(place)
-        link = self._supervisor.links.get(owner)
+        link = self._supervisor.peers.get(owner)
         wrote_at = self._ledger.wrote_at.get(place)
         return PeerCounts(
             cluster_id=owner,
             name=peer,
-            matched=sum(counts.values()) - counts[Class.HELD],
-            synced=counts[Class.SYNCED],
-            failing=counts[Class.FAILING],
-            held=counts[Class.HELD],
-            skipped=counts[Class.SKIPPED],
-            conflicting=counts[Class.CONFLICTING],
+            matched=sum(counts.values()) - counts[ResultClass.HELD],
+            synced=counts[ResultClass.SYNCED],
+            failing=counts[ResultClass.FAILING],
+            held=counts[ResultClass.HELD],
+            skipped=counts[ResultClass.SKIPPED],
+            conflicting=counts[ResultClass.CONFLICTING],
             last_sync=f"{wrote_at:%Y-%m-%dT%H:%M:%SZ}" if wrote_at is not None else "",
             last_error=(link.failure if link is not None else "") or passing,
             failures=tuple(self._ledger.failures(place)),
@@ -163,14 +169,14 @@ class RuleStanding:
         )
 
 
-class _Troubles:
+class _Problems:
     """Why not everything is heard: `problems` that somebody must act on, and `waits`, which pass by themselves."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.waits: list[str] = []
 
-    def hear(self, who: str, kind: GVK, streams: Iterable[Stream]) -> str:
+    def hear(self, who: str, kind: GVK, streams: Iterable[SelectionStream]) -> str:
         """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3). Give what passes by itself."""
         passing = ""
         for error in (stream.error for stream in streams):

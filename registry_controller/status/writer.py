@@ -28,9 +28,9 @@ _BACKOFF_MOST_S: Final = 60.0
 _ECHO_S: Final = 5.0
 """How long the caller's cache may lag behind our own write."""
 
-Status = Mapping[str, Any]
-Key = tuple[GVR, str]
-OnTransition = Callable[[GVR, str, str, Status], None]
+StatusDocument = Mapping[str, Any]
+StatusKey = tuple[GVR, str]
+OnTransition = Callable[[GVR, str, str, StatusDocument], None]
 """Told the resource, the object's name and uid, and the condition whose status or reason changed, once it is stored."""
 
 
@@ -42,10 +42,10 @@ class StatusClient(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _WantedStatus:
     uid: str
-    status: Status
-    current: Status | None
+    status: StatusDocument
+    current: StatusDocument | None
 
 
 @dataclass(slots=True)
@@ -53,13 +53,13 @@ class _Memory:
     """One object: the wish that waits, and what we know of our last write."""
 
     uid: str
-    wish: _Wish | None = None
+    wish: _WantedStatus | None = None
     due_s: float = 0.0
     busy: bool = False
     failures: int = 0
-    sent: Status | None = None
-    before: Status | None = None
-    stored: Status | None = None
+    sent: StatusDocument | None = None
+    before: StatusDocument | None = None
+    stored: StatusDocument | None = None
     written_s: float = field(default=float("-inf"))
 
 
@@ -76,15 +76,15 @@ class StatusWriter:
     ) -> None:
         self._writer, self._now, self._on_transition = writer, now, on_transition
         self._speaks_of = speaks_of
-        self._memories: dict[Key, _Memory] = {}
+        self._memories: dict[StatusKey, _Memory] = {}
         self._wake = asyncio.Event()
 
     def want(  # noqa: PLR0917  six that are always given
         self,
         gvr: GVR,
         name: str,
-        status: Status,
-        current: Status | None,
+        status: StatusDocument,
+        current: StatusDocument | None,
         uid: str,
         generation: int,
     ) -> None:
@@ -98,7 +98,7 @@ class StatusWriter:
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             memory = self._memories[key] = _Memory(uid)
-        memory.wish = _Wish(uid, wanted, current)
+        memory.wish = _WantedStatus(uid, wanted, current)
         if not self._speaks_of(gvr, name):
             memory.wish = None
         elif not memory.busy and self._patch_for(memory, memory.wish) is None:
@@ -107,7 +107,7 @@ class StatusWriter:
         else:
             self._wake.set()
 
-    def forget(self, gvr: GVR, name: str) -> None:
+    def drop(self, gvr: GVR, name: str) -> None:
         """Drop what is known of an object that is gone."""
         self._memories.pop((gvr, name), None)
 
@@ -132,7 +132,7 @@ class StatusWriter:
                 except TimeoutError:
                     continue
 
-    def _patch_for(self, memory: _Memory, wish: _Wish) -> Status | None:
+    def _patch_for(self, memory: _Memory, wish: _WantedStatus) -> StatusDocument | None:
         """Compute what to write; None for nothing."""
         base = self._base(memory, wish)
         if memory.sent is not None and says_the_same(memory.sent, wish.status) and _same_but_times(memory.stored, base):
@@ -140,14 +140,14 @@ class StatusWriter:
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return merge_status(base, wish.status, now=now)
 
-    def _base(self, memory: _Memory, wish: _Wish) -> Status | None:
+    def _base(self, memory: _Memory, wish: _WantedStatus) -> StatusDocument | None:
         """Choose what is stored: our own last answer, while the caller still shows what stood before it."""
         lagging = asyncio.get_running_loop().time() - memory.written_s < _ECHO_S
         if memory.stored is not None and lagging and _same_but_times(memory.before, wish.current):
             return memory.stored
         return wish.current
 
-    async def _write(self, key: Key, memory: _Memory, wish: _Wish) -> None:
+    async def _write(self, key: StatusKey, memory: _Memory, wish: _WantedStatus) -> None:
         """Write one object's status once; it is due again later when that failed or the wish has changed."""
         loop = asyncio.get_running_loop()
         delay_s = _EVERY_S
@@ -162,7 +162,15 @@ class StatusWriter:
             memory.due_s = loop.time() + delay_s
             self._wake.set()
 
-    async def _send(self, key: Key, memory: _Memory, wish: _Wish, *, base: Status | None, patch: Status) -> float:
+    async def _send(
+        self,
+        key: StatusKey,
+        memory: _Memory,
+        wish: _WantedStatus,
+        *,
+        base: StatusDocument | None,
+        patch: StatusDocument,
+    ) -> float:
         """Send a patch; return the delay in seconds until the object may be written again."""
         gvr, name = key
         try:
@@ -194,11 +202,11 @@ class StatusWriter:
         return _EVERY_S
 
 
-def _observed(condition: Status, *, generation: int) -> Status:
+def _observed(condition: StatusDocument, *, generation: int) -> StatusDocument:
     return {"observedGeneration": generation, **condition} if generation else condition
 
 
-def _read(answer: bytes) -> Status:
+def _read(answer: bytes) -> StatusDocument:
     try:
         found = json.loads(answer)
     except ValueError:
@@ -206,15 +214,15 @@ def _read(answer: bytes) -> Status:
     return found if isinstance(found, Mapping) else {}
 
 
-def _uid_of(answer: Status) -> str:
+def _uid_of(answer: StatusDocument) -> str:
     return str((answer.get("metadata") or {}).get("uid") or "")
 
 
-def _same_but_times(one: Status | None, other: Status | None) -> bool:
+def _same_but_times(one: StatusDocument | None, other: StatusDocument | None) -> bool:
     return says_the_same(_without_times(one or {}), _without_times(other or {}))
 
 
-def _without_times(status: Status) -> Status:
+def _without_times(status: StatusDocument) -> StatusDocument:
     conditions = status.get("conditions")
     if not isinstance(conditions, list | tuple):
         return status

@@ -13,26 +13,26 @@ from typing import Final, NamedTuple, TypeVar
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Conflict, Contested, Immutable
 from registry_controller.api.meta import GVK, ClusterUID, Target
-from registry_controller.cache.copy_index import Copies
-from registry_controller.cache.local_cache import CopyRecord, LocalFeed
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.provenance import provenance_of, with_provenance
-from registry_controller.core.decision.state import Claim, NamespaceState, View
+from registry_controller.core.decision.state import Claim, NamespaceState, TargetState
 from registry_controller.core.mutation.mutate import Desired, desired
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.watch import PartialObject, read_object
-from registry_controller.membership.relay_policy import Relays
+from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.contention import Deed, Fights
-from registry_controller.sync.copy_writer import Hand, Wanted, copy_slot
+from registry_controller.sync.contention import Contention, Repair
+from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
 from registry_controller.sync.pace import Pace
-from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgement
+from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
 from registry_controller.sync.state_reader import Offer
-from registry_controller.watch.body_cache import Bodies, Slot, decode_body
-from registry_controller.watch.fairness import Turns
+from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
+from registry_controller.watch.fairness import EvaluationLimiter
 
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ _STAYS: Final = "a {} is not deleted to be made again, others would go with it: 
 """What is said of it when a field of it may not change (A2)."""
 
 
-class Carried(NamedTuple):
+class Result(NamedTuple):
     """What became of a decision: an Apply that needed no write is a Skip.
 
     `losers` are the younger rules that want the same source otherwise (W2).
@@ -63,19 +63,19 @@ class Carried(NamedTuple):
     losers: tuple[str, ...] = ()
 
 
-class Carrier:
+class Applier:
     """Carries out decisions, several at a time, each target once at a time."""
 
     def __init__(
         self,
         *,
-        copies: Copies,
-        bodies: Bodies,
-        turns: Turns,
-        hand: Hand,
+        copies: CopyIndex,
+        bodies: BodyCache,
+        turns: EvaluationLimiter,
+        hand: CopyWriter,
         metrics: Metrics,
         connection: Callable[[ClusterUID], Connection | None],
-        relays: Relays,
+        relays: RelayPolicy,
         recreated: Callable[[Target, str, str], None],
     ) -> None:
         self._copies = copies
@@ -86,17 +86,17 @@ class Carrier:
         self._connection = connection
         self._relays = relays
         self._recreated = recreated
-        self._fights = Fights()
+        self._fights = Contention()
         self._pace = Pace()
         self._large = collections.defaultdict[ClusterUID, asyncio.Semaphore](lambda: asyncio.Semaphore(_LARGE_AT_ONCE))
 
-    async def take_turn(self, judgement: Judgement) -> bool:
+    async def take_turn(self, judgement: Judgment) -> bool:
         """Wait while others do what takes long; say whether that took time, and the judgement may be out of date."""
         if not isinstance(judgement.decision, Apply):
             return False
-        return await self._turns.take(_offer_of(judgement, judgement.decision).feed.kind)
+        return await self._turns.wait(_offer_of(judgement, judgement.decision).cache.kind)
 
-    async def carry_out(self, judgement: Judgement) -> Carried:
+    async def apply(self, judgement: Judgment) -> Result:
         """Do what was decided; RegistryError when it cannot be done now."""
         view, offers, decision = judgement
         match decision:
@@ -105,61 +105,63 @@ class Carrier:
                 return await self._apply(view, decision, offer, hits_beside(offer, offers))
             case Delete():
                 await self._delete(view, decision)
-                return Carried(decision)
+                return Result(decision)
             case Hold() | Skip():
                 if view.current is None:
                     self._fights.let_go(view.target)
-                return Carried(decision, self._losers_of(view.target))
+                return Result(decision, self._losers_of(view.target))
 
-    async def _apply(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Carried:
+    async def _apply(self, view: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Result:
         owner = decision.claim.owner
         if self._is_made_from(view.target, _made_from(decision, offer, beside)):
-            return Carried(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
+            return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
         heard = self._bodies.peek(_slot_of(offer))
         if heard is None:
             heard = await self._read(offer)
-            await self._turns.take(offer.feed.kind)
+            await self._turns.wait(offer.cache.kind)
         if (heard.uid, heard.revision) != (offer.record.uid, offer.record.revision):
-            with self._turns.spent(offer.feed.kind):
-                offer.feed.reread(heard)  # which puts the target into the queue again, unless this is older
+            with self._turns.spent(offer.cache.kind):
+                offer.cache.reread(heard)  # which puts the target into the queue again, unless this is older
             is_older = heard.revision < offer.record.revision
-            return Carried(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
+            return Result(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
         if len(heard.raw) <= LARGE_BYTES:
             return await self._write(view, decision, offer, beside, heard)
-        async with self._large[offer.feed.peer]:
-            await self._turns.take(offer.feed.kind)
+        async with self._large[offer.cache.peer]:
+            await self._turns.wait(offer.cache.kind)
             return await self._write(view, decision, offer, beside, heard)
 
-    async def _write(self, view: View, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: PartialObject) -> Carried:
+    async def _write(
+        self, view: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: PartialObject
+    ) -> Result:
         owner, made_from = decision.claim.owner, _made_from(decision, offer, beside)
-        if offer.feed.records.get(offer.key) is not offer.record:  # it is in the queue again
-            return Carried(Hold(Reason.OWNER_NOT_HEARD, owner))
-        with self._turns.spent(offer.feed.kind):
+        if offer.cache.records.get(offer.key) is not offer.record:  # it is in the queue again
+            return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
+        with self._turns.spent(offer.cache.kind):
             manifest = decode_body(heard.raw, what=str(offer.key))
-            copy = desired(manifest, offer.feed.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
+            copy = desired(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner)
             wanted = self._mark(view, decision.claim, offer, copy)
         if view.membership:
             is_relayed = decision.reason is Reason.RELAYED
-            refusal = self._relays.refuses(decision.claim, manifest, over=view.current, is_relayed=is_relayed)
+            refusal = self._relays.refusal_of(decision.claim, manifest, over=view.current, is_relayed=is_relayed)
             if refusal is not None:
-                return Carried(Skip(refusal, owner))
-        feed = self._copies.feed(view.target.group, view.target.kind)
+                return Result(Skip(refusal, owner))
+        feed = self._copies.cache_of(view.target.group, view.target.kind)
         if feed is None:
-            return Carried(Hold(Reason.LOCAL_NOT_HEARD, owner))
+            return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))
         has_written = await self._bring(view, wanted, feed, reason=decision.reason)
         record = feed.records.get(view.target.key)
         if record is not None and record.status_digest != self._hand.status_digest(wanted):
-            bringing = self._hand.bring_status(wanted, record, feed)
+            bringing = self._hand.write_status(wanted, record, feed)
             has_written = await self._timed("update status", view.target, bringing) or has_written
         losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
         if record is not None:
             record.made_from = made_from
-            record.losers = losers
+            record.outranked_rules = losers
         self._consumed(offer, heard)
-        return Carried(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
+        return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
-    async def _bring(self, view: View, wanted: Wanted, feed: LocalFeed, *, reason: Reason) -> bool:
+    async def _bring(self, view: TargetState, wanted: DesiredCopy, feed: LocalCache, *, reason: Reason) -> bool:
         """Create or replace the copy that was judged; say whether that took a write."""
         record = feed.records.get(view.target.key)
         judged = view.current.revision if view.current is not None else None
@@ -177,7 +179,7 @@ class Carrier:
         now = self._at_peace(view.target, is_repair=is_repair)
         self._keep_pace(view.target)
         try:
-            bringing = self._hand.bring(wanted, record, feed, adopt=reason is Reason.ADOPT)
+            bringing = self._hand.write(wanted, record, feed, adopt=reason is Reason.ADOPT)
             has_written, managers = await self._timed("update", view.target, bringing)
         except Immutable as error:
             if (view.target.group, view.target.kind) in _IRREPLACEABLE:
@@ -186,10 +188,10 @@ class Carrier:
             has_written, managers = True, error.managers
         self._fights.brought(view.target, wanted.digest)
         if has_written and is_repair:
-            self._fights.repaired(view.target, Deed.CHANGES, managers, now=now)
+            self._fights.repaired(view.target, Repair.CHANGES, managers, now=now)
         return has_written
 
-    async def _create(self, view: View, wanted: Wanted, feed: LocalFeed) -> None:
+    async def _create(self, view: TargetState, wanted: DesiredCopy, feed: LocalCache) -> None:
         """Make a copy; again, if somebody here deleted it, and not its namespace."""
         is_there = view.namespace is NamespaceState.ACTIVE
         is_repair = is_there and self._fights.has_brought(view.target, wanted.digest)
@@ -200,9 +202,9 @@ class Carrier:
         await self._timed("create", view.target, self._hand.create(wanted, feed))
         self._fights.brought(view.target, wanted.digest)
         if is_repair:
-            self._fights.repaired(view.target, Deed.DELETES, now=now)
+            self._fights.repaired(view.target, Repair.DELETES, now=now)
 
-    async def _recreate(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, why: str) -> None:
+    async def _recreate(self, wanted: DesiredCopy, record: CopyRecord, feed: LocalCache, *, why: str) -> None:
         """Make a copy anew (A2, P11)."""
         target = wanted.target
         self._fights.let_go(target)
@@ -225,7 +227,7 @@ class Carrier:
 
     def _is_made_from(self, target: Target, made_from: object) -> bool:
         """Say, without any body, whether the copy here was made from this very state by this very rule."""
-        feed = self._copies.feed(target.group, target.kind)
+        feed = self._copies.cache_of(target.group, target.kind)
         record = feed.records.get(target.key) if feed is not None else None
         if feed is None or record is None or record.made_from != made_from:
             return False
@@ -242,7 +244,7 @@ class Carrier:
         self._bodies.drop(copy_slot(kind, target.key))
         return True
 
-    def _mark(self, view: View, claim: Claim, offer: Offer, copy: Desired) -> Wanted:
+    def _mark(self, view: TargetState, claim: Claim, offer: Offer, copy: Desired) -> DesiredCopy:
         """Say on a copy where it is from."""
         target, held = view.target, view.current.marks if view.current is not None else None
         assert copy.target == target, (copy.target, target)
@@ -258,23 +260,23 @@ class Carrier:
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
-        return Wanted(target, copy.gvk, marked, self._hand.digest(marked), marks, copy.status)
+        return DesiredCopy(target, copy.gvk, marked, self._hand.digest(marked), marks, copy.status)
 
     async def _read(self, offer: Offer) -> PartialObject:
         """Read the source again at the peer."""
-        connection = self._connection(offer.feed.peer)
+        connection = self._connection(offer.cache.peer)
         if connection is None:
             raise ApiError("the peer is not connected; waiting for it")
-        gvr = await connection.discovery.resolve(offer.feed.kind)
-        return await read_object(connection.reader, gvr, offer.key, kind=offer.feed.kind, timeout_s=ASK_TIMEOUT_S)
+        gvr = await connection.discovery.resolve(offer.cache.kind)
+        return await read_object(connection.reader, gvr, offer.key, kind=offer.cache.kind, timeout_s=ASK_TIMEOUT_S)
 
     def _consumed(self, offer: Offer, heard: PartialObject) -> None:
-        record = offer.feed.records.get(offer.key)
+        record = offer.cache.records.get(offer.key)
         if record is not None and record.revision <= heard.revision:
             self._bodies.drop(_slot_of(offer))
 
-    async def _delete(self, view: View, decision: Delete) -> None:
-        feed = self._copies.feed(view.target.group, view.target.kind)
+    async def _delete(self, view: TargetState, decision: Delete) -> None:
+        feed = self._copies.cache_of(view.target.group, view.target.kind)
         if feed is None:
             return
         self._keep_pace(view.target)
@@ -293,17 +295,17 @@ class Carrier:
         return answer
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
-        feed = self._copies.feed(target.group, target.kind)
+        feed = self._copies.cache_of(target.group, target.kind)
         record = feed.records.get(target.key) if feed is not None else None
-        return record.losers if record is not None else ()
+        return record.outranked_rules if record is not None else ()
 
 
-def _offer_of(judgement: Judgement, decision: Apply) -> Offer:
+def _offer_of(judgement: Judgment, decision: Apply) -> Offer:
     return judgement.offers[judgement.view.claims.index(decision.claim)]
 
 
-def _slot_of(offer: Offer) -> Slot:
-    return Slot(offer.feed.peer, offer.feed.kind, offer.key)
+def _slot_of(offer: Offer) -> BodyKey:
+    return BodyKey(offer.cache.peer, offer.cache.kind, offer.key)
 
 
 def _made_from(decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> object:

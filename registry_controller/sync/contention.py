@@ -19,25 +19,25 @@ _REMEMBERED: Final = 10_000
 _T = TypeVar("_T")
 
 
-class Deed(enum.Enum):
+class Repair(enum.Enum):
     """What somebody here does to a copy, and what is done about it."""
 
     CHANGES = "{} keeps changing it here; it is put back once a minute"
     DELETES = "{} keeps deleting it here; it is made again once a minute"
 
 
-class _Fight(NamedTuple):
+class _Contended(NamedTuple):
     repairs: int
     last_s: float
-    deed: Deed
+    deed: Repair
     managers: tuple[str, ...]
 
 
-class Fights:
+class Contention:
     """How often each copy was put back lately, and what was brought last. Times are the loop's, in seconds."""
 
     def __init__(self) -> None:
-        self._fights: dict[Target, _Fight] = {}
+        self._fights: dict[Target, _Contended] = {}
         self._brought: dict[Target, bytes] = {}
 
     def brought(self, target: Target, digest: bytes) -> None:
@@ -52,11 +52,11 @@ class Fights:
         """Hear that a copy is not there for a good reason: we delete it, or it is not to be made now."""
         self._brought.pop(target, None)
 
-    def repaired(self, target: Target, deed: Deed, managers: tuple[str, ...] = (), *, now: float) -> None:
+    def repaired(self, target: Target, deed: Repair, managers: tuple[str, ...] = (), *, now: float) -> None:
         """Remember that a copy was put back, and whose changes were undone; who deletes is never known."""
         held = self._fights.get(target)
         repairs = held.repairs + 1 if held is not None and now - held.last_s < _RESTED_S else 1
-        _remember(self._fights, target, _Fight(repairs, now, deed, managers or (held.managers if held else ())))
+        _remember(self._fights, target, _Contended(repairs, now, deed, managers or (held.managers if held else ())))
 
     def pause_s(self, target: Target, *, now: float) -> float:
         """Tell how long to leave a copy as it is; 0 for no longer."""
@@ -68,7 +68,7 @@ class Fights:
     def words(self, target: Target) -> str:
         """Say who it is, and what happens."""
         held = self._fights[target]
-        known = held.managers if held.deed is Deed.CHANGES else ()
+        known = held.managers if held.deed is Repair.CHANGES else ()
         return held.deed.value.format(", ".join(known) or "somebody")
 
 

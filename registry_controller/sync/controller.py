@@ -24,21 +24,21 @@ from registry_controller.api.errors import (
 )
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, Skip, owner_of
-from registry_controller.core.decision.state import View
+from registry_controller.core.decision.state import TargetState
 from registry_controller.report.logs import get_logger
 from registry_controller.report.metrics import Metrics
 from registry_controller.report.reasons import granting
-from registry_controller.sync.applier import Carried, Carrier
-from registry_controller.sync.deletion_limiter import Brake
-from registry_controller.sync.outcomes import RECHECKED, Failing, outcomes_of
-from registry_controller.sync.reconciler import Reconciler, Judgement
-from registry_controller.sync.results import Ledger
+from registry_controller.sync.applier import Applier, Result
+from registry_controller.sync.deletion_limiter import DeletionLimiter
+from registry_controller.sync.outcomes import RECHECKED, WriteFailure, outcomes_of
+from registry_controller.sync.reconciler import Judgment, Reconciler
+from registry_controller.sync.results import Results
 from registry_controller.sync.workqueue import WorkQueue
 
 log = get_logger(__name__)
 
 
-class Worker:
+class Controller:
     """What all worker tasks share."""
 
     def __init__(
@@ -46,9 +46,9 @@ class Worker:
         *,
         queue: WorkQueue,
         judge: Reconciler,
-        brake: Brake,
-        carrier: Carrier,
-        ledger: Ledger,
+        brake: DeletionLimiter,
+        carrier: Applier,
+        ledger: Results,
         metrics: Metrics,
         name_of: Callable[[ClusterUID], str],
     ) -> None:
@@ -72,15 +72,15 @@ class Worker:
                 self._queue.done(target)
 
     async def _process(self, target: Target, wanted_at: float) -> None:
-        judgement = self._judge.look(target)
+        judgement = self._judge.decide(target)
         if await self._carrier.take_turn(judgement):
-            judgement = self._judge.look(target)
+            judgement = self._judge.decide(target)
         try:
-            judgement = await self._judge.conclude(judgement)
-            weighed = self._brake.weigh(target, judgement.decision, rule=judgement.view.rule)
+            judgement = await self._judge.decide_with_proof(judgement)
+            weighed = self._brake.judge(target, judgement.decision, rule=judgement.view.rule)
             if weighed is not judgement.decision:
                 judgement = judgement._replace(decision=weighed)
-            carried = await self._carrier.carry_out(judgement)
+            carried = await self._carrier.apply(judgement)
         except RegistryError as error:
             self._failed(target, judgement, error)
         except Exception as error:  # what is written, and by which rule, may be a stranger's
@@ -88,23 +88,23 @@ class Worker:
         else:
             self._settled(target, judgement.view, carried, wanted_at)
 
-    def _settled(self, target: Target, view: View, carried: Carried, wanted_at: float) -> None:
+    def _settled(self, target: Target, view: TargetState, carried: Result, wanted_at: float) -> None:
         decision = carried.decision
         if isinstance(decision, Hold) and decision.reason in RECHECKED:
             self._queue.retry(target, at_least_s=1.0)
         else:
-            self._queue.forget(target)
+            self._queue.reset_backoff(target)
         self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
         if isinstance(decision, Apply):
             self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - wanted_at)
-            self._ledger.wrote((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
+            self._ledger.record_write((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
         if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: nothing to say yet
             return
-        changed = self._ledger.note(target, self._outcomes(decision, view, losers=carried.losers))
+        changed = self._ledger.record(target, self._outcomes(decision, view, losers=carried.losers))
         match decision:
             case Apply():
                 if decision.reason is Reason.HISTORY_RESTORED:
-                    self._ledger.went_back((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
+                    self._ledger.record_history_restored((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
                 log.info("wrote copy", target=str(target), reason=decision.reason.value, owner=decision.claim.owner)
             case Delete():
                 log.info("deleted copy", target=str(target), reason=decision.reason.value, owner=decision.owner)
@@ -112,24 +112,24 @@ class Worker:
                 if changed:
                     log.debug("left as it is", target=str(target), reason=decision.reason.value)
 
-    def _failed(self, target: Target, judgement: Judgement, error: RegistryError) -> None:
+    def _failed(self, target: Target, judgement: Judgment, error: RegistryError) -> None:
         view, decision = judgement.view, judgement.decision
         if isinstance(error, Conflict):
             self._queue.retry(target)
             return
         if isinstance(error, NotFound) and error.details_kind == "namespaces":
             missing = Hold(Reason.NAMESPACE_MISSING, owner_of(decision))
-            self._ledger.note(target, self._outcomes(missing, view))
+            self._ledger.record(target, self._outcomes(missing, view))
             self._queue.retry(target, at_least_s=1.0)
             return
         if isinstance(error, NotYet):
-            self._queue.forget(target)  # to wait by choice is no failure, and it ends when it was said to
+            self._queue.reset_backoff(target)  # to wait by choice is no failure, and it ends when it was said to
         wait_s = error.retry_after_s if isinstance(error, TooManyRequests | NotYet) else 0.0
         is_told_to_wait = isinstance(error, TooManyRequests) and wait_s > 0
-        delay_s = self._queue.retry(target, at_least_s=wait_s, embargo=is_told_to_wait)
+        delay_s = self._queue.retry(target, at_least_s=wait_s, not_before=is_told_to_wait)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
-        said = self._outcomes(decision, view, failure=Failing(reason, _words(error)))
-        if said and self._ledger.note(target, said):
+        said = self._outcomes(decision, view, failure=WriteFailure(reason, _words(error)))
+        if said and self._ledger.record(target, said):
             log.warning("cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2))
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
 

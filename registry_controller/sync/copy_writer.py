@@ -14,17 +14,17 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
-from registry_controller.cache.local_cache import HERE, CopyRecord, LocalFeed
+from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.diff.drift import Drift, compare, content_digest, merge
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import PartialObject, decode_heard
-from registry_controller.watch.body_cache import Bodies, Slot
+from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.watch.body_cache import BodyCache, BodyKey
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredCopy:
     """A copy as it should be, with the marks that say so; `digest` leaves the provenance's revision out.
 
     `status` is what its status should be, None where nobody asked for it.
@@ -38,7 +38,7 @@ class Wanted:
     status: Manifest | None = None
 
 
-class Pen(Protocol):
+class WriteClient(Protocol):
     """What a hand writes with. The answer is what is stored; None says that nothing was."""
 
     async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
@@ -53,16 +53,16 @@ class Pen(Protocol):
         """Delete the object that was judged."""
 
 
-class Hand:
+class CopyWriter:
     """The only place that writes objects of others' making, and only here."""
 
     def __init__(
         self,
         *,
         reader: Reader,
-        pen: Pen,
+        pen: WriteClient,
         discovery: Discovery,
-        bodies: Bodies,
+        bodies: BodyCache,
         digest_key: bytes,
         on_stored: Callable[[Target, Manifest, Manifest], None],
         believes_provenance: bool = True,
@@ -79,7 +79,7 @@ class Hand:
         """Digest what counts of an object."""
         return content_digest(manifest, key=self._digest_key)
 
-    async def create(self, wanted: Wanted, feed: LocalFeed) -> None:
+    async def create(self, wanted: DesiredCopy, feed: LocalCache) -> None:
         """Make a copy that is not here."""
         gvr = await self._discovery.resolve(wanted.kind)
         body = _spelled(wanted.manifest)
@@ -99,8 +99,8 @@ class Hand:
             words = f"cannot create namespace {name}: {error}{grant}"
             raise Forbidden(words, lacks_right=error.lacks_right) from None
 
-    async def bring(
-        self, wanted: Wanted, record: CopyRecord, feed: LocalFeed, *, adopt: bool
+    async def write(
+        self, wanted: DesiredCopy, record: CopyRecord, feed: LocalCache, *, adopt: bool
     ) -> tuple[bool, tuple[str, ...]]:
         """Bring a copy that is here to what is wanted; say whether that took a write, and whose changes it undid.
 
@@ -132,7 +132,7 @@ class Hand:
             self._remember(raw, wanted, feed)
         return True, managers
 
-    async def bring_status(self, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> bool:
+    async def write_status(self, wanted: DesiredCopy, record: CopyRecord, feed: LocalCache) -> bool:
         """Bring the status of a copy of ours to what is wanted; say whether that took a write.
 
         A kind without a status subresource has no status to bring.
@@ -148,10 +148,10 @@ class Hand:
         with feed.writing(wanted.target.key):
             raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
             if raw is not None:
-                feed.heard_again(decode_heard(raw), status_digest=self.status_digest(wanted))
+                feed.record_status_write(decode_object(raw), status_digest=self.status_digest(wanted))
         return True
 
-    def status_digest(self, wanted: Wanted) -> bytes | None:
+    def status_digest(self, wanted: DesiredCopy) -> bytes | None:
         """Digest a wanted status; None where nobody asked for it."""
         if wanted.status is None:
             return None
@@ -165,17 +165,17 @@ class Hand:
         except NotFound:
             return
 
-    async def _current(self, gvr: GVR, wanted: Wanted, record: CopyRecord) -> Manifest | None:
-        heard = self._bodies.peek(Slot(HERE, wanted.kind, wanted.target.key))
+    async def _current(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord) -> Manifest | None:
+        heard = self._bodies.peek(BodyKey(HERE, wanted.kind, wanted.target.key))
         if heard is None or heard.revision != record.revision:
             try:
-                heard = decode_heard(await self._reader.get(gvr, wanted.target.key))
+                heard = decode_object(await self._reader.get(gvr, wanted.target.key))
             except NotFound:
                 return None
         judged = heard.uid == record.uid and heard.revision == record.revision
         return orjson.loads(heard.raw) if judged else None
 
-    async def _is_stored_so(self, gvr: GVR, wanted: Wanted, record: CopyRecord, body: Manifest) -> bool:
+    async def _is_stored_so(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord, body: Manifest) -> bool:
         """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
         provenance = record.marks.provenance
         is_of_now = provenance is not None and provenance.revision == wanted.marks.revision
@@ -186,24 +186,24 @@ class Hand:
         current = await self._current(gvr, wanted, record)
         return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 
-    def _accept(self, current: Manifest, wanted: Wanted, record: CopyRecord, feed: LocalFeed) -> None:
+    def _accept(self, current: Manifest, wanted: DesiredCopy, record: CopyRecord, feed: LocalCache) -> None:
         record.desired = wanted.digest
         record.baseline = self.digest(current)
         record.verified = meta.revision(meta.metadata_of(current).get("resourceVersion"))
         record.is_plain = _is_plain(current, record.baseline, wanted)
         if record.verified == record.revision:
-            self._bodies.drop(Slot(HERE, feed.kind, wanted.target.key))
+            self._bodies.drop(BodyKey(HERE, feed.kind, wanted.target.key))
 
-    def _remember(self, raw: bytes | None, wanted: Wanted, feed: LocalFeed) -> None:
+    def _remember(self, raw: bytes | None, wanted: DesiredCopy, feed: LocalCache) -> None:
         if raw is None:
             return
-        heard = decode_heard(raw)
+        heard = decode_object(raw)
         stored: Manifest = orjson.loads(raw)
         baseline = self.digest(stored)
         plain = _is_plain(stored, baseline, wanted)
         same = heard.annotations == meta.annotations_of(wanted.manifest)
         marks = wanted.marks if same else read_marks(heard.annotations, of=wanted.target)
-        feed.wrote(heard, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
+        feed.record_write(heard, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
         self._on_stored(wanted.target, wanted.manifest, stored)
 
     def still_as_written(self, record: CopyRecord, heard: PartialObject) -> bool:
@@ -219,7 +219,7 @@ def _spelled(manifest: Manifest) -> bytes:
         raise InvalidObject("object", "cannot be written: it is nested too deeply") from None
 
 
-def _is_plain(stored: Manifest, baseline: bytes, wanted: Wanted) -> bool:
+def _is_plain(stored: Manifest, baseline: bytes, wanted: DesiredCopy) -> bool:
     info = meta.metadata_of(stored)
     return baseline == wanted.digest and not info.get("finalizers") and not info.get("ownerReferences")
 
@@ -229,6 +229,6 @@ def _identified(manifest: Manifest, *, uid: str, revision: int) -> Mapping[str, 
     return {**manifest, "metadata": info}
 
 
-def copy_slot(kind: GVK, key: ObjectKey) -> Slot:
+def copy_slot(kind: GVK, key: ObjectKey) -> BodyKey:
     """Name the slot of a body of ours."""
-    return Slot(HERE, kind, key)
+    return BodyKey(HERE, kind, key)

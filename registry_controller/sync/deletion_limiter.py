@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.cache.copy_index import Copies
-from registry_controller.cache.local_cache import Origin
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Decision, Delete, Hold, Reason
-from registry_controller.core.decision.deletion_limit import Verdict, Window, joined, judge, stored_form, window_of
+from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, joined, judge, stored_form, window_of
 from registry_controller.report.logs import get_logger
 from registry_controller.sync.workqueue import WorkQueue
 
@@ -32,18 +32,18 @@ _HALTED_S: Final = 10.0
 
 
 @dataclass(slots=True)
-class _Place:
+class _Budget:
     """One rule's copies from one owner: who waits, and who was let go and is still here."""
 
     window: Window | None
     waiting: set[Target] = field(default_factory=set)
     going: set[Target] = field(default_factory=set)
-    ticket: int = 0
+    sequence: int = 0
     timer: asyncio.Handle | None = None
     storing_since_s: float | None = None
 
 
-class Brake:
+class DeletionLimiter:
     """The judge of all deletions. `changed` hears the name of a rule whose status may say something else."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Brake:
         *,
         percent: int,
         queue: WorkQueue,
-        copies: Copies,
+        copies: CopyIndex,
         registry: Registry,
         changed: Callable[[str], None],
         now: Callable[[], datetime],
@@ -62,10 +62,10 @@ class Brake:
         self._registry = registry
         self._changed = changed
         self._now = now
-        self._places: dict[Origin, _Place] = {}
-        self._waits_at: dict[Target, Origin] = {}
+        self._places: dict[RuleAndOwner, _Budget] = {}
+        self._waits_at: dict[Target, RuleAndOwner] = {}
 
-    def weigh(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         """Let a deletion go, or hold it until its whole set is judged; any other decision ends the wish for one."""
         if isinstance(decision, Hold):
             self._note_gone(target)
@@ -73,7 +73,7 @@ class Brake:
         if not isinstance(decision, Delete):
             self._withdraw(target)
             return decision
-        if not self._percent or not is_braked(decision):
+        if not self._percent or not is_limited(decision):
             return decision
         origin = (rule, decision.owner)
         place = self._place(origin)
@@ -83,7 +83,7 @@ class Brake:
             self._withdraw(target)
             place.waiting.add(target)
             self._waits_at[target] = origin
-            place.ticket = self._queue.ticket
+            place.sequence = self._queue.sequence
             self._look_soon(origin, place, 0.0)
         if place.window is not None and place.window.halted_at:
             return Hold(Reason.DELETION_HALTED, decision.owner)
@@ -95,7 +95,7 @@ class Brake:
             if origin[0] == rule and place.waiting:
                 self._look_soon(origin, place, 0.0)
 
-    def stored_form(self, origin: Origin) -> Mapping[str, Any] | None:
+    def stored_form(self, origin: RuleAndOwner) -> Mapping[str, Any] | None:
         """Spell what the rule's status is to hold of a place; None for nothing."""
         held = self._places.get(origin)
         window = held.window if held is not None else self._stored(origin)
@@ -109,19 +109,19 @@ class Brake:
             if name == rule and place.window is not None and place.window.halted_at
         }
 
-    def nothing_waits(self, origin: Origin) -> None:
+    def nothing_waits(self, origin: RuleAndOwner) -> None:
         """Hear that everything was looked at: a halt that a former life stored, and that holds nobody, is over."""
         stored = self._stored(origin)
         if stored is not None and stored.halted_at:
             self._end_halt(origin, self._place(origin))
 
-    def _place(self, origin: Origin) -> _Place:
+    def _place(self, origin: RuleAndOwner) -> _Budget:
         place = self._places.get(origin)
         if place is None:
-            place = self._places[origin] = _Place(self._stored(origin))
+            place = self._places[origin] = _Budget(self._stored(origin))
         return place
 
-    def _stored(self, origin: Origin) -> Window | None:
+    def _stored(self, origin: RuleAndOwner) -> Window | None:
         return stored_window(self._registry, origin)
 
     def _allowed(self, rule: str) -> str:
@@ -144,22 +144,22 @@ class Brake:
         if origin is not None and target in self._places[origin].going and not self._copies.has(target):
             self._withdraw(target)
 
-    def _end_halt(self, origin: Origin, place: _Place) -> None:
+    def _end_halt(self, origin: RuleAndOwner, place: _Budget) -> None:
         """End a halt for which nobody waits any more; what went before it still counts."""
         if not place.waiting and place.window is not None and place.window.halted_at:
             place.window = replace(place.window, halted_at="")
             self._changed(origin[0])
 
-    def _look_soon(self, origin: Origin, place: _Place, delay_s: float) -> None:
+    def _look_soon(self, origin: RuleAndOwner, place: _Budget, delay_s: float) -> None:
         if place.timer is not None:
             place.timer.cancel()
         place.timer = asyncio.get_running_loop().call_later(delay_s, self._look, origin, place)
 
-    def _look(self, origin: Origin, place: _Place) -> None:
+    def _look(self, origin: RuleAndOwner, place: _Budget) -> None:
         place.timer = None
         if not place.waiting:
             return
-        if not self._queue.has_passed(place.ticket):
+        if not self._queue.has_passed(place.sequence):
             self._look_soon(origin, place, _LOOK_S)
             return
         rule = origin[0]
@@ -175,31 +175,31 @@ class Brake:
         if place.window != before:
             self._changed(rule)
         match verdict:
-            case Verdict.HALT:
+            case LimitVerdict.HALT:
                 place.storing_since_s = None
                 if before is None or not before.halted_at:
                     self._say_halted(origin, place)
                 self._look_soon(origin, place, _HALTED_S)
-            case Verdict.STORE if self._must_store(origin, place, place.window):
+            case LimitVerdict.STORE if self._must_store(origin, place, place.window):
                 self._look_soon(origin, place, _STORED_S)
-            case Verdict.STORE | Verdict.GO:
+            case LimitVerdict.STORE | LimitVerdict.GO:
                 self._let_go(origin, place)
 
-    def _must_store(self, origin: Origin, place: _Place, window: Window) -> bool:
+    def _must_store(self, origin: RuleAndOwner, place: _Budget, window: Window) -> bool:
         stored = self._stored(origin)
         now_s = asyncio.get_running_loop().time()
         place.storing_since_s = now_s if place.storing_since_s is None else place.storing_since_s
         is_stored = stored is not None and stored.start == window.start
         return not is_stored and now_s - place.storing_since_s < _STORED_AT_MOST_S
 
-    def _let_go(self, origin: Origin, place: _Place) -> None:
+    def _let_go(self, origin: RuleAndOwner, place: _Budget) -> None:
         place.storing_since_s = None
         going, place.waiting = place.waiting, set()
         place.going |= going
         for target in sorted(going):
             self._queue.add(target, origin[1])
 
-    def _say_halted(self, origin: Origin, place: _Place) -> None:
+    def _say_halted(self, origin: RuleAndOwner, place: _Budget) -> None:
         log.warning(
             "deletions halted", rule=origin[0], owner=origin[1], copies=self._copies.counts[origin],
             waiting=len(place.waiting),
@@ -208,12 +208,12 @@ class Brake:
             self._queue.add(target, origin[1])
 
 
-def is_braked(deletion: Delete) -> bool:
+def is_limited(deletion: Delete) -> bool:
     """Say whether a deletion counts; deleting a rule is an order."""
     return deletion.reason is not Reason.RULE_GONE
 
 
-def stored_window(registry: Registry, origin: Origin) -> Window | None:
+def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
     """Find what a rule's status holds of its copies from one owner."""
     rule = registry.rules.get(origin[0])
     clusters = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None

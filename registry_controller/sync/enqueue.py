@@ -10,60 +10,60 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.cache.copy_index import Copies
-from registry_controller.cache.local_cache import HERE, CopyRecord, LocalFeed
-from registry_controller.cache.source_cache import Feed
-from registry_controller.cache.source_index import Sources
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_index import SourceIndex
 
 
-class Attention:
+class Enqueuer:
     """Finds the targets that a change bears on, and puts them into the queue."""
 
-    def __init__(self, *, sources: Sources, copies: Copies, add: Callable[[Target, str], None]) -> None:
+    def __init__(self, *, sources: SourceIndex, copies: CopyIndex, add: Callable[[Target, str], None]) -> None:
         self._sources = sources
         self._copies = copies
         self._add = add
 
-    def members_changed(self, members: Set[ClusterUID]) -> None:
+    def on_members_changed(self, members: Set[ClusterUID]) -> None:
         """Look at what bears on members that are known or alive now, or no longer, and at offers of membership."""
-        self._look_at_copies_of(lambda _, record: not members.isdisjoint(_parties(record)))
-        for feed in self._sources.all_feeds():
+        self._enqueue_copies_where(lambda _, record: not members.isdisjoint(_parties(record)))
+        for feed in self._sources.all_caches():
             if feed.kind in (meta.CLUSTER, meta.SECRET):
-                self._look_at_offers(feed)
+                self._enqueue_claims(feed)
 
-    def rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
+    def on_rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
         """Look at the copies that rules made which are others now, and at those of members with other features.
 
         `kinds` are what these rules read, and did before: what is made of such a source may have waited for what one
         of them wants of it. What they newly ask for comes with the feeds that are opened for them.
         """
 
-        def is_meant(local_feed: LocalFeed, record: CopyRecord) -> bool:
+        def is_meant(local_feed: LocalCache, record: CopyRecord) -> bool:
             provenance = record.marks.provenance
             if provenance is None or provenance.rule in rules or record.marks.owner in members:
                 return True
             return _kind_behind(local_feed, record) in kinds
 
-        self._look_at_copies_of(is_meant)
+        self._enqueue_copies_where(is_meant)
 
-    def member_changed(self, member: ClusterUID) -> None:
+    def on_member_changed(self, member: ClusterUID) -> None:
         """Look at all that came from a member, and at all that it offers, or others of it: it left, or is back."""
-        self._look_at_copies_of(lambda _, record: member in (record.marks.owner, record.natural))
-        for feed in self._sources.all_feeds():
+        self._enqueue_copies_where(lambda _, record: member in (record.marks.owner, record.natural))
+        for feed in self._sources.all_caches():
             if feed.peer == member or feed.kind in (meta.CLUSTER, meta.SECRET):
-                self._look_at_offers(feed)
+                self._enqueue_claims(feed)
 
-    def source_back(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
+    def on_source_back(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
         """Look at what was made of an object of which nobody spoke till now, or no rule could tell what it wants."""
-        for target in self._copies.made_of(owner, kind, key):
+        for target in self._copies.copies_of(owner, kind, key):
             if self._copies.has(target):
                 self._add(target, owner)
 
-    def feed_complete(self, feed: Feed) -> None:
+    def on_source_synced(self, feed: SourceCache) -> None:
         """Look at the copies that a peer's list bears on, which is complete now: what it lacks may be gone."""
         peer, group_kind = feed.peer, (feed.kind.group, feed.kind.kind)
 
-        def is_meant(local_feed: LocalFeed, record: CopyRecord) -> bool:
+        def is_meant(local_feed: LocalCache, record: CopyRecord) -> bool:
             provenance = record.marks.provenance
             if group_kind == _RULE and provenance is not None and provenance.rule_owner == peer:
                 return True
@@ -72,45 +72,45 @@ class Attention:
             # Features choose the rules: as long as they were not heard, another rule could want any copy.
             return group_kind == _FEATURE or group_kind in _kinds_behind(local_feed, record)
 
-        self._look_at_copies_of(is_meant)
+        self._enqueue_copies_where(is_meant)
 
-    def local_feed_complete(self, local_feed: LocalFeed) -> None:
+    def on_local_synced(self, local_feed: LocalCache) -> None:
         """Look at everything that is, or is to be, an object of a kind that is now heard here."""
-        self._look_at_copies(local_feed)
-        for feed in self._sources.all_feeds():
-            self._look_at_offers(feed, kind=local_feed.kind)
+        self._enqueue_copies(local_feed)
+        for feed in self._sources.all_caches():
+            self._enqueue_claims(feed, kind=local_feed.kind)
 
-    def namespace_changed(self, name: str) -> None:
+    def on_namespace_changed(self, name: str) -> None:
         """Look at what is offered for a namespace that came, goes or is gone."""
-        for feed in self._sources.all_feeds():
-            self._look_at_offers(feed, namespace=name)
+        for feed in self._sources.all_caches():
+            self._enqueue_claims(feed, namespace=name)
 
-    def _look_at_copies_of(self, is_meant: Callable[[LocalFeed, CopyRecord], bool]) -> None:
-        for local_feed in self._copies.all_feeds():
+    def _enqueue_copies_where(self, is_meant: Callable[[LocalCache, CopyRecord], bool]) -> None:
+        for local_feed in self._copies.all_caches():
             for key, record in local_feed.records.items():
                 if is_meant(local_feed, record):
                     self._add(local_feed.target(key), record.marks.owner or HERE)
 
-    def _look_at_copies(self, local_feed: LocalFeed) -> None:
+    def _enqueue_copies(self, local_feed: LocalCache) -> None:
         for target, lane in copies_of(local_feed):
             self._add(target, lane)
 
-    def _look_at_offers(self, feed: Feed, *, kind: GVK | None = None, namespace: str | None = None) -> None:
-        for target, lane in offers_of(feed):
+    def _enqueue_claims(self, feed: SourceCache, *, kind: GVK | None = None, namespace: str | None = None) -> None:
+        for target, lane in claims_of(feed):
             if namespace is not None and target.namespace != namespace:
                 continue
             if kind is None or (target.group, target.kind) == (kind.group, kind.kind):
                 self._add(target, lane)
 
 
-def copies_of(local_feed: LocalFeed) -> Iterator[tuple[Target, str]]:
+def copies_of(local_feed: LocalCache) -> Iterator[tuple[Target, str]]:
     """List the copies of a kind, each with its lane of the queue; they may change meanwhile."""
     for key in list(local_feed.records):
         if (record := local_feed.records.get(key)) is not None:
             yield local_feed.target(key), record.marks.owner or HERE
 
 
-def offers_of(feed: Feed) -> Iterator[tuple[Target, str]]:
+def claims_of(feed: SourceCache) -> Iterator[tuple[Target, str]]:
     """List what is to be made of what a peer offers, each with its lane of the queue; it may change meanwhile."""
     for key in list(feed.records):
         if (record := feed.records.get(key)) is not None:
@@ -128,13 +128,13 @@ def _parties(record: CopyRecord) -> tuple[ClusterUID | None, ...]:
     return (record.marks.owner, record.natural, provenance.rule_owner if provenance is not None else None)
 
 
-def _kinds_behind(local_feed: LocalFeed, record: CopyRecord) -> tuple[tuple[str, str], ...]:
+def _kinds_behind(local_feed: LocalCache, record: CopyRecord) -> tuple[tuple[str, str], ...]:
     """Name the kinds at the owner that say whether a copy stays. What credentials are for, a Cluster says."""
     here, source = (local_feed.kind.group, local_feed.kind.kind), _kind_behind(local_feed, record)
     return (here, source, *_MEMBERSHIP) if here in _MEMBERSHIP else (here, source)
 
 
-def _kind_behind(local_feed: LocalFeed, record: CopyRecord) -> tuple[str, str]:
+def _kind_behind(local_feed: LocalCache, record: CopyRecord) -> tuple[str, str]:
     """Name the kind of what a copy was made from."""
     kind = record.source[0] if record.source is not None else local_feed.kind
     return (kind.group, kind.kind)

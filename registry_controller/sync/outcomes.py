@@ -12,9 +12,9 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip, owner_of
 from registry_controller.core.decision.ownership import Doubt, Voice
-from registry_controller.core.decision.state import Claim, Rival, View
+from registry_controller.core.decision.state import Claim, Rival, TargetState
 from registry_controller.report.reasons import AS_FALSE, words_of
-from registry_controller.sync.results import Class, Outcome, Place, Said
+from registry_controller.sync.results import Place, ReportedResult, ResultClass, TargetResult
 
 RECHECKED: Final = frozenset(
     {Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.OWNER_LEAVES}
@@ -22,7 +22,7 @@ RECHECKED: Final = frozenset(
 """What no event ends: what was asked, of the owner or of ourselves, is asked again. All other holds end by an event."""
 
 
-class Failing(NamedTuple):
+class WriteFailure(NamedTuple):
     """Why a decision cannot be carried out: a word for programs, and words for people."""
 
     reason: str
@@ -31,12 +31,12 @@ class Failing(NamedTuple):
 
 def outcomes_of(
     decision: Decision,
-    view: View,
+    view: TargetState,
     *,
     name_of: Callable[[ClusterUID], str],
     losers: Collection[str] = (),
-    failure: Failing | None = None,
-) -> list[Said]:
+    failure: WriteFailure | None = None,
+) -> list[ReportedResult]:
     """Say how a target fares, first for whom it is, then for whoever lost it; nothing for one that no rule wants.
 
     `losers` are the younger rules that want the same source otherwise; `failure` says why it cannot be carried out.
@@ -48,11 +48,13 @@ def outcomes_of(
         return []
     owner = owner or ClusterUID("")
     if failure is not None:
-        said = [Said(Outcome(rule, owner, Class.FAILING, failure.reason), failure.words)]
+        said = [ReportedResult(TargetResult(rule, owner, ResultClass.FAILING, failure.reason), failure.words)]
     elif isinstance(decision, Delete) or decision.reason in _NOBODYS:
         return []
     else:
-        said = [Said(Outcome(rule, owner, _fate(decision), decision.reason.value), _message(view, decision))]
+        said = [
+            ReportedResult(TargetResult(rule, owner, _fate(decision), decision.reason.value), _message(view, decision))
+        ]
     winner = _winner(view, decision)
     if len(view.claims) == 1 and view.claims[0] is winner and not winner.rivals and winner.barrier is None:
         return said  # as it mostly is: nobody else wants the place
@@ -63,7 +65,7 @@ def outcomes_of(
     return said + _barred(view, {one.outcome.place for one in said})
 
 
-def _rivals_of(winner: Claim, view: View) -> Iterator[Rival]:
+def _rivals_of(winner: Claim, view: TargetState) -> Iterator[Rival]:
     """List the younger rules that want the winner's source here, in whatever version of its kind they read it."""
     yield from winner.rivals
     for claim in view.claims:
@@ -72,35 +74,41 @@ def _rivals_of(winner: Claim, view: View) -> Iterator[Rival]:
             yield from claim.rivals
 
 
-def _of_rivals(said: Said, rivals: Iterable[Rival], *, losers: Collection[str] = ()) -> Iterator[Said]:
+def _of_rivals(
+    said: ReportedResult, rivals: Iterable[Rival], *, losers: Collection[str] = ()
+) -> Iterator[ReportedResult]:
     """Say of younger rules that they fare as the older one does, but where that is not what they want (W2)."""
     older, owner, fate, reason = said.outcome
     for rule in dict.fromkeys(rival.rule for rival in rivals if rival.barrier is None and rival.rule != older):
-        if fate is Class.FAILING:
+        if fate is ResultClass.FAILING:
             words = f"rule {older}, which is older, has this place, and cannot be carried out"
-            yield Said(Outcome(rule, owner, Class.CONFLICTING, Reason.CONFLICT.value), words, said.source)
+            yield ReportedResult(
+                TargetResult(rule, owner, ResultClass.CONFLICTING, Reason.CONFLICT.value), words, said.source
+            )
         elif rule in losers:
             words = f"rule {older}, which is older, wants it otherwise"
-            yield Said(Outcome(rule, owner, Class.CONFLICTING, Reason.CONFLICT.value), words, said.source)
+            yield ReportedResult(
+                TargetResult(rule, owner, ResultClass.CONFLICTING, Reason.CONFLICT.value), words, said.source
+            )
         else:
-            yield Said(Outcome(rule, owner, fate, reason), said.message, said.source)
+            yield ReportedResult(TargetResult(rule, owner, fate, reason), said.message, said.source)
 
 
-def _fate(decision: Apply | Hold | Skip) -> Class:
+def _fate(decision: Apply | Hold | Skip) -> ResultClass:
     match decision:
         case Apply() | Skip(reason=Reason.IN_SYNC):
-            return Class.SYNCED
+            return ResultClass.SYNCED
         case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING):
-            return Class.WAITING
+            return ResultClass.WAITING
         case Hold():
-            return Class.HELD
+            return ResultClass.HELD
         case Skip(reason=Reason.LOCAL_OBJECT_EXISTS | Reason.CONFLICT):
-            return Class.CONFLICTING
+            return ResultClass.CONFLICTING
         case Skip():
-            return Class.SKIPPED
+            return ResultClass.SKIPPED
 
 
-def _message(view: View, decision: Decision) -> str:
+def _message(view: TargetState, decision: Decision) -> str:
     """Say what somebody may have to know, or do; nothing where all is as it is meant."""
     reason = decision.reason
     if reason is Reason.COPY_FROZEN and view.current is not None:
@@ -111,27 +119,27 @@ def _message(view: View, decision: Decision) -> str:
     return AS_FALSE[reason] if is_doubtful else _MESSAGES.get(reason, "")
 
 
-def _unheard(view: View) -> list[Said]:
+def _unheard(view: TargetState) -> list[ReportedResult]:
     """Say of everybody's source that it waits: whose the place is shows once the kind is heard here (R2)."""
     reason = Reason.LOCAL_NOT_HEARD
-    waiting: list[Said] = []
+    waiting: list[ReportedResult] = []
     for claim in view.claims:
         if _is_offered(claim):
-            outcome = Outcome(claim.rule, claim.owner, Class.WAITING, reason.value)
-            said = Said(outcome, words_of(reason), claim.source)
+            outcome = TargetResult(claim.rule, claim.owner, ResultClass.WAITING, reason.value)
+            said = ReportedResult(outcome, words_of(reason), claim.source)
             waiting += [said, *_of_rivals(said, claim.rivals)]
     return waiting + _barred(view, {one.outcome.place for one in waiting})
 
 
 def _lost(
-    view: View, winner: Claim, reason: Reason, name_of: Callable[[ClusterUID], str]
-) -> Iterator[tuple[Claim, Said]]:
+    view: TargetState, winner: Claim, reason: Reason, name_of: Callable[[ClusterUID], str]
+) -> Iterator[tuple[Claim, ReportedResult]]:
     """Name the sources that are for this target, too, and came later (O8), or all when it is native (O1)."""
     for claim in view.claims if not view.membership else ():
         if _is_offered(claim) and not claim.is_of(winner.source):
             why, words = _why_lost(claim, winner, reason, name_of)
-            outcome = Outcome(claim.rule, claim.owner, Class.CONFLICTING, why.value)
-            yield claim, Said(outcome, words, claim.source)
+            outcome = TargetResult(claim.rule, claim.owner, ResultClass.CONFLICTING, why.value)
+            yield claim, ReportedResult(outcome, words, claim.source)
 
 
 def _is_offered(claim: Claim) -> bool:
@@ -147,25 +155,27 @@ def _why_lost(claim: Claim, winner: Claim, reason: Reason, name_of: Callable[[Cl
     return Reason.CONFLICT, words
 
 
-def _barred(view: View, told: Set[Place]) -> list[Said]:
+def _barred(view: TargetState, told: Set[Place]) -> list[ReportedResult]:
     """Name the rules that want this target and may not write it here."""
-    found: dict[Place, Said] = {}
+    found: dict[Place, ReportedResult] = {}
     for claim in view.claims:
         for rule, barrier in (Rival(claim.rule, claim.barrier), *claim.rivals):
             if barrier is not None and (rule, claim.owner) not in told:
                 reason = BARRED[barrier]
-                said = Said(Outcome(rule, claim.owner, Class.SKIPPED, reason.value), words_of(reason))
+                said = ReportedResult(
+                    TargetResult(rule, claim.owner, ResultClass.SKIPPED, reason.value), words_of(reason)
+                )
                 found.setdefault((rule, claim.owner), said)
     return list(found.values())
 
 
-def rule_of(view: View, decision: Decision) -> str:
+def rule_of(view: TargetState, decision: Decision) -> str:
     """Name the rule that a decision is about: that of its owner's claim, else the one that made the copy."""
     winner = _winner(view, decision)
     return winner.rule if winner is not None else view.rule or (view.claims[0].rule if view.claims else "")
 
 
-def _winner(view: View, decision: Decision) -> Claim | None:
+def _winner(view: TargetState, decision: Decision) -> Claim | None:
     """Find the claim that a decision is about: of its owner's, the one of which the copy is."""
     if isinstance(decision, Apply):
         return decision.claim

@@ -15,22 +15,22 @@ from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Hold, Reason
 from registry_controller.core.decision.ownership import is_at_home, is_membership, read_marks
-from registry_controller.core.decision.state import Answer, Inquiry, SourceRef, View
+from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.departures import Departures
 from registry_controller.sync.native_contents import holds_natives
-from registry_controller.sync.state_reader import Offer, Views
-from registry_controller.watch.fairness import Turns
+from registry_controller.sync.state_reader import Offer, StateReader
+from registry_controller.watch.fairness import EvaluationLimiter
 
 ASK_TIMEOUT_S: Final = 10.0
 _CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
 
 
-class Judgement(NamedTuple):
+class Judgment(NamedTuple):
     """A Decision, with what it was taken on; `offers` are what the view's claims come from, in their order."""
 
-    view: View
+    view: TargetState
     offers: tuple[Offer, ...]
     decision: Decision
 
@@ -44,11 +44,11 @@ class Reconciler:
     def __init__(
         self,
         *,
-        views: Views,
+        views: StateReader,
         home: Reader,
         connection: Callable[[ClusterUID], Connection | None],
         departures: Departures,
-        turns: Turns,
+        turns: EvaluationLimiter,
     ) -> None:
         self._views = views
         self._home = home
@@ -56,20 +56,20 @@ class Reconciler:
         self._departures = departures
         self._turns = turns
 
-    def look(self, target: Target) -> Judgement:
+    def decide(self, target: Target) -> Judgment:
         """Decide on what the caches hold at this moment."""
         return self._decide(target, None)
 
     def is_due(self, member: ClusterUID, target: Target) -> bool:
         """Say whether a target is to be written here as a member itself has it."""
-        decision = self.look(target).decision
+        decision = self.decide(target).decision
         return isinstance(decision, Apply) and decision.claim.peer == decision.claim.owner == member
 
-    async def conclude(self, judgement: Judgement) -> Judgement:
+    async def decide_with_proof(self, judgement: Judgment) -> Judgment:
         """Ask what a decision waits for, if it does, and decide on the caches as they are then."""
         target, decision, inquiry = judgement.view.target, judgement.decision, None
         if isinstance(decision, Hold) and decision.ask is not None:
-            inquiry = await self._inquire(target, decision.ask)
+            inquiry = await self._ask_owner(target, decision.ask)
             judgement = self._decide(target, inquiry)
         if judgement.decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
             found_empty = not await holds_natives(self._home, target)
@@ -78,27 +78,27 @@ class Reconciler:
             self._departures.hear(judgement.decision, judgement.view)
         return judgement
 
-    def _decide(self, target: Target, inquiry: Inquiry | None, *, found_empty: bool = False) -> Judgement:
+    def _decide(self, target: Target, inquiry: OwnerAnswer | None, *, found_empty: bool = False) -> Judgment:
         view, offers = self._views.read(target, inquiry, found_empty=found_empty)
-        return Judgement(view, offers, decide(view))
+        return Judgment(view, offers, decide(view))
 
-    async def _inquire(self, target: Target, source: SourceRef) -> Inquiry:
+    async def _ask_owner(self, target: Target, source: SourceRef) -> OwnerAnswer:
         """Ask an owner for one object by name: only its own NotFound is proof (O5)."""
         connection = self._connection(source.owner)
         if connection is None:
-            return Inquiry(source, Answer.NOT_ASKED)
+            return OwnerAnswer(source, ProofResult.NOT_ASKED)
         kind = self._views.kind_read(source)
         gvr = await connection.discovery.resolve(kind)
         try:
             heard = await read_object(connection.reader, gvr, source.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
         except NotFound as error:
-            return Inquiry(source, Answer.NOT_FOUND if error.names_object else Answer.NOT_ASKED)
+            return OwnerAnswer(source, ProofResult.NOT_FOUND if error.names_object else ProofResult.NOT_ASKED)
         marks = read_marks(heard.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))
         is_there = not heard.deleting and is_at_home(
             marks, peer=source.owner, membership=is_membership(source.kind, heard.kind_type)
         )
         if not is_there:
-            return Inquiry(source, Answer.NOT_FOUND, heard.revision)
-        await self._turns.take(kind)
+            return OwnerAnswer(source, ProofResult.NOT_FOUND, heard.revision)
+        await self._turns.wait(kind)
         with self._turns.spent(kind):
-            return Inquiry(source, Answer.FOUND, heard.revision, self._views.wants(target, source, heard))
+            return OwnerAnswer(source, ProofResult.FOUND, heard.revision, self._views.wants(target, source, heard))

@@ -17,11 +17,11 @@ from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.cache.members import secret_target
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.peer import Connection
-from registry_controller.core.decision.membership import hearsay
+from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.watch import decode_manifest
-from registry_controller.membership.relay_policy import Relays
-from registry_controller.sync.state_reader import Offer, Views
+from registry_controller.membership.relay_policy import RelayPolicy
+from registry_controller.sync.state_reader import Offer, StateReader
 
 READ_TIMEOUT_S: Final = 5.0
 _AT_ONCE: Final = 4
@@ -31,15 +31,15 @@ _Place = tuple[ClusterUID, ObjectKey]
 _State = tuple[str, int]
 
 
-class Hearsay:
+class RelayedCredentials:
     """What is said of one member. The others' Secrets are read once in each state that they have."""
 
     def __init__(
         self,
         *,
         registry: Registry,
-        relays: Relays,
-        views: Views,
+        relays: RelayPolicy,
+        views: StateReader,
         connection: Callable[[ClusterUID], Connection | None],
         network_name: str,
     ) -> None:
@@ -51,7 +51,7 @@ class Hearsay:
         self._turn = 0
         self._read: dict[_Place, tuple[_State, Credentials | None]] = {}
 
-    async def ways(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
+    async def credentials_for(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
         """List other credentials for a Cluster's member: some of them, in turn. `held` are those that do not work.
 
         `refused` says that the API server itself did not take them. Else others help only where it may be elsewhere.
@@ -61,7 +61,7 @@ class Hearsay:
         if cluster is None or cluster.secret is None:
             return ()
         view, offers = self._views.read(secret_target(cluster.secret), None)
-        claims = hearsay(view)
+        claims = relayed_claims(view)
         is_pinned = self._relays.is_pinned(cluster.cluster_id)
         if not claims or (is_pinned and not refused):
             return ()
@@ -75,7 +75,7 @@ class Hearsay:
         self._turn += len(chosen)
         return chosen
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Forget what was read: the member answers."""
         self._read, self._turn = {}, 0
 
@@ -101,7 +101,7 @@ class Hearsay:
 
     async def _ask(self, offer: Offer) -> None:
         """Read one member's Secret; what is none is remembered as such, what cannot be read now is read later."""
-        connection, state = self._connection(offer.feed.peer), _state(offer)
+        connection, state = self._connection(offer.cache.peer), _state(offer)
         if connection is None:
             return
         found: Credentials | None = None
@@ -116,7 +116,7 @@ class Hearsay:
 
 
 def _place(offer: Offer) -> _Place:
-    return (offer.feed.peer, offer.key)
+    return (offer.cache.peer, offer.key)
 
 
 def _state(offer: Offer) -> _State:

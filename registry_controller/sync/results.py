@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.cache.interner import Shared
+from registry_controller.cache.interner import Interner
 from registry_controller.core.decision.state import SourceRef
 
 SAMPLES: Final = 5
@@ -22,7 +22,7 @@ MOST_PLACES: Final = 16_384
 """Of which is known when something was: 1,024 rules that read 16 members. The longest ago is forgotten first."""
 
 
-class Class(enum.Enum):
+class ResultClass(enum.Enum):
     """How a target fares."""
 
     SYNCED = "synced"
@@ -33,19 +33,19 @@ class Class(enum.Enum):
     CONFLICTING = "conflicting"
 
 
-_SAMPLED: Final = frozenset((Class.FAILING, Class.CONFLICTING, Class.WAITING))
+_SAMPLED: Final = frozenset((ResultClass.FAILING, ResultClass.CONFLICTING, ResultClass.WAITING))
 
 
 Place = tuple[str, ClusterUID]
 """A rule and an owner."""
 
 
-class Outcome(NamedTuple):
+class TargetResult(NamedTuple):
     """What became of a target."""
 
     rule: str
     owner: ClusterUID
-    fate: Class
+    result: ResultClass
     reason: str
 
     @property
@@ -53,20 +53,20 @@ class Outcome(NamedTuple):
         return (self.rule, self.owner)
 
 
-class Said(NamedTuple):
+class ReportedResult(NamedTuple):
     """An outcome, with words where somebody may have to act, and the source of one that lost its place to another."""
 
-    outcome: Outcome
+    outcome: TargetResult
     message: str
     source: SourceRef | None = None
 
     @property
     def is_shown(self) -> bool:
         """Say whether a status names the object: what is skipped on purpose only where somebody may not mean that."""
-        return self.outcome.fate in _SAMPLED or (self.outcome.fate is Class.SKIPPED and bool(self.message))
+        return self.outcome.result in _SAMPLED or (self.outcome.result is ResultClass.SKIPPED and bool(self.message))
 
 
-class Failure(NamedTuple):
+class FailedTarget(NamedTuple):
     """One failing object, for a status."""
 
     target: str
@@ -74,19 +74,19 @@ class Failure(NamedTuple):
     message: str
 
 
-class Ledger:
+class Results:
     """Outcomes of all targets. `on_change` hears the name of a rule whose counts changed."""
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
-        self._outcomes: dict[Target, tuple[Outcome, ...]] = {}
-        self._shared: Shared[tuple[Outcome, ...]] = Shared()
-        self._counts: dict[Place, Counter[Class]] = {}
-        self._failures: dict[Place, dict[Target, Failure]] = {}
+        self._outcomes: dict[Target, tuple[TargetResult, ...]] = {}
+        self._shared: Interner[tuple[TargetResult, ...]] = Interner()
+        self._counts: dict[Place, Counter[ResultClass]] = {}
+        self._failures: dict[Place, dict[Target, FailedTarget]] = {}
         self.wrote_at: dict[Place, datetime] = {}
         self.went_back_at: dict[Place, datetime] = {}
         self._on_change = on_change
 
-    def note(self, target: Target, said: Sequence[Said]) -> bool:
+    def record(self, target: Target, said: Sequence[ReportedResult]) -> bool:
         """Replace what became of a target: an outcome for whoever wants it; none forgets it. Say if it changed."""
         outcomes = tuple(one.outcome for one in said)
         old = self._outcomes.get(target, ())
@@ -108,12 +108,12 @@ class Ledger:
                 self._on_change(place[0])
         return changed
 
-    def wrote(self, place: Place, at: datetime) -> None:
+    def record_write(self, place: Place, at: datetime) -> None:
         """Remember when something was last written for a rule from an owner."""
         _note(self.wrote_at, place, at)
         self._on_change(place[0])
 
-    def went_back(self, place: Place, at: datetime) -> None:
+    def record_history_restored(self, place: Place, at: datetime) -> None:
         """Remember when an owner was found in an older state than what it had shown before."""
         _note(self.went_back_at, place, at)
         self._on_change(place[0])
@@ -126,25 +126,25 @@ class Ledger:
         """List every rule and owner with outcomes."""
         return list(self._counts)
 
-    def held(self) -> Iterable[tuple[Outcome, int]]:
+    def held(self) -> Iterable[tuple[TargetResult, int]]:
         """Count the copies that wait, by outcome; reads all of them."""
         every = (outcome for outcomes in self._outcomes.values() for outcome in outcomes)
-        return Counter(outcome for outcome in every if outcome.fate is Class.HELD).items()
+        return Counter(outcome for outcome in every if outcome.result is ResultClass.HELD).items()
 
-    def counts(self, place: Place) -> Counter[Class]:
+    def counts(self, place: Place) -> Counter[ResultClass]:
         """Tell how many targets of a rule from an owner fare how."""
         return self._counts.get(place, Counter())
 
-    def failures(self, place: Place) -> tuple[Failure, ...]:
+    def failures(self, place: Place) -> tuple[FailedTarget, ...]:
         """Name a few failing objects."""
         return tuple(sorted(self._failures.get(place, {}).values()))[:SAMPLES]
 
-    def _count(self, target: Target, outcome: Outcome, step: int) -> None:
+    def _count(self, target: Target, outcome: TargetResult, step: int) -> None:
         place = outcome.place
         counts = self._counts.get(place)
         if counts is None:
             counts = self._counts[place] = Counter()
-        counts[outcome.fate] += step
+        counts[outcome.result] += step
         if step < 0:
             self._failures.get(place, {}).pop(target, None)
             if not any(counts.values()):
@@ -152,9 +152,9 @@ class Ledger:
                 self._failures.pop(place, None)
         self._on_change(outcome.rule)
 
-    def _sample(self, target: Target, outcome: Outcome, message: str) -> None:
+    def _sample(self, target: Target, outcome: TargetResult, message: str) -> None:
         held = self._failures.setdefault(outcome.place, {})
-        failure = Failure(str(target), outcome.reason, message)
+        failure = FailedTarget(str(target), outcome.reason, message)
         if (target in held or len(held) < SAMPLES) and held.get(target) != failure:
             held[target] = failure
             self._on_change(outcome.rule)

@@ -14,13 +14,13 @@ from registry_controller.sync.state_reader import Offer
 
 def hits_beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
     """List by which other rules the same source claims the same place, in another version of its kind."""
-    peer, kind = offer.feed.peer, offer.feed.kind
+    peer, kind = offer.cache.peer, offer.cache.kind
     return tuple(
         other.hit
         for other in offers
-        if other.feed is not offer.feed
-        and (other.feed.peer, other.key) == (peer, offer.key)
-        and (other.feed.kind.group, other.feed.kind.kind) == (kind.group, kind.kind)
+        if other.cache is not offer.cache
+        and (other.cache.peer, other.key) == (peer, offer.key)
+        and (other.cache.kind.group, other.cache.kind.kind) == (kind.group, kind.kind)
         and other.hit.barrier is None
     )
 
@@ -48,7 +48,7 @@ def losers_of(offer: Offer, ours: Desired, manifest: Manifest, *, owner: Cluster
 def _makes(ours: Desired, hit: Hit, offer: Offer, manifest: Manifest, *, owner: ClusterUID, pool: Pool) -> bool:
     """Say whether a rule makes the same as ours."""
     try:
-        theirs = desired(manifest, offer.feed.kind, hit.entries, owner=owner, context=hit.context, pool=pool)
+        theirs = desired(manifest, offer.cache.kind, hit.entries, owner=owner, context=hit.context, pool=pool)
     except Exception:  # a stranger may have written either; it is said when that rule's turn comes
         return False
     return (theirs.manifest, theirs.status) == (ours.manifest, ours.status)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.cache.copy_index import Copies
-from registry_controller.cache.local_cache import CopyRecord, LocalFeed
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.cache.members import Members
-from registry_controller.cache.source_cache import Feed, SourceRecord
-from registry_controller.cache.source_index import Sources
-from registry_controller.clusters.rule_state import RuleStates, Standing
+from registry_controller.cache.source_cache import SourceCache, SourceRecord
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.rule_state import Liveness, RuleStates
 from registry_controller.core.decision.ownership import (
     Marks,
     Voice,
@@ -24,47 +24,47 @@ from registry_controller.core.decision.ownership import (
 )
 from registry_controller.core.decision.state import (
     Claim,
-    Current,
-    Inquiry,
+    CurrentCopy,
     NamespaceState,
+    OwnerAnswer,
     Rival,
     SourceRef,
+    TargetState,
     Tracking,
-    View,
 )
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.core.rules.matching import is_container
 from registry_controller.core.rules.policy import Barrier
 from registry_controller.kube.watch import PartialObject
 from registry_controller.membership.departures import Departures
-from registry_controller.membership.tombstones import Leaving
+from registry_controller.membership.tombstones import TombstoneTracker
 
 
 class Offer(NamedTuple):
     """Where a claim comes from: what a worker needs to render it."""
 
-    feed: Feed
+    cache: SourceCache
     key: ObjectKey
     record: SourceRecord
     hit: Hit
 
 
-class Views:
+class StateReader:
     """The reader of all caches."""
 
     def __init__(
         self,
         *,
         local: ClusterUID,
-        sources: Sources,
-        copies: Copies,
+        sources: SourceIndex,
+        copies: CopyIndex,
         members: Members,
-        standing: Callable[[], Standing],
+        standing: Callable[[], Liveness],
         namespace_state: Callable[[str], NamespaceState],
         creates_namespaces: Callable[[str], bool],
         rule_states: RuleStates,
         departures: Departures,
-        leaving: Leaving,
+        leaving: TombstoneTracker,
         successors: Callable[[str], frozenset[ClusterUID]],
         has_chosen_rules: Callable[[ClusterUID, GVK], bool],
     ) -> None:
@@ -82,13 +82,13 @@ class Views:
         self._creates_namespaces = creates_namespaces
 
     def read(
-        self, target: Target, inquiry: Inquiry | None, *, found_empty: bool = False
-    ) -> tuple[View, tuple[Offer, ...]]:
+        self, target: Target, inquiry: OwnerAnswer | None, *, found_empty: bool = False
+    ) -> tuple[TargetState, tuple[Offer, ...]]:
         """Read everything that bears on a target, and the offers behind the claims, in their order.
 
         `found_empty` says that no native object lives in it.
         """
-        feed = self._copies.feed(target.group, target.kind)
+        feed = self._copies.cache_of(target.group, target.kind)
         record = feed.records.get(target.key) if feed else None
         offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
         if record is not None and record.marks.provenance is not None:
@@ -103,7 +103,7 @@ class Views:
         tracking, offered_at = self._tracking(copied_from, record)
         owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
         gone = self._leaving.gone(natural, record.marks if record is not None else None)
-        view = View(
+        view = TargetState(
             target=target,
             claims=claims,
             current=current,
@@ -112,19 +112,19 @@ class Views:
             alive=standing.alive,
             contested=standing.contested,
             membership=membership,
-            local_heard=record is not None or (feed is not None and feed.covers(target.namespace)),
+            local_synced=record is not None or (feed is not None and feed.covers(target.namespace)),
             namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
             create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims if claim.barrier is None),
             copied_from=copied_from,
             tracking=Tracking.ABSENT if owner_leaves else tracking,
             offered_at=offered_at,
             rule=self._rule(copied_from, provenance),
-            others_heard=self._are_others_heard(copied_from),
+            others_synced=self._are_others_heard(copied_from),
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             moved=self._is_moved(copied_from, provenance),
             barrier=None if membership or record is None else self._barrier(target, record, copied_from),
-            inquiry=inquiry,
+            proof=inquiry,
             departed=(gone if membership else self._leaving.judged(gone & standing.known)).union(
                 self._departures.left, self._left_behind(current, standing)
             ),
@@ -139,25 +139,25 @@ class Views:
         )
         return view, offers
 
-    def _left_behind(self, current: Current | None, standing: Standing) -> frozenset[ClusterUID]:
+    def _left_behind(self, current: CurrentCopy | None, standing: Liveness) -> frozenset[ClusterUID]:
         """Tell whose copy is left in a cluster that has left itself, and has no Cluster of its owner any more."""
         owner = current.marks.owner if current is not None and self._leaving.now.has_left else None
         return frozenset() if owner is None or owner in standing.known else frozenset({owner})
 
     def wants(self, target: Target, source: SourceRef, heard: PartialObject) -> bool:
         """Say whether a rule makes the target of what was read by name; what cannot be evaluated may be wanted."""
-        return any(feed.wants(target, heard) for feed in self._sources.feeds_on(source.owner, source.kind))
+        return any(feed.wants(target, heard) for feed in self._sources.caches_of_kind(source.owner, source.kind))
 
     def kind_read(self, source: SourceRef) -> GVK:
         """Name a source's kind in a version that is read of its owner: the one of before may be served no more."""
-        kinds = [feed.kind for feed in self._sources.feeds_on(source.owner, source.kind)]
+        kinds = [feed.kind for feed in self._sources.caches_of_kind(source.owner, source.kind)]
         return source.kind if source.kind in kinds or not kinds else kinds[0]
 
     def _deleted_at(self, owner: ClusterUID, target: Target) -> int:
         return max(self._sources.deleted_at(owner, target), self._departures.left.get(owner, 0))
 
     def _claim(self, offer: Offer) -> Claim:
-        peer, record = offer.feed.peer, offer.record
+        peer, record = offer.cache.peer, offer.record
         owner, revision, has_left = peer, record.revision, False
         if record.membership:
             natural = self._natural(offer)
@@ -168,7 +168,7 @@ class Views:
                 known = provenance if provenance is not None and provenance.owner == owner else None
                 revision = known.revision if known is not None else 0
                 # Of credentials it cannot be told to which membership they belong.
-                membership = known.uid if known is not None and offer.feed.kind.group == meta.GROUP else ""
+                membership = known.uid if known is not None and offer.cache.kind.group == meta.GROUP else ""
                 has_left = self._leaving.bars(peer, owner, membership)
         else:
             voice = voice_of(record.marks, peer=peer, local=self.local)
@@ -176,7 +176,7 @@ class Views:
             peer=peer,
             owner=owner,
             voice=voice,
-            kind=offer.feed.kind,
+            kind=offer.cache.kind,
             key=offer.key,
             uid=record.uid,
             created=record.created,
@@ -192,31 +192,31 @@ class Views:
         )
 
     def _natural(self, offer: Offer) -> frozenset[ClusterUID]:
-        if offer.feed.kind.group == meta.GROUP:
+        if offer.cache.kind.group == meta.GROUP:
             return frozenset({offer.record.cluster_id} if offer.record.cluster_id else ())
-        return self._members.natural_of_secret(offer.key, peer=offer.feed.peer)
+        return self._members.natural_of_secret(offer.key, peer=offer.cache.peer)
 
     def _is_membership(self, target: Target, record: CopyRecord | None, offers: Iterable[Offer]) -> bool:
         if record is not None:
             return is_membership(GVK(target.group, "", target.kind), record.kind_type)
-        feed = self._copies.feed(target.group, target.kind)
+        feed = self._copies.cache_of(target.group, target.kind)
         if feed is not None and target.key in feed.natives:
             return False
         return any(offer.record.membership for offer in offers)
 
     def _current(
-        self, target: Target, feed: LocalFeed | None, record: CopyRecord | None, *, membership: bool, found_empty: bool
-    ) -> Current | None:
+        self, target: Target, feed: LocalCache | None, record: CopyRecord | None, *, membership: bool, found_empty: bool
+    ) -> CurrentCopy | None:
         if record is None:
             native = feed is not None and target.key in feed.natives
-            return Current(Marks(None, None, False, False), "", 0) if native else None
+            return CurrentCopy(Marks(None, None, False, False), "", 0) if native else None
         natural, disputed = record.natural, False
         if membership and target.kind == "Secret":
             named_by = self._members.naming_here(target.key)
             natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
             disputed = natural is None and len(named_by) > 1
         holds = is_container(target) and not found_empty
-        return Current(record.marks, record.uid, record.revision, record.deleting, holds, natural, disputed)
+        return CurrentCopy(record.marks, record.uid, record.revision, record.deleting, holds, natural, disputed)
 
     def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
         if provenance is not None or source is None:
@@ -225,7 +225,7 @@ class Views:
 
     def _rules_on(self, source: SourceRef) -> Iterator[ActiveRule]:
         """List the rules that read a source's kind of its owner."""
-        return (active for feed in self._sources.feeds_on(source.owner, source.kind) for active in feed.rules)
+        return (active for feed in self._sources.caches_of_kind(source.owner, source.kind) for active in feed.rules)
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
         """Tell what is heard of a copy's source, and at which resourceVersion."""
@@ -234,7 +234,7 @@ class Views:
         rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
         feeds = [
             feed
-            for feed in self._sources.feeds_on(source.owner, source.kind)
+            for feed in self._sources.caches_of_kind(source.owner, source.kind)
             if (feed.has_rule(rule) if rule else bool(feed.rules))
         ]
         if not feeds:
@@ -251,7 +251,7 @@ class Views:
     def _are_others_heard(self, source: SourceRef | None) -> bool:
         if source is None:
             return True
-        feeds = self._sources.feeds_on(source.owner, source.kind)
+        feeds = self._sources.caches_of_kind(source.owner, source.kind)
         return self._has_chosen_rules(source.owner, source.kind) and all(
             feed.is_complete_for(active.rule.name) for feed in feeds for active in feed.rules
         )
@@ -260,7 +260,7 @@ class Views:
         """Say whether the rule that made a copy makes another one of its source now."""
         if source is None or provenance is None:
             return False
-        feeds = self._sources.feeds_on(source.owner, source.kind)
+        feeds = self._sources.caches_of_kind(source.owner, source.kind)
         held = [feed.records[source.key] for feed in feeds if source.key in feed.records]
         return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
 
@@ -295,7 +295,7 @@ def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
 
 
 def _copied_from(
-    current: Current | None, record: CopyRecord | None, kind: GVK | None, target: Target, *, membership: bool
+    current: CurrentCopy | None, record: CopyRecord | None, kind: GVK | None, target: Target, *, membership: bool
 ) -> SourceRef | None:
     """Tell which object a copy was made from; without provenance its marks and its own name say it."""
     if current is None or record is None or kind is None or not current.marks.is_copy:

@@ -24,12 +24,12 @@ BASE_S: Final = 0.05
 CAP_S: Final = 60.0
 
 
-class _Wish(NamedTuple):
+class _QueuedKey(NamedTuple):
     """That a key wants a look: since when, under which ticket, and in which lane."""
 
-    heard_s: float
-    ticket: int
-    lane: str
+    queued_s: float
+    sequence: int
+    flow: str
 
 
 class WorkQueue:
@@ -42,15 +42,15 @@ class WorkQueue:
         self._at_once = at_once
         self._lanes: OrderedDict[str, deque[Target]] = OrderedDict()  # the next one to take from first
         self._busy: Counter[str] = Counter()
-        self._queued: dict[Target, _Wish] = {}
-        self._running: dict[Target, _Wish] = {}
+        self._queued: dict[Target, _QueuedKey] = {}
+        self._running: dict[Target, _QueuedKey] = {}
         self._again: dict[Target, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timers: dict[Target, asyncio.TimerHandle] = {}
         self._failures: dict[Target, int] = {}
         self._embargoes: dict[Target, float] = {}
         self._chance = chance
-        self.ticket = 0
+        self.sequence = 0
         self.added = 0
         self.retried = 0
 
@@ -74,8 +74,8 @@ class WorkQueue:
 
     def has_passed(self, ticket: int) -> bool:
         """Say whether every key that was queued when `ticket` was the newest has been looked at."""
-        queued = (self._queued[keys[0]].ticket for keys in self._lanes.values())
-        running = (wish.ticket for wish in self._running.values())
+        queued = (self._queued[keys[0]].sequence for keys in self._lanes.values())
+        running = (wish.sequence for wish in self._running.values())
         return all(held > ticket for held in itertools.chain(queued, running))
 
     def add(self, key: Target, lane: str = "", *, now: float | None = None) -> None:
@@ -99,8 +99,8 @@ class WorkQueue:
         if key in self._running:
             self._again.setdefault(key, heard)
         elif key not in self._queued:
-            self.ticket += 1
-            self._queued[key] = _Wish(heard, self.ticket, lane)
+            self.sequence += 1
+            self._queued[key] = _QueuedKey(heard, self.sequence, lane)
             self._lanes.setdefault(lane, deque()).append(key)
             self._wake_one()
 
@@ -114,22 +114,22 @@ class WorkQueue:
             timer.cancel()
         self._timers[key] = loop.call_later(delay_s, self.add, key, lane)
 
-    def retry(self, key: Target, *, at_least_s: float = 0.0, embargo: bool = False) -> float:
+    def retry(self, key: Target, *, at_least_s: float = 0.0, not_before: bool = False) -> float:
         """Want another look after a failure; return the delay in seconds, which grows with each failure.
 
         With an embargo, no event brings the key back before `at_least_s` seconds are over (Retry-After).
         """
-        if embargo:
+        if not_before:
             self._embargoes[key] = asyncio.get_running_loop().time() + at_least_s
         attempt = self._failures.get(key, 0)
         self._failures[key] = attempt + 1
         self.retried += 1
         delay_s = max(at_least_s, BASE_S / 2 + backoff_s(attempt, base=BASE_S, cap=CAP_S, chance=self._chance()))
         wish = self._running.get(key)
-        self.add_after(key, delay_s, wish.lane if wish is not None else "")
+        self.add_after(key, delay_s, wish.flow if wish is not None else "")
         return delay_s
 
-    def forget(self, key: Target) -> None:
+    def reset_backoff(self, key: Target) -> None:
         """Forget a key's failures: the next one starts from the beginning."""
         self._failures.pop(key, None)
         self._embargoes.pop(key, None)
@@ -146,20 +146,20 @@ class WorkQueue:
                     self._wake_one()
                 raise
         wish = self._running[key] = self._queued.pop(key)
-        self._busy[wish.lane] += 1
-        return key, wish.heard_s
+        self._busy[wish.flow] += 1
+        return key, wish.queued_s
 
     def done(self, key: Target) -> None:
         """Give a key back; run it again if it was added meanwhile."""
         wish = self._running.pop(key, None)
         if wish is None:
             return
-        self._busy[wish.lane] -= 1
-        if wish.lane in self._lanes:
+        self._busy[wish.flow] -= 1
+        if wish.flow in self._lanes:
             self._wake_one()
         heard = self._again.pop(key, None)
         if heard is not None:
-            self.add(key, wish.lane, now=heard)
+            self.add(key, wish.flow, now=heard)
 
     def _next(self) -> Target | None:
         """Take the oldest key of the lane whose turn it is; None where none may be taken."""

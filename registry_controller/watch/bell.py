@@ -9,29 +9,29 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.watch import PartialObject
 
 
-class Bell:
+class NotifyHandler:
     """It calls `ring`."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
 
-    def upsert(self, heard: PartialObject) -> None:
+    def on_object(self, heard: PartialObject) -> None:
         """Ring: something is new, or other than it was."""
         self._ring()
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Ring: something is gone."""
         self._ring()
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         """Keep still: whatever there is has rung."""
 
-    def stalled(self, error: RegistryError) -> None:
+    def on_error(self, error: RegistryError) -> None:
         """Keep still: who is rung for looks by himself, too."""
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         """Ring: something may have changed meanwhile."""
         self._ring()
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         self._ring()

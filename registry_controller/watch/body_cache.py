@@ -18,7 +18,7 @@ _METADATA_BYTES: Final = 1024  # what was decoded of an object, roughly, but lab
 _ENTRY_BYTES: Final = 100  # of a mapping, without its texts
 
 
-class Slot(NamedTuple):
+class BodyKey(NamedTuple):
     """Where a body was heard; an empty cluster is our own."""
 
     cluster: ClusterUID
@@ -34,15 +34,15 @@ def decode_body(raw: bytes, *, what: str) -> Manifest:
         raise InvalidObject(what, "cannot be decoded: too deeply nested, too large, or no JSON object") from None
 
 
-class Bodies:
+class BodyCache:
     """A bounded store of what was heard; the oldest give way first."""
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
-        self._held: dict[Slot, tuple[PartialObject, int]] = {}
+        self._held: dict[BodyKey, tuple[PartialObject, int]] = {}
         self._limit_bytes = limit_bytes
         self.size_bytes = 0
 
-    def put(self, slot: Slot, heard: PartialObject) -> None:
+    def put(self, slot: BodyKey, heard: PartialObject) -> None:
         """Keep an object until it is taken."""
         self.drop(slot)
         size = _size_of(heard)
@@ -51,12 +51,12 @@ class Bodies:
         while self.size_bytes > self._limit_bytes and self._held:
             self.drop(next(iter(self._held)))
 
-    def peek(self, slot: Slot) -> PartialObject | None:
+    def peek(self, slot: BodyKey) -> PartialObject | None:
         """Look at an object without consuming it."""
         held = self._held.get(slot)
         return held[0] if held is not None else None
 
-    def drop(self, slot: Slot) -> None:
+    def drop(self, slot: BodyKey) -> None:
         """Forget an object."""
         held = self._held.pop(slot, None)
         if held is not None:

@@ -9,23 +9,23 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.watch import PartialObject
 
 
-class Sink(Protocol):
+class EventHandler(Protocol):
     """What hears of the objects. It must not block, and must not raise for what a server says."""
 
-    def upsert(self, heard: PartialObject) -> None:
+    def on_object(self, heard: PartialObject) -> None:
         """Take an object: listed, added or modified."""
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Take a removal: heard (its last state, at the revision of the delete), or found missing (None)."""
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         """Know that everything there was at a revision has been heard; after each list again."""
 
-    def stalled(self, error: RegistryError) -> None:
+    def on_error(self, error: RegistryError) -> None:
         """Know that we may be behind, and why; the reflector goes on trying."""
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         """Know that we hear again, after `stalled`."""
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         """Know that what was heard may not be so any more, and is listed anew: lower revisions are news, too."""

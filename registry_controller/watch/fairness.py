@@ -15,7 +15,7 @@ _PAUSE: Final = 0.25  # of the time that a piece took: a request of a probe, or 
 _LONGEST_S: Final = 1.0
 
 
-class Turns:
+class EvaluationLimiter:
     """Those of many tasks: after a piece of work that took longer than a turn, the loop is others' for a while.
 
     Tasks wait for it only with work of a sort (any value) whose last piece was long, one after the other: so however
@@ -45,11 +45,11 @@ class Turns:
             else:
                 self._long.discard(sort)
 
-    def forget(self, sort: Hashable) -> None:
+    def drop_kind(self, sort: Hashable) -> None:
         """Forget how long pieces of that sort take."""
         self._long.discard(sort)
 
-    async def take(self, sort: Hashable) -> bool:
+    async def wait(self, sort: Hashable) -> bool:
         """Wait until work of that sort may begin, which is to follow at once; say whether others may have run."""
         has_waited = False
         while sort not in self._long:
@@ -70,7 +70,7 @@ class Turns:
         return True
 
 
-class Stint:
+class LoopYielder:
     """A stretch of one task's work, which began at a time of the loop: others have the loop after each turn of it."""
 
     def __init__(self, since_s: float = 0.0) -> None:
@@ -84,19 +84,19 @@ class Stint:
             self._since_s = loop.time()
 
 
-class Breath:
+class KindLimiter:
     """One task's, whose work is all of one sort. It lets others run after each turn, however short the pieces."""
 
-    def __init__(self, turns: Turns, sort: Hashable) -> None:
+    def __init__(self, turns: EvaluationLimiter, sort: Hashable) -> None:
         self._turns = turns
         self._sort = sort
-        self._stint = Stint()
+        self._stint = LoopYielder()
 
     def spent(self) -> contextlib.AbstractContextManager[None]:
         """Measure a piece of work."""
         return self._turns.spent(self._sort)
 
-    async def take(self) -> None:
+    async def wait(self) -> None:
         """Let others run, if that is due, before a piece of work."""
         await self._stint.interrupt()
-        await self._turns.take(self._sort)
+        await self._turns.wait(self._sort)

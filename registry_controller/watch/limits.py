@@ -39,7 +39,7 @@ def make_room(kind: GVK, reflectors: Reflectors, *, peer: str) -> None:
         raise TooMuch(f"{peer} offers more than {MOST_OBJECTS} objects: the others are not heard")
 
 
-class Scales:
+class SizeMeter:
     """What the objects of one of the registry's own kinds weigh that a peer offers as its own."""
 
     def __init__(self, kind: GVK) -> None:
@@ -47,7 +47,7 @@ class Scales:
         self._weights: dict[ObjectKey, int] = {}
         self._total = 0
 
-    def put(self, heard: PartialObject) -> None:
+    def add(self, heard: PartialObject) -> None:
         """Weigh an object's present state; TooMuch, and as before, when it is too much beside the others."""
         weight, before = weigh(heard.raw), self._weights.get(heard.key, 0)
         if self._total - before + weight > MOST_WEIGHT:
@@ -56,7 +56,7 @@ class Scales:
         self._weights[heard.key] = weight
         self._total += weight - before
 
-    def take_off(self, key: ObjectKey) -> None:
+    def remove(self, key: ObjectKey) -> None:
         """Forget an object."""
         self._total -= self._weights.pop(key, 0)
 

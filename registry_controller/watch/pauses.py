@@ -15,7 +15,7 @@ _PATIENT_CAP_S: Final = 60.0  # somebody must act first: grant a right, install 
 _TOO_MUCH_S: Final = 30.0  # at least, before what was too much is asked for again
 
 
-class Pauses:
+class RetryDelay:
     """Pauses that grow with every failure, with full jitter."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Pauses:
         self._failures = 0
         self._ended.set()
 
-    async def take_after(self, error: RegistryError) -> None:
+    async def wait_after(self, error: RegistryError) -> None:
         """Wait as long as that error's kind asks for."""
         was, self._waits_for_somebody = self._waits_for_somebody, isinstance(error, Forbidden | NotServed)
         if self._waits_for_somebody and not was:
@@ -43,7 +43,7 @@ class Pauses:
         cap_s = _PATIENT_CAP_S if self._waits_for_somebody else _CAP_S
         await self._wait(cap_s, at_least_s=min(asked_s, _PATIENT_CAP_S))
 
-    async def take(self) -> None:
+    async def wait(self) -> None:
         """Wait after what was no error, and no success."""
         await self._wait(_CAP_S)
 

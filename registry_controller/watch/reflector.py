@@ -27,11 +27,18 @@ from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import Event, EventType, PartialObject, list_objects, read_revision, watch_events
-from registry_controller.watch.event_handler import Sink
-from registry_controller.watch.fairness import Breath, Turns
-from registry_controller.watch.pauses import Pauses
-from registry_controller.watch.roll import Roll
+from registry_controller.kube.watch import (
+    PartialObject,
+    WatchEvent,
+    WatchEventType,
+    list_objects,
+    read_revision,
+    watch_events,
+)
+from registry_controller.watch.event_handler import EventHandler
+from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
+from registry_controller.watch.pauses import RetryDelay
+from registry_controller.watch.roll import KeySet
 
 _WATCH_S: Final = (240, 290)  # below 290 s, so that lost permission is noticed
 _TAINTED_WATCH_S: Final = (30, 60)  # something was refused: list again soon
@@ -59,13 +66,13 @@ class Reflector:
         discovery: Discovery,
         kind: GVK,
         selection: Selection,
-        sink: Sink,
+        sink: EventHandler,
         heard_from: Callable[[], None],
         refused_by: Callable[[], None] = lambda: None,
         make_room: Callable[[], None] = lambda: None,
         watch_list: bool = True,
         resumes: bool = True,
-        turns: Turns | None = None,
+        turns: EvaluationLimiter | None = None,
     ) -> None:
         self._reader = reader
         self._discovery = discovery
@@ -79,14 +86,14 @@ class Reflector:
         self.revision = 0
         self.synced = False
         self.refused = 0
-        self._roll = Roll(make_room)
+        self._roll = KeySet(make_room)
         self._resume = ""  # empty: list
-        self._pauses = Pauses()
+        self._pauses = RetryDelay()
         self._stalled = False
         self._tainted = False
         self._swapped = False
         self._ends_at_s = 0.0
-        self._breath = Breath(turns or Turns(), kind)
+        self._breath = KindLimiter(turns or EvaluationLimiter(), kind)
 
     @property
     def size(self) -> int:
@@ -111,7 +118,7 @@ class Reflector:
             if not self._resumes and self._broke_off():
                 self._start_over()
             if lasted_s < _SHORT_S:
-                await self._pauses.take()
+                await self._pauses.wait()
             else:
                 self._pauses.succeeded()
 
@@ -148,7 +155,7 @@ class Reflector:
             await self._hear_on(events)
         return True
 
-    async def _hear_initial(self, events: AsyncGenerator[Event, None], gvr: GVR) -> bool:
+    async def _hear_initial(self, events: AsyncGenerator[WatchEvent, None], gvr: GVR) -> bool:
         """Hear the initial events to their end; false when they have none, or are of the past."""
         self._begin_list()
         answers = self._reader.answers
@@ -160,9 +167,9 @@ class Reflector:
                         return False  # of a cache that is late; a list says what is stored
                     await self._finish(event.resource_version)
                     return True
-                if event.type is EventType.BOOKMARK:
+                if event.type is WatchEventType.BOOKMARK:
                     break  # the server did not understand what it was asked
-                await self._breath.take()
+                await self._breath.wait()
                 self._take(event)
         except Invalid:
             pass
@@ -172,7 +179,7 @@ class Reflector:
         self._watch_list = False
         return False
 
-    async def _hear_on(self, events: AsyncGenerator[Event, None]) -> None:
+    async def _hear_on(self, events: AsyncGenerator[WatchEvent, None]) -> None:
         """Hear events until the stream ends in order; what was refused in it is listed again.
 
         What happened before it began was heard: told once more, it would bring back for a moment what is gone.
@@ -181,9 +188,9 @@ class Reflector:
         with contextlib.suppress(TimeoutError):  # a server that does not end it when it was asked to
             async with asyncio.timeout_at(self._ends_at_s + _OVERTIME_S):
                 async for event in events:
-                    if event.heard is not None and 0 < event.heard.revision <= began:
+                    if event.object is not None and 0 < event.object.revision <= began:
                         continue
-                    await self._breath.take()
+                    await self._breath.wait()
                     self._take(event)
                     self._advance(event)
         if self._tainted:
@@ -198,7 +205,7 @@ class Reflector:
                 if page.is_first:
                     self._begin_list()
                 for heard in page.items:
-                    await self._breath.take()
+                    await self._breath.wait()
                     self._hear(heard)
                 if page.refused:
                     self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
@@ -208,13 +215,13 @@ class Reflector:
 
     def _start_over(self) -> None:
         self._resume = ""
-        self._sink.outdated()
+        self._sink.on_reset()
 
     def _broke_off(self) -> bool:
         """Say whether the last stream ended before its time: its server may be another one now, or have restarted."""
         return asyncio.get_running_loop().time() < self._ends_at_s - _SHORT_S
 
-    def _open(self, gvr: GVR, *, initial: bool) -> AsyncGenerator[Event, None]:
+    def _open(self, gvr: GVR, *, initial: bool) -> AsyncGenerator[WatchEvent, None]:
         window = _TAINTED_WATCH_S if self._tainted and not initial else _WATCH_S
         timeout_s = random.randint(*window)  # noqa: S311
         self._ends_at_s = asyncio.get_running_loop().time() + timeout_s
@@ -230,27 +237,27 @@ class Reflector:
             silence_s=_SILENCE_S,
         )
 
-    async def _next(self, events: AsyncGenerator[Event, None], *, ends_at_s: float) -> Event | None:
+    async def _next(self, events: AsyncGenerator[WatchEvent, None], *, ends_at_s: float) -> WatchEvent | None:
         """Wait for an event; None at the end. TimeoutError when initial events stop coming, or never end."""
         async with asyncio.timeout_at(min(ends_at_s, asyncio.get_running_loop().time() + _INITIAL_SILENCE_S)):
             return await anext(events, None)
 
-    def _take(self, event: Event) -> None:
-        heard = event.heard
+    def _take(self, event: WatchEvent) -> None:
+        heard = event.object
         if event.refused:
             self._refuse(event.refused)
-        elif heard is not None and event.type is EventType.DELETED:
+        elif heard is not None and event.type is WatchEventType.DELETED:
             self._roll.drop(heard.key)
-            self._sink.remove(heard.key, heard)
+            self._sink.on_delete(heard.key, heard)
         elif heard is not None:
             self._hear(heard)
 
     def _hear(self, heard: PartialObject) -> None:
         self._roll.add(heard.key)
         with self._breath.spent():
-            self._sink.upsert(heard)
+            self._sink.on_object(heard)
 
-    def _advance(self, event: Event) -> None:
+    def _advance(self, event: WatchEvent) -> None:
         if event.resource_version:
             self._resume = event.resource_version
             self.revision = revision(event.resource_version)
@@ -265,17 +272,17 @@ class Reflector:
         That may be much: it is dropped piece by piece, and what is left of it when this is cancelled, by the next list.
         """
         for key in () if self._tainted else self._roll.gone():
-            await self._breath.take()
+            await self._breath.wait()
             self._roll.drop(key)
             with self._breath.spent():
-                self._sink.remove(key, None)
+                self._sink.on_delete(key, None)
         self._roll.end()
         self._resume = resource_version
         self.revision = revision(resource_version)
         if self._tainted:
             return
         self.synced = True
-        self._sink.complete(self.revision)
+        self._sink.on_synced(self.revision)
         self._say_current()
 
     def _refuse(self, message: str) -> None:
@@ -290,12 +297,12 @@ class Reflector:
 
     def _say_stalled(self, error: RegistryError) -> None:
         self._stalled = True
-        self._sink.stalled(error)
+        self._sink.on_error(error)
 
     def _say_current(self) -> None:
         if self._stalled:
             self._stalled = False
-            self._sink.current()
+            self._sink.on_recovered()
 
     async def _absorb(self, error: RegistryError, *, lasted_s: float) -> None:
         """Say what went wrong, and wait as long as its kind asks for."""
@@ -314,11 +321,11 @@ class Reflector:
         if isinstance(error, Gone | Invalid | NotServed | ProtocolError):
             self._resume = ""
         if isinstance(error, NotServed):
-            self._discovery.forget(self._kind)
+            self._discovery.invalidate(self._kind)
         broke = isinstance(error, Unreachable) and lasted_s >= _SHORT_S
         if not (resuming and (broke or isinstance(error, Gone))):  # tried again before anybody worries
             self._say_stalled(error)
-        await self._pauses.take_after(error)
+        await self._pauses.wait_after(error)
 
 
 def _proves_life(error: RegistryError) -> bool:

@@ -10,7 +10,7 @@ from registry_controller.api.meta import ObjectKey
 _ROOM: Final = 64  # new objects between two questions whether there is room
 
 
-class Roll:
+class KeySet:
     """Counts who is there. `make_room` is asked now and then, while new ones come; it raises what is to stop them."""
 
     def __init__(self, make_room: Callable[[], None]) -> None:

@@ -12,32 +12,32 @@ from registry_controller.kube.watch import PartialObject
 from registry_controller.report.reasons import granting, unless_narrowed
 
 
-class Hearer(Protocol):
+class StreamHandler(Protocol):
     """A feed: objects of one kind in one cluster."""
 
-    def upsert(self, stream: Stream, heard: PartialObject) -> None:
+    def on_object(self, stream: SelectionStream, heard: PartialObject) -> None:
         """Hear an object's present state."""
 
-    def remove(self, stream: Stream, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, stream: SelectionStream, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that an object is gone from the stream."""
 
-    def completed(self, stream: Stream) -> None:
+    def on_stream_synced(self, stream: SelectionStream) -> None:
         """Hear that the stream's list is complete."""
 
-    def changed(self) -> None:
+    def on_stream_changed(self) -> None:
         """Hear that the stream's standing changed."""
 
-    def outdated(self, stream: Stream) -> None:
+    def on_stream_reset(self, stream: SelectionStream) -> None:
         """Hear that what the stream has may not be so any more, and that its next list says what is."""
 
 
-class Stream:
+class SelectionStream:
     """One selection of a feed. `bit` marks the objects that this stream has.
 
     What its server stored up to `revision` was heard, or is about to be in the list that is under way.
     """
 
-    def __init__(self, feed: Hearer, selection: Selection, bit: int) -> None:
+    def __init__(self, feed: StreamHandler, selection: Selection, bit: int) -> None:
         self.selection = selection
         self.bit = bit
         self.is_complete = False
@@ -46,46 +46,46 @@ class Stream:
         self.revision = 0
         self._feed = feed
 
-    def upsert(self, heard: PartialObject) -> None:
+    def on_object(self, heard: PartialObject) -> None:
         """Hear an object's present state."""
         self.heard += 1
         self.revision = max(self.revision, heard.revision)
-        self._feed.upsert(self, heard)
+        self._feed.on_object(self, heard)
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
         """Hear that an object is gone: deleted, or out of the selection."""
         if heard is not None:
             self.revision = max(self.revision, heard.revision)
-        self._feed.remove(self, key, heard)
+        self._feed.on_delete(self, key, heard)
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         """Hear that everything there was at a revision was heard."""
         self.revision = max(self.revision, revision)
         self.is_complete = True
         self.error = None
-        self._feed.completed(self)
+        self._feed.on_stream_synced(self)
 
-    def stalled(self, error: RegistryError) -> None:
+    def on_error(self, error: RegistryError) -> None:
         """Hear that the stream is not current."""
         self.error = error.bare()
-        self._feed.changed()
+        self._feed.on_stream_changed()
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         """Hear that what was heard may not be so any more: what follows is the truth, even if it is older."""
         self.is_complete = False
         self.revision = 0
-        self._feed.outdated(self)
+        self._feed.on_stream_reset(self)
 
     def refused(self, error: InvalidObject) -> None:
         """Hear of an object that cannot be used; it is said until the stream is listed again."""
         self.error = error.bare()
-        self._feed.changed()
+        self._feed.on_stream_changed()
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         """Hear that the stream is current again."""
         if self.error is not None:
             self.error = None
-            self._feed.changed()
+            self._feed.on_stream_changed()
 
 
 def why_unheard(kind: GVK, error: RegistryError, *, at_home: bool) -> str:

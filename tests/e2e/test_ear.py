@@ -14,8 +14,8 @@ import kopf
 import pytest
 
 from hack.controlplane import Cluster, Group
-from registry_controller.handlers import PLURALS, Ear, as_connection
-from registry_controller.kube.kopf_login import Login
+from registry_controller.handlers import PLURALS, KopfWatcher, as_connection
+from registry_controller.kube.kopf_login import KopfLogin
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """kopf leaves its connections to the garbage collector when its loop ends: sockets that nobody closed."""
@@ -40,7 +40,7 @@ class Heard:
     def __init__(self, cluster: Cluster, *, login: Callable[[], kopf.ConnectionInfo] | None = None) -> None:
         self.events: queue.Queue[tuple[str, str, str, float]] = queue.Queue()
         self.restarts: queue.Queue[float] = queue.Queue()
-        self.ear = Ear(
+        self.ear = KopfWatcher(
             login=login or (lambda: credentials(cluster)), on_event=self._on_event, on_restart=self._on_restart
         )
 
@@ -62,7 +62,7 @@ class Heard:
 def credentials(cluster: Cluster) -> kopf.ConnectionInfo:
     entry = cluster.entry
     return as_connection(
-        Login(
+        KopfLogin(
             server=entry.server,
             ca_pem=entry.server_ca.read_text(),
             certificate_file=str(entry.user.certificate),
@@ -119,12 +119,12 @@ def heard(plane: Cluster) -> Iterator[Heard]:
 def test_crds_that_come_later_are_noticed(plane: Cluster, heard: Heard) -> None:
     time.sleep(3)
     assert heard.ear.healthy
-    assert not heard.ear.hears_all
+    assert not heard.ear.watches_all
     install(plane)
     create(plane, "late")
     print(f"heard {heard.wait_for('clusterfeatures', 'ADDED', 'late') - time.monotonic():.3f} s")
     deadline = time.monotonic() + 40
-    while not heard.ear.hears_all:
+    while not heard.ear.watches_all:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

@@ -21,7 +21,7 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.kube.connect import Reader, Writer, connect_home, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
-from registry_controller.kube.watch import EventType, PartialObject, list_objects, watch_events
+from registry_controller.kube.watch import PartialObject, WatchEventType, list_objects, watch_events
 from registry_controller.watch.reflector import Reflector
 
 CONFIGMAPS = GVR("", "v1", "configmaps", True)
@@ -392,7 +392,7 @@ async def test_a_list_comes_in_pages_with_whole_objects(home: Writer) -> None:
 
 async def test_a_watch_hears_changes_and_gone_versions(home: Writer) -> None:
     pages = [page async for page in list_objects(home, CONFIGMAPS, EVERYTHING, kind=CONFIGMAP)]
-    heard: list[EventType] = []
+    heard: list[WatchEventType] = []
     stored = json.loads(await home.create(CONFIGMAPS, "default", manifest("watched")))
     info = stored["metadata"]
     await home.delete(
@@ -409,11 +409,11 @@ async def test_a_watch_hears_changes_and_gone_versions(home: Writer) -> None:
         on_bytes=lambda: None,
     ):
         heard.append(event.type)
-        if event.type is EventType.DELETED:
-            assert event.heard is not None
-            assert event.heard.revision > int(info["resourceVersion"])
+        if event.type is WatchEventType.DELETED:
+            assert event.object is not None
+            assert event.object.revision > int(info["resourceVersion"])
             break
-    assert heard == [EventType.ADDED, EventType.DELETED]
+    assert heard == [WatchEventType.ADDED, WatchEventType.DELETED]
 
 
 @pytest.mark.parametrize("watch_list", [True, False])

@@ -18,7 +18,7 @@ from registry_controller.cache.credentials import CredentialStore
 from registry_controller.core.status.cluster import ClusterFacts, cluster_status
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import decode_object
 from registry_controller.report import logs
 from tests.hostile.kubeconfigs import (
     CANARY,
@@ -72,7 +72,7 @@ def judged(row: Row) -> Credentials | str:
         "data": encoded(row),
     }
     if row.secret_type == meta.REGISTRY_SECRET_TYPE:
-        store.upsert(decode_heard(json.dumps(secret).encode()))
+        store.upsert(decode_object(json.dumps(secret).encode()))
     found = store.find(KEY)
     assert found is not None
     if isinstance(found, str):

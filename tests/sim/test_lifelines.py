@@ -86,7 +86,7 @@ def test_the_cluster_of_a_silent_member_stays_away() -> None:
         assert knows(here, "b") == (False, True)
         assert held(here) == {"goes", "stays"}
         assert here.daemon is not None
-        assert not here.daemon.engine.supervisor.links
+        assert not here.daemon.engine.clusters.peers
 
     simulate(scenario, n=2)
 
@@ -116,7 +116,7 @@ def test_whom_nothing_can_bring_back_is_read_no_more(why: str) -> None:
                 there.delete("Cluster", "b")
         await asyncio.sleep(10.0)
         assert here.daemon is not None
-        assert not here.daemon.engine.supervisor.links
+        assert not here.daemon.engine.clusters.peers
         there.create(config_map("late", {"at": "b"}, labels={"keep": "stays"}))
         await group.settle()
         assert "late" not in held(here)

@@ -19,8 +19,8 @@ def test_a_link_that_is_taken_away_as_it_is_lost_ends(monkeypatch: pytest.Monkey
         await group.join()
         daemon = group["a"].daemon
         assert daemon is not None
-        supervisor, peer = daemon.engine.supervisor, group["b"].id
-        link, task = supervisor.links[peer], supervisor._tasks[peer]
+        supervisor, peer = daemon.engine.clusters, group["b"].id
+        link, task = supervisor.peers[peer], supervisor._tasks[peer]
         judge = PeerHealth.probe_failed
 
         def judge_and_take_away(health: PeerHealth, *args: Any, **options: Any) -> bool:

@@ -14,13 +14,13 @@ from registry_controller.core.decision.decision import Apply, Decision, Delete, 
 from registry_controller.core.decision.membership import decide_membership
 from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.proof import apply_over, judge_absence, unless_older
-from registry_controller.core.decision.state import Claim, Current, NamespaceState, RuleState, Tracking, View
+from registry_controller.core.decision.state import Claim, CurrentCopy, NamespaceState, RuleState, TargetState, Tracking
 from registry_controller.core.rules.policy import Barrier
 
 
-def decide(view: View) -> Decision:
+def decide(view: TargetState) -> Decision:
     """Decide what is to be done about the view's target."""
-    if not view.local_heard:
+    if not view.local_synced:
         return Hold(Reason.LOCAL_NOT_HEARD)
     if view.current is not None and view.current.deleting:
         return Hold(Reason.BEING_DELETED, view.current.marks.owner)
@@ -45,7 +45,7 @@ def decide(view: View) -> Decision:
     return decision
 
 
-def _with_namespace(view: View, decision: Apply) -> Decision:
+def _with_namespace(view: TargetState, decision: Apply) -> Decision:
     if view.namespace is NamespaceState.TERMINATING:
         return Hold(Reason.NAMESPACE_TERMINATING, decision.claim.owner)
     if view.namespace is NamespaceState.MISSING and not view.create_namespace:
@@ -56,7 +56,7 @@ def _with_namespace(view: View, decision: Apply) -> Decision:
 # Of whom there are clones nothing is believed, and nothing touched.
 
 
-def _cloned(view: View) -> Hold | None:
+def _cloned(view: TargetState) -> Hold | None:
     """Leave alone what belongs to a member of whose ID there are clones; None for what is somebody else's."""
     current = view.current
     if current is None or not current.marks.is_copy or current.marks.frozen:
@@ -68,7 +68,7 @@ def _cloned(view: View) -> Hold | None:
 # What the administrator here does not allow.
 
 
-def _barred(view: View, allowed: tuple[Claim, ...]) -> Decision | None:
+def _barred(view: TargetState, allowed: tuple[Claim, ...]) -> Decision | None:
     """Leave alone what only barred rules want, or made; None where others have a say in it."""
     marks = view.current.marks if view.current is not None else None
     is_copy = marks is not None and marks.owner not in (None, view.local)
@@ -91,7 +91,7 @@ BARRED = {
 # Only its owner is a source of an ordinary object.
 
 
-def _decide_ordinary(view: View) -> Decision:
+def _decide_ordinary(view: TargetState) -> Decision:
     counting = (claim for claim in view.claims if _counts(claim, view))
     offers = sorted(counting, key=lambda c: c.order)
     current = view.current
@@ -109,11 +109,11 @@ def _decide_ordinary(view: View) -> Decision:
     return apply_over(view, current, best)
 
 
-def _counts(claim: Claim, view: View) -> bool:
+def _counts(claim: Claim, view: TargetState) -> bool:
     return claim.voice is Voice.OWNER and not claim.deleting and claim.owner not in view.departed
 
 
-def _decide_new(view: View, offers: list[Claim]) -> Decision:
+def _decide_new(view: TargetState, offers: list[Claim]) -> Decision:
     wanted = next((claim for claim in offers if not claim.sync_disabled), None)
     if wanted is not None:
         return Apply(wanted, Reason.CREATE)
@@ -123,7 +123,7 @@ def _decide_new(view: View, offers: list[Claim]) -> Decision:
     return Skip(Reason.OUR_OWN if ours else Reason.NOT_WANTED)
 
 
-def _holder(view: View, marks: Marks, offers: list[Claim]) -> Claim | None:
+def _holder(view: TargetState, marks: Marks, offers: list[Claim]) -> Claim | None:
     """Find the claim that a copy stands for: that of its own source, else the next of its owner's.
 
     The next must be one that makes new copies (W5), unless nothing tells for sure which source was its own.
@@ -142,7 +142,7 @@ def _best(offers: list[Claim], held: Claim, *, keeps: bool) -> Claim:
     return next(claim for claim in offers if claim is held or not claim.sync_disabled)
 
 
-def _decide_without_holder(view: View, current: Current, offers: list[Claim]) -> Decision:
+def _decide_without_holder(view: TargetState, current: CurrentCopy, offers: list[Claim]) -> Decision:
     """Decide about a copy whose owner does not (now) offer its source."""
     owner = current.marks.owner
     assert owner is not None
@@ -162,7 +162,7 @@ def _decide_without_holder(view: View, current: Current, offers: list[Claim]) ->
         reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if view.moved else absence.reason
     elif owner not in view.alive and reason is not Reason.OWNER_LEFT:
         return Hold(Reason.OWNER_SILENT, owner)
-    elif not view.others_heard and reason is not Reason.OWNER_LEFT:
+    elif not view.others_synced and reason is not Reason.OWNER_LEFT:
         return Hold(Reason.OWNER_NOT_HEARD, owner)  # another rule may want it
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)
@@ -171,7 +171,7 @@ def _decide_without_holder(view: View, current: Current, offers: list[Claim]) ->
     return Skip(reason, owner)
 
 
-def _proves_unwanted(view: View, absence: Decision) -> bool:
+def _proves_unwanted(view: TargetState, absence: Decision) -> bool:
     """Say whether the rule reads the live owner, and its source is there and is not what the rule asks for."""
     return view.rule_state is RuleState.READS and absence.reason is Reason.NO_LONGER_MATCHES
 

@@ -35,7 +35,7 @@ class Window:
     allowed: int = 0
 
 
-class Verdict(enum.Enum):
+class LimitVerdict(enum.Enum):
     """What is to be done about a set of deletions."""
 
     GO = "they may go"
@@ -45,7 +45,7 @@ class Verdict(enum.Enum):
 
 def judge(
     window: Window | None, *, present: int, wanted: int, now: datetime, percent: int, allowed: str
-) -> tuple[Window, Verdict]:
+) -> tuple[Window, LimitVerdict]:
     """Judge the deletion of `wanted` copies of the `present` ones that are here, as one set.
 
     `percent` is how many of the baseline may go, `allowed` the moment that the rule's annotation names, if any.
@@ -55,11 +55,11 @@ def judge(
     window = replace(window, baseline=max(window.baseline, present))
     gone = window.baseline - present + wanted
     if window.halted_at and window.halted_at == allowed:
-        return Window(spell(now), window.baseline, deleted=gone, allowed=gone), Verdict.GO
+        return Window(spell(now), window.baseline, deleted=gone, allowed=gone), LimitVerdict.GO
     if gone > window.allowed + max(ALWAYS, (window.baseline - window.allowed) * percent // 100):
         moment = spell(now) if spell(now) != allowed else spell(now + _SECOND)
-        return replace(window, halted_at=window.halted_at or moment), Verdict.HALT
-    verdict = Verdict.STORE if gone > ALWAYS else Verdict.GO
+        return replace(window, halted_at=window.halted_at or moment), LimitVerdict.HALT
+    verdict = LimitVerdict.STORE if gone > ALWAYS else LimitVerdict.GO
     return replace(window, deleted=max(window.deleted, gone), halted_at=""), verdict
 
 

@@ -13,10 +13,10 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.proof import apply_over, judge_absence
-from registry_controller.core.decision.state import Claim, Current, Tracking, View
+from registry_controller.core.decision.state import Claim, CurrentCopy, TargetState, Tracking
 
 
-def decide_membership(view: View) -> Decision:
+def decide_membership(view: TargetState) -> Decision:
     """Decide about a Cluster or a registry Secret."""
     offered = [claim for claim in view.claims if not claim.deleting]
     claims = sorted((claim for claim in offered if not claim.has_left), key=lambda claim: claim.rank)
@@ -34,7 +34,7 @@ def decide_membership(view: View) -> Decision:
     return _decide_new_member(view, claims, own)
 
 
-def _decide_known_member(view: View, current: Current, claims: list[Claim], own: Claim | None) -> Decision:
+def _decide_known_member(view: TargetState, current: CurrentCopy, claims: list[Claim], own: Claim | None) -> Decision:
     """Decide about what is here of another member."""
     natural = current.natural
     if current.disputed:
@@ -49,7 +49,7 @@ def _decide_known_member(view: View, current: Current, claims: list[Claim], own:
         # Credentials: the Cluster that named them went last, because it takes the connection with it.
         return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
     if natural is not None and natural in view.gone and current.marks.is_copy:
-        return _bury(view, current, natural)
+        return _on_own_tombstone(view, current, natural)
     if own is not None and own.owner in view.alive:  # what was heard before is no word on how to reach it now
         if not current.marks.is_copy:
             return Apply(own, Reason.ADOPT)
@@ -59,14 +59,14 @@ def _decide_known_member(view: View, current: Current, claims: list[Claim], own:
     return _decide_absent_member(view, current, claims)
 
 
-def _bury(view: View, current: Current, member: ClusterUID) -> Decision:
+def _on_own_tombstone(view: TargetState, current: CurrentCopy, member: ClusterUID) -> Decision:
     """Delete what is here of a member that is gone: what it leaves behind first, its credentials last."""
     if view.leaves_behind or view.target.group != meta.GROUP:
         return Hold(Reason.OWNER_LEAVES, member)
     return Delete(current.uid, current.revision, Reason.OWNER_LEFT, member)
 
 
-def _decide_new_member(view: View, claims: list[Claim], own: Claim | None) -> Decision:
+def _decide_new_member(view: TargetState, claims: list[Claim], own: Claim | None) -> Decision:
     if own is not None:
         return Skip(Reason.SYNC_DISABLED, own.owner) if own.sync_disabled else Apply(own, Reason.CREATE)
     relayed = _best_relayed(claims)
@@ -83,7 +83,7 @@ def _decide_new_member(view: View, claims: list[Claim], own: Claim | None) -> De
     return Skip(Reason.SYNC_DISABLED, relayed.owner) if relayed.sync_disabled else Apply(relayed, Reason.RELAYED)
 
 
-def hearsay(view: View) -> list[Claim]:
+def relayed_claims(view: TargetState) -> list[Claim]:
     """List what intermediaries hold of the member whose registry Secret this is, the newest first.
 
     Nothing of one that a person carried here, or froze: then that is what is used.
@@ -105,7 +105,7 @@ def _relayed(claims: Iterable[Claim]) -> list[Claim]:
     return sorted(relayed, key=lambda claim: (-claim.revision, claim.peer))
 
 
-def _decide_absent_member(view: View, current: Current, claims: list[Claim]) -> Decision:
+def _decide_absent_member(view: TargetState, current: CurrentCopy, claims: list[Claim]) -> Decision:
     """Decide about a membership copy that its natural owner does not (now) offer."""
     owner = current.natural or current.marks.owner
     assert owner is not None

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.decision import Apply, Decision, Hold, Reason, Skip
-from registry_controller.core.decision.state import Answer, Claim, Current, Inquiry, SourceRef, Tracking, View
+from registry_controller.core.decision.state import (
+    Claim,
+    CurrentCopy,
+    OwnerAnswer,
+    ProofResult,
+    SourceRef,
+    TargetState,
+    Tracking,
+)
 
 
-def judge_absence(view: View, owner: ClusterUID) -> Decision | None:
+def judge_absence(view: TargetState, owner: ClusterUID) -> Decision | None:
     """Say what is to be done about an absent source, or None when its absence is proven (O5)."""
     source = view.copied_from
     if owner not in view.alive:
@@ -23,31 +31,31 @@ def judge_absence(view: View, owner: ClusterUID) -> Decision | None:
     answer = _answer(view, source)
     if view.tracking is Tracking.OFFERED:
         return _judge_offered(view, owner, source, answer)
-    if answer is None or answer.answer is Answer.NOT_ASKED:
+    if answer is None or answer.answer is ProofResult.NOT_ASKED:
         return Hold(Reason.NEEDS_PROOF, owner, ask=source)
-    if answer.answer is Answer.FOUND:
+    if answer.answer is ProofResult.FOUND:
         return Hold(Reason.OWNER_NOT_HEARD, owner) if answer.wanted else Skip(Reason.NO_LONGER_MATCHES, owner)
     return None
 
 
-def _judge_offered(view: View, owner: ClusterUID, source: SourceRef, answer: Inquiry | None) -> Decision:
+def _judge_offered(view: TargetState, owner: ClusterUID, source: SourceRef, answer: OwnerAnswer | None) -> Decision:
     """Say that a source matches no more, unless what was heard of it comes from before what the copy shows (O3)."""
     provenance = view.current.marks.provenance if view.current is not None else None
     known = provenance.revision if provenance is not None and provenance.owner == owner else 0
     if view.offered_at >= known:
         return Skip(Reason.NO_LONGER_MATCHES, owner)
-    if answer is None or answer.answer is Answer.NOT_ASKED:
+    if answer is None or answer.answer is ProofResult.NOT_ASKED:
         return Hold(Reason.STALE_SOURCE, owner, ask=source)
-    if answer.answer is Answer.FOUND and answer.revision == view.offered_at:
+    if answer.answer is ProofResult.FOUND and answer.revision == view.offered_at:
         return Skip(Reason.NO_LONGER_MATCHES, owner)  # its history went back, and the owner says so itself
     return Hold(Reason.STALE_SOURCE, owner)
 
 
-def _answer(view: View, source: SourceRef) -> Inquiry | None:
-    return view.inquiry if view.inquiry is not None and view.inquiry.source == source else None
+def _answer(view: TargetState, source: SourceRef) -> OwnerAnswer | None:
+    return view.proof if view.proof is not None and view.proof.source == source else None
 
 
-def apply_over(view: View, current: Current, claim: Claim) -> Decision:
+def apply_over(view: TargetState, current: CurrentCopy, claim: Claim) -> Decision:
     """Apply to a copy that is here, unless the claim comes from before what the copy shows (O3)."""
     marks = current.marks
     provenance = marks.provenance
@@ -60,17 +68,17 @@ def apply_over(view: View, current: Current, claim: Claim) -> Decision:
     return _judge_older(view, claim)
 
 
-def unless_older(view: View, decision: Decision) -> Decision:
+def unless_older(view: TargetState, decision: Decision) -> Decision:
     """Keep a decision, unless it applies a claim from before what a copy showed of it, which is another's now (O3)."""
     if not isinstance(decision, Apply) or decision.claim.revision >= decision.claim.shown:
         return decision
     return _judge_older(view, decision.claim)
 
 
-def _judge_older(view: View, claim: Claim) -> Decision:
+def _judge_older(view: TargetState, claim: Claim) -> Decision:
     answer = _answer(view, claim.source)
-    if answer is None or answer.answer is Answer.NOT_ASKED:
+    if answer is None or answer.answer is ProofResult.NOT_ASKED:
         return Hold(Reason.STALE_SOURCE, claim.owner, ask=claim.source)
-    if answer.answer is Answer.FOUND and answer.revision == claim.revision:
+    if answer.answer is ProofResult.FOUND and answer.revision == claim.revision:
         return Apply(claim, Reason.HISTORY_RESTORED)
     return Hold(Reason.STALE_SOURCE, claim.owner)

@@ -74,7 +74,7 @@ class Claim(NamedTuple):
         return (*self.rank, self.kind.group, self.kind.kind, self.key, self.rule_rank, self.kind.version)
 
 
-class Current(NamedTuple):
+class CurrentCopy(NamedTuple):
     """The target as it is here."""
 
     marks: Marks
@@ -109,7 +109,7 @@ class RuleState(enum.Enum):
     SILENT = "nothing that a deletion could rest on"
 
 
-class Answer(enum.Enum):
+class ProofResult(enum.Enum):
     """What the owner said when asked for the source by name."""
 
     NOT_ASKED = "not asked"
@@ -117,14 +117,14 @@ class Answer(enum.Enum):
     FOUND = "it is there"
 
 
-class Inquiry(NamedTuple):
+class OwnerAnswer(NamedTuple):
     """An answer to a question by name. `revision` is the resourceVersion that was found.
 
     `wanted` says that a rule makes the very target of what was found: its stream is only late.
     """
 
     source: SourceRef
-    answer: Answer
+    answer: ProofResult
     revision: int = 0
     wanted: bool = False
 
@@ -137,7 +137,7 @@ class NamespaceState(enum.Enum):
     TERMINATING = "terminating"
 
 
-class View(NamedTuple):
+class TargetState(NamedTuple):
     """Everything that bears on one target, read from the caches at one moment.
 
     `alive` holds the members that are alive for us, `known` all members that we know. `tracking` speaks of the
@@ -155,24 +155,24 @@ class View(NamedTuple):
 
     target: Target
     claims: tuple[Claim, ...]
-    current: Current | None
+    current: CurrentCopy | None
     local: ClusterUID
     known: frozenset[ClusterUID]
     alive: frozenset[ClusterUID]
     membership: bool = False
-    local_heard: bool = True
+    local_synced: bool = True
     namespace: NamespaceState = NamespaceState.ACTIVE
     create_namespace: bool = False
     copied_from: SourceRef | None = None
     tracking: Tracking = Tracking.NO_RULE
     offered_at: int = 0
     rule: str = ""
-    others_heard: bool = True
+    others_synced: bool = True
     rule_state: RuleState = RuleState.SILENT
     deletes_unwanted: bool = False
     moved: bool = False
     barrier: Barrier | None = None
-    inquiry: Inquiry | None = None
+    proof: OwnerAnswer | None = None
     tombstone: int = 0
     departed: frozenset[ClusterUID] = frozenset()
     owner_leaves: bool = False

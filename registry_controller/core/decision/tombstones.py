@@ -30,7 +30,7 @@ Memberships = Mapping[ClusterUID, frozenset[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class MembershipFacts:
     """What bears on tombstones, at one moment.
 
     `here` are those that stand here, `there` those that live members hold whose features were heard. `memberships`
@@ -94,7 +94,7 @@ class Leavers:
         return membership in over or "" in over or (not membership and bool(over))
 
 
-def leavers(known: Knowledge) -> Leavers:
+def leavers(known: MembershipFacts) -> Leavers:
     """Say what tombstones come to."""
     believed = frozenset(_believed(known))
     has_left = _has_left(known)
@@ -125,7 +125,7 @@ def leavers(known: Knowledge) -> Leavers:
 # What is believed.
 
 
-def _believed(known: Knowledge) -> Iterator[Tombstone]:
+def _believed(known: MembershipFacts) -> Iterator[Tombstone]:
     for stone in known.here:
         if stone.until >= known.today and not _is_withdrawn(known, stone) and _is_over(known, stone):
             yield stone
@@ -135,7 +135,7 @@ def _believed(known: Knowledge) -> Iterator[Tombstone]:
                 yield stone
 
 
-def _may_say(known: Knowledge, stone: Tombstone, holder: ClusterUID) -> bool:
+def _may_say(known: MembershipFacts, stone: Tombstone, holder: ClusterUID) -> bool:
     """Say whether a member that holds a tombstone may say so: as its own word, or as that of another member."""
     if not known.today <= stone.until <= known.today + LASTS + _AHEAD or stone.said_by == known.local:
         return False
@@ -144,7 +144,7 @@ def _may_say(known: Knowledge, stone: Tombstone, holder: ClusterUID) -> bool:
     return stone in known.there.get(stone.said_by, {stone})
 
 
-def _is_withdrawn(known: Knowledge, stone: Tombstone) -> bool:
+def _is_withdrawn(known: MembershipFacts, stone: Tombstone) -> bool:
     """Say whether whoever made a tombstone that stands here has taken it back.
 
     After it was acted on that takes more than its absence, which may be that of a restored backup: the member must be
@@ -157,12 +157,12 @@ def _is_withdrawn(known: Knowledge, stone: Tombstone) -> bool:
     return _covers(known, stone) or any(member == stone.member and stone.covers(uid) for member, uid in found)
 
 
-def _covers(known: Knowledge, stone: Tombstone) -> bool:
+def _covers(known: MembershipFacts, stone: Tombstone) -> bool:
     """Say whether a tombstone speaks of a membership that stands here, and not of an earlier one."""
     return any(uid is not None and stone.covers(uid) for uid in known.memberships.get(stone.member, ()))
 
 
-def _is_over(known: Knowledge, stone: Tombstone) -> bool:
+def _is_over(known: MembershipFacts, stone: Tombstone) -> bool:
     """Say whether a membership does not live on, for all that is known here."""
     if stone.member == known.local:
         return False
@@ -175,7 +175,7 @@ def _is_over(known: Knowledge, stone: Tombstone) -> bool:
 # What stands here.
 
 
-def _may_stay(known: Knowledge, stone: Tombstone) -> bool:
+def _may_stay(known: MembershipFacts, stone: Tombstone) -> bool:
     """Say whether a tombstone here is good for something still, or nothing is known that speaks against it."""
     if stone.member == known.local:
         return stone.said_by == known.local
@@ -184,7 +184,7 @@ def _may_stay(known: Knowledge, stone: Tombstone) -> bool:
     return _is_over(known, stone) or stone.member not in known.lives
 
 
-def _to_keep(known: Knowledge, believed: frozenset[Tombstone]) -> frozenset[Tombstone]:
+def _to_keep(known: MembershipFacts, believed: frozenset[Tombstone]) -> frozenset[Tombstone]:
     """Choose the tombstones that are to stand here, too: all of members that are known here, some of others."""
     names = {stone.name for stone in known.here}
     members = {stone.member for stone in known.here}
@@ -204,7 +204,7 @@ def _to_keep(known: Knowledge, believed: frozenset[Tombstone]) -> frozenset[Tomb
     return frozenset(kept.values())
 
 
-def _witnessed(known: Knowledge) -> Iterator[Tombstone]:
+def _witnessed(known: MembershipFacts) -> Iterator[Tombstone]:
     """Say of what members have shown us: our own word is as good as theirs, and can be had when they are gone."""
     for member in known.proven:
         for membership in sorted(known.met.get(member, ())):
@@ -216,7 +216,7 @@ def _witnessed(known: Knowledge) -> Iterator[Tombstone]:
 # What is done.
 
 
-def _wait_s(known: Knowledge, member: ClusterUID, stones: set[Tombstone]) -> float | None:
+def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) -> float | None:
     """Tell in how many seconds a member goes on the tombstones that stand here; None while it does not."""
     here = known.memberships.get(member, frozenset())
     if member in known.alive:
@@ -237,12 +237,12 @@ def _wait_s(known: Knowledge, member: ClusterUID, stones: set[Tombstone]) -> flo
     return max(waits_s)
 
 
-def _has_left(known: Knowledge) -> bool:
+def _has_left(known: MembershipFacts) -> bool:
     said = any(stone.member == stone.said_by == known.local for stone in known.here)
     return said and known.local not in known.memberships
 
 
-def _released(known: Knowledge) -> Iterator[ClusterUID]:
+def _released(known: MembershipFacts) -> Iterator[ClusterUID]:
     """List whom this cluster, which has left, need not wait for: who has no Cluster of it any more."""
     for member in known.memberships.keys() - {known.local}:
         if member in known.lives and member not in known.holds_us:

@@ -15,7 +15,7 @@ from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest, Target
 from registry_controller.core.diff.digest import content_digest
-from registry_controller.core.diff.managed_fields import Owners, read_owners
+from registry_controller.core.diff.managed_fields import FieldOwners, read_owners
 from registry_controller.core.diff.walk import Walk
 from registry_controller.core.mutation.local_fields import fit_service, local_fields
 from registry_controller.core.mutation.mutate import SERVER_SET
@@ -84,7 +84,7 @@ def _target(manifest: Manifest) -> Target:
     return Target(group, str(manifest.get("kind", "")), info.get("namespace") or "", info.get("name") or "")
 
 
-def _merge_metadata(desired: Manifest, current: Manifest, owners: Owners, walk: Walk) -> dict[str, Any]:
+def _merge_metadata(desired: Manifest, current: Manifest, owners: FieldOwners, walk: Walk) -> dict[str, Any]:
     """Merge metadata: labels and annotations of others stay, what the server sets is no drift."""
     wanted, found = meta.metadata_of(desired), meta.metadata_of(current)
     left_out = SERVER_SET | {"labels", "annotations"}
@@ -97,7 +97,9 @@ def _merge_metadata(desired: Manifest, current: Manifest, owners: Owners, walk: 
     return merged
 
 
-def _merge_texts(desired: Manifest, current: Manifest, owners: Owners, walk: Walk, *, which: str) -> dict[str, str]:
+def _merge_texts(
+    desired: Manifest, current: Manifest, owners: FieldOwners, walk: Walk, *, which: str
+) -> dict[str, str]:
     """Merge labels or annotations."""
     wanted: Mapping[str, str] = meta.metadata_of(desired).get(which) or {}
     found: Mapping[str, str] = meta.metadata_of(current).get(which) or {}
@@ -123,7 +125,7 @@ def _same_text(name: str, wanted: str, found: str, target: Target) -> bool:
     return one is not None and other is not None and one.same_origin(other)
 
 
-def _goes(name: str, found: Mapping[str, str], owners: Owners, target: Target) -> bool:
+def _goes(name: str, found: Mapping[str, str], owners: FieldOwners, target: Target) -> bool:
     """Say whether a label or annotation that is not desired is to go: it is ours, or it holds what must not stay."""
     if name in _NEVER_UNDONE:
         return False

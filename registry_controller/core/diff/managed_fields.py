@@ -23,7 +23,7 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Owners:
+class FieldOwners:
     """The managers of a field, or of something below it. `known` is False when the object does not say."""
 
     nodes: tuple[_Node, ...]
@@ -43,15 +43,15 @@ class Owners:
         """Name the other managers."""
         return frozenset(node.manager for node in self.nodes if not node.is_ours)
 
-    def of_field(self, name: str) -> Owners:
+    def of_field(self, name: str) -> FieldOwners:
         """Go down into an object's field."""
         return self._below(f"f:{name}")
 
-    def of_elements(self, items: Sequence[Any]) -> list[Owners]:
+    def of_elements(self, items: Sequence[Any]) -> list[FieldOwners]:
         """Go down into each element of a list."""
         indices = [(node, _index_of(node.fields)) for node in self.nodes]
         return [
-            Owners(tuple(found for node, index in indices if (found := _find(node, index, item, at))), self.known)
+            FieldOwners(tuple(found for node, index in indices if (found := _find(node, index, item, at))), self.known)
             for at, item in enumerate(items)
         ]
 
@@ -67,13 +67,13 @@ class Owners:
         """Say whether a list's elements are members of a set."""
         return any(step.startswith("v:") for node in self.nodes for step in node.fields)
 
-    def _below(self, step: str) -> Owners:
+    def _below(self, step: str) -> FieldOwners:
         if not self.nodes:
             return self
-        return Owners(tuple(found for node in self.nodes if (found := _step(node, step))), self.known)
+        return FieldOwners(tuple(found for node in self.nodes if (found := _step(node, step))), self.known)
 
 
-def read_owners(manifest: Manifest, *, manager: str) -> Owners:
+def read_owners(manifest: Manifest, *, manager: str) -> FieldOwners:
     """Read the managedFields of an object; `manager` is our name in entries of plain updates."""
     entries = [entry for entry in metadata_of(manifest).get("managedFields") or () if isinstance(entry, Mapping)]
     nodes = tuple(
@@ -85,7 +85,7 @@ def read_owners(manifest: Manifest, *, manager: str) -> Owners:
         for entry in entries
         if isinstance(entry.get("fieldsV1"), Mapping) and entry["fieldsV1"]
     )
-    return Owners(nodes, bool(nodes))
+    return FieldOwners(nodes, bool(nodes))
 
 
 def canonical(value: object) -> str:

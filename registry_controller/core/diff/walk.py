@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from registry_controller.api.meta import Manifest
-from registry_controller.core.diff.managed_fields import Owners, canonical
+from registry_controller.core.diff.managed_fields import FieldOwners, canonical
 from registry_controller.core.mutation.local_fields import Path, is_local
 
 At = tuple[str | int, ...]
@@ -26,12 +26,12 @@ class Walk:
     managers: set[str] = field(default_factory=set)
     is_ambiguous: bool = False
 
-    def differs(self, at: At, owners: Owners) -> None:
+    def differs(self, at: At, owners: FieldOwners) -> None:
         """Note a difference."""
         self.paths.append(_spell(at))
         self.managers |= owners.others
 
-    def mapping(self, desired: Manifest, current: Manifest, owners: Owners, at: At) -> dict[str, Any]:
+    def mapping(self, desired: Manifest, current: Manifest, owners: FieldOwners, at: At) -> dict[str, Any]:
         """Merge two objects. A null that is desired is as good as nothing: servers drop it, or not."""
         merged: dict[str, Any] = {}
         for name, value in desired.items():
@@ -49,7 +49,7 @@ class Walk:
                 merged[name] = value
         return merged
 
-    def _value(self, desired: Any, current: Any, owners: Owners, at: At) -> Any:
+    def _value(self, desired: Any, current: Any, owners: FieldOwners, at: At) -> Any:
         if isinstance(desired, Mapping) and isinstance(current, Mapping):
             return self.mapping(desired, current, owners, at)
         if isinstance(desired, list) and isinstance(current, list):
@@ -58,7 +58,7 @@ class Walk:
             self.differs(at, owners)
         return desired
 
-    def _sequence(self, desired: Sequence[Any], current: Sequence[Any], owners: Owners, at: At) -> list[Any]:
+    def _sequence(self, desired: Sequence[Any], current: Sequence[Any], owners: FieldOwners, at: At) -> list[Any]:
         """Merge two lists: by the elements' keys where managers tell them apart by keys, else by index."""
         pairs = _pair(desired, current, owners)
         elements = owners.of_elements(current)
@@ -81,7 +81,7 @@ class Walk:
         )
         return merged
 
-    def _is_carried(self, value: Any, owners: Owners, at: At) -> bool:
+    def _is_carried(self, value: Any, owners: FieldOwners, at: At) -> bool:
         """Say whether what is here and not desired is to stay; note what is not."""
         if self.local and is_local(_general(at), value, fields=self.local):
             return True
@@ -93,9 +93,9 @@ class Walk:
         self._note_extra(value, owners, at)
         return False
 
-    def _note_extra(self, value: Any, owners: Owners, at: At) -> None:
+    def _note_extra(self, value: Any, owners: FieldOwners, at: At) -> None:
         """Note who set something that is not desired: down to the fields, for a part of it may be ours."""
-        below: list[tuple[str | int, Any, Owners]] = []
+        below: list[tuple[str | int, Any, FieldOwners]] = []
         if isinstance(value, Mapping) and not owners.own_all:
             below = [(name, child, owners.of_field(name)) for name, child in value.items()]
         elif isinstance(value, list) and not owners.own_all:
@@ -111,7 +111,7 @@ class Walk:
                 self.differs(at, owners)
 
 
-def _pair(desired: Sequence[Any], current: Sequence[Any], owners: Owners) -> dict[int, int]:
+def _pair(desired: Sequence[Any], current: Sequence[Any], owners: FieldOwners) -> dict[int, int]:
     """Find for each desired element, by index, the current one that stands for it."""
     keys = owners.element_keys()
     if keys or owners.is_set():

@@ -31,7 +31,7 @@ class Modifier(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyToken:
     """A key of an object; when `optional`, it is made if it is missing."""
 
     name: str
@@ -40,7 +40,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class IndexToken:
     """An element of an array; a negative number counts from the end."""
 
     number: int
@@ -66,7 +66,7 @@ class Matching:
     at: int
 
 
-Token = Key | Index | Append | Matching
+Token = KeyToken | IndexToken | Append | Matching
 """One part of a path; `at` is the position of its first character, counted from 1."""
 
 
@@ -92,7 +92,7 @@ def parse_pointer(text: str, *, path: str) -> Pointer:
     at, optional = 2, False
     for number, part in enumerate(parts):
         token = _parse_token(part, at=at, is_last=number == len(parts) - 1, optional=optional, path=path)
-        optional = (isinstance(token, (Key, Matching)) and token.optional) or optional
+        optional = (isinstance(token, (KeyToken, Matching)) and token.optional) or optional
         tokens.append(token)
         at += len(part) + 1
     return Pointer(tuple(tokens))
@@ -109,14 +109,14 @@ def _parse_token(part: str, *, at: int, is_last: bool, optional: bool, path: str
             raise _refused(path, behind, "no modifier may follow `-`")
         return Append(at)
     if _INTEGER.fullmatch(name) and int(name) in _INT64:
-        return Index(int(name), modifiers, at)
+        return IndexToken(int(name), modifiers, at)
     optional = optional or name.endswith("?")
     key, equals, value = name.partition("=")
     if equals:
         return Matching(key, value.removesuffix("?"), optional, modifiers, at)
     if modifiers:
         raise _refused(path, behind, "a modifier may only follow an index or `key=value` (a `:` in a key is `~7`)")
-    return Key(name.removesuffix("?"), optional, at)
+    return KeyToken(name.removesuffix("?"), optional, at)
 
 
 def _parse_modifiers(words: list[str], *, at: int, path: str) -> tuple[Modifier, ...]:

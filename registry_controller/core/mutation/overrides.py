@@ -17,8 +17,8 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override
 from registry_controller.core.mutation.gopatch_path import (
     Append,
-    Index,
-    Key,
+    IndexToken,
+    KeyToken,
     Matching,
     Modifier,
     Pointer,
@@ -31,7 +31,7 @@ _INSERTING: Final = frozenset((Modifier.BEFORE, Modifier.AFTER))
 _STEPS: Final = {Modifier.PREV: -1, Modifier.NEXT: 1, Modifier.BEFORE: 0, Modifier.AFTER: 1}
 
 
-class Action(enum.Enum):
+class OverrideAction(enum.Enum):
     """What is done at a path; spelled as in the API."""
 
     REPLACE = "replace"
@@ -42,7 +42,7 @@ class Action(enum.Enum):
 class Operation:
     """An override that was read and found to be well-formed. `path` is where its pointer stands in the rule."""
 
-    action: Action
+    action: OverrideAction
     pointer: Pointer
     path: str
 
@@ -64,7 +64,7 @@ class PatchOperation:
 def read_override(override: Override) -> Operation:
     """Read an override; raise InvalidObject at its type, or at the position in its path."""
     try:
-        action = Action(override.type)
+        action = OverrideAction(override.type)
     except ValueError:
         raise InvalidObject(f"{override.path}.type", "must be replace or remove") from None
     path = f"{override.path}.path"
@@ -91,7 +91,7 @@ def apply_overrides(document: Any, changes: Iterable[tuple[Operation, Any]], *, 
 def resolve(operation: Operation, document: Any, *, value: Any, budget: Budget) -> PatchOperation | None:
     """Say what an override does to this document; None when it has nothing to remove; else raise InvalidObject."""
     tokens = operation.pointer.tokens
-    if operation.action is Action.REMOVE:
+    if operation.action is OverrideAction.REMOVE:
         return _resolve_removal(tokens, document, path=operation.path, budget=budget)
     return _resolve_replacement(tokens, document, value, path=operation.path, budget=budget)
 
@@ -122,11 +122,11 @@ def _resolve_replacement(
             return PatchOperation("add", (*parts, "-"), value)
         part, inserts = _locate(token, found, may_insert=not rest, path=path, budget=budget)
         if part is None:
-            name = token.name if isinstance(token, Key) else "-"
+            name = token.name if isinstance(token, KeyToken) else "-"
             return PatchOperation("add", (*parts, name), _make(token, rest, value, path=path))
         parts.append(part)
         if not rest:
-            return PatchOperation("add" if inserts or isinstance(token, Key) else "replace", tuple(parts), value)
+            return PatchOperation("add" if inserts or isinstance(token, KeyToken) else "replace", tuple(parts), value)
         found = found[part]
     return PatchOperation("replace", (), value)
 
@@ -136,13 +136,13 @@ def _locate(token: Token, found: Any, *, may_insert: bool, path: str, budget: Bu
     match token:
         case Append():
             raise _refused(path, token, "`-` has nothing to remove")
-        case Key():
+        case KeyToken():
             if not isinstance(found, Mapping):
                 raise _refused(path, token, f"an object is expected above this, and there is {_kind(found)}")
             if token.name not in found and not token.optional:
                 raise _refused(path, token, "there is no such key (`?` behind it would make it)")
             return (token.name if token.name in found else None), False
-        case Index():
+        case IndexToken():
             items = _want_list(token, found, path=path)
             return _index(token, token.number, len(items), may_insert=may_insert, path=path)
         case Matching():
@@ -161,7 +161,7 @@ def _holds(token: Matching, item: Any) -> bool:
     return isinstance(item, Mapping) and isinstance(text := item.get(token.key), str) and text == token.value
 
 
-def _index(token: Index | Matching, number: int, length: int, *, may_insert: bool, path: str) -> tuple[int, bool]:
+def _index(token: IndexToken | Matching, number: int, length: int, *, may_insert: bool, path: str) -> tuple[int, bool]:
     """Take the modifiers' steps; below 0 counts from the end, wherever the steps began."""
     modifiers = token.modifiers
     inserting = [modifier for modifier in modifiers if modifier in _INSERTING]
@@ -180,15 +180,15 @@ def _make(token: Token, rest: tuple[Token, ...], value: Any, *, path: str) -> An
         return value
     following, behind = rest[0], rest[1:]
     if isinstance(token, Matching):
-        if not isinstance(following, Key) or (following.name == token.key and behind):
+        if not isinstance(following, KeyToken) or (following.name == token.key and behind):
             raise _refused(path, following, "cannot be made: what stands above it is an object with one text")
         return {token.key: token.value, following.name: _make(following, behind, value, path=path)}
     match following:
-        case Key():
+        case KeyToken():
             return {following.name: _make(following, behind, value, path=path)}
         case Matching() | Append():
             return [_make(following, behind, value, path=path)]
-        case Index():
+        case IndexToken():
             raise _refused(path, following, "an index cannot be made; only a key, `key=value` or `-` can")
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override
-from registry_controller.core.mutation.gopatch_path import Key
-from registry_controller.core.mutation.overrides import Action, Operation, read_override
+from registry_controller.core.mutation.gopatch_path import KeyToken
+from registry_controller.core.mutation.overrides import Operation, OverrideAction, read_override
 from registry_controller.core.mutation.yamlvalue import parse_value
 from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, as_decoded, compile_template
 
@@ -75,9 +75,9 @@ def render_overrides(
 def may_move(override: Override) -> bool:
     """Say whether an override may change an object's name or namespace."""
     tokens = read_operation(override).pointer.tokens
-    if not tokens or not isinstance(tokens[0], Key) or tokens[0].name != "metadata":
+    if not tokens or not isinstance(tokens[0], KeyToken) or tokens[0].name != "metadata":
         return not tokens
-    return len(tokens) == 1 or (isinstance(tokens[1], Key) and tokens[1].name not in _KEPT_AT_HOME)
+    return len(tokens) == 1 or (isinstance(tokens[1], KeyToken) and tokens[1].name not in _KEPT_AT_HOME)
 
 
 def read_operation(override: Override) -> Operation:
@@ -91,14 +91,14 @@ def _operation(type_: str, pointer: str, path: str) -> Operation:
 
 
 def _template(override: Override, operation: Operation) -> Template | None:
-    if operation.action is Action.REMOVE or not is_template(override):
+    if operation.action is OverrideAction.REMOVE or not is_template(override):
         return None
     return _TEMPLATES.read(override.value, path=f"{override.path}.value")
 
 
 def _paid(override: Override, operation: Operation, budget: Budget) -> Template | None:
     """Read a template, which is paid for before, and each time: not all that there are can be kept."""
-    if operation.action is not Action.REMOVE and is_template(override):
+    if operation.action is not OverrideAction.REMOVE and is_template(override):
         try:
             budget.step(len(override.value) // _READ_IN_ONE_STEP)
         except TemplateError as error:
@@ -117,7 +117,7 @@ def _decoded(data: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
 def _value(
     override: Override, operation: Operation, template: Template | None, data: Mapping[str, Any], budget: Budget
 ) -> Any:
-    if operation.action is Action.REMOVE:
+    if operation.action is OverrideAction.REMOVE:
         return None
     text = override.value if template is None else template.render(data, budget=budget)
     if not override.parse_value:

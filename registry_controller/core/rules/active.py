@@ -16,7 +16,7 @@ from registry_controller.api.syncrule import RuleEntry, SyncRule
 from registry_controller.core.mutation.mutate import NOWHERE, Context, desired, kind_of
 from registry_controller.core.mutation.templates import may_move
 from registry_controller.core.rules.list_options import selections
-from registry_controller.core.rules.matching import Facts, matching_entries
+from registry_controller.core.rules.matching import ObjectFacts, matching_entries
 from registry_controller.core.rules.policy import NO_FENCE, Barrier, Fence
 from registry_controller.gotemplate import Pool
 
@@ -75,7 +75,7 @@ class ActiveRule:
         return replace(self, context=context) if self.rule.has_templates else self
 
     def hit(
-        self, facts: Facts, body: Callable[[], Manifest], *, owner: ClusterUID, pool: Pool | None = None
+        self, facts: ObjectFacts, body: Callable[[], Manifest], *, owner: ClusterUID, pool: Pool | None = None
     ) -> Hit | None:
         """Say what this rule makes of an object; None when it does not match. What it takes, it takes of the pool, too.
 

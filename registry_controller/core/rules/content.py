@@ -17,7 +17,7 @@ from typing import Any, Final
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.rules.gjson import ContentPath, Each, Key, Length, Query, Step, Wild, compile_path
+from registry_controller.core.rules.gjson import ContentPath, Each, KeyStep, Length, Query, Step, Wild, compile_path
 from registry_controller.core.rules.glob import Glob
 from registry_controller.gotemplate.limits import Budget, Pool, TemplateError
 
@@ -66,7 +66,7 @@ def _find(value: object, steps: tuple[Step, ...], budget: Budget) -> object:
 
 def _find_in_object(value: Mapping[str, Any], step: Step, rest: tuple[Step, ...], budget: Budget) -> object:
     match step:
-        case Key():
+        case KeyStep():
             return _find(value[step.name], rest, budget) if step.name in value else _MISSING
         case Wild():
             budget.pass_by(2 * len(value))  # all are sorted, however soon one is found
@@ -82,7 +82,7 @@ def _find_in_object(value: Mapping[str, Any], step: Step, rest: tuple[Step, ...]
 
 def _find_in_array(value: list[Any], step: Step, rest: tuple[Step, ...], budget: Budget) -> object:
     match step:
-        case Key():
+        case KeyStep():
             is_there = step.index is not None and step.index < len(value)
             return _find(value[step.index or 0], rest, budget) if is_there else _MISSING
         case Wild():

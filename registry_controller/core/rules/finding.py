@@ -9,8 +9,8 @@ class Finding(NamedTuple):
     """Something about one field: an error, which can never work, or else a warning, which may not be meant."""
 
     path: str
-    words: str
+    message: str
     is_error: bool = True
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.words}"
+        return f"{self.path}: {self.message}"

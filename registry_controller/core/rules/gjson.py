@@ -22,7 +22,7 @@ _BLANK: Final = "".join(map(chr, range(0x21)))  # what gjson trims
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyStep:
     """A key of an object; of an array the element at `index`, if the key is a number."""
 
     name: str
@@ -62,7 +62,7 @@ class Query:
     every: bool
 
 
-Step = Key | Wild | Length | Each | Query
+Step = KeyStep | Wild | Length | Each | Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _compile_key(text: str, start: int, end: int) -> tuple[Step, int]:
     glob = compile_glob(part)
     if glob.is_literal:
         index = int(part) if part.isascii() and part.isdigit() and len(part) < 10 else None
-        return Key(glob.literal, index), at
+        return KeyStep(glob.literal, index), at
     return Wild(glob), at
 
 

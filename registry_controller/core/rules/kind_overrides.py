@@ -11,8 +11,8 @@ from typing import Final
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override, SyncRule
-from registry_controller.core.mutation.gopatch_path import Key
-from registry_controller.core.mutation.overrides import Action, Operation
+from registry_controller.core.mutation.gopatch_path import KeyToken
+from registry_controller.core.mutation.overrides import Operation, OverrideAction
 from registry_controller.core.mutation.templates import is_template, read_operation
 from registry_controller.core.rules.finding import Finding
 
@@ -42,12 +42,12 @@ def _operations(rule: SyncRule) -> Iterator[tuple[Override, Operation]]:
 def _top_of(operation: Operation) -> str:
     """Name the field of the whole object that is changed, or in which something is."""
     first = next(iter(operation.pointer.tokens), None)
-    return first.name if isinstance(first, Key) else ""
+    return first.name if isinstance(first, KeyToken) else ""
 
 
 def _changes(rule: SyncRule, name: str, override: Override, operation: Operation) -> bool:
     """Say whether an override takes away what a copy must have, looks for something in a text, or writes another."""
-    if operation.action is Action.REMOVE or len(operation.pointer.tokens) > 1:
+    if operation.action is OverrideAction.REMOVE or len(operation.pointer.tokens) > 1:
         return True
     if is_template(override) or override.parse_value:
         return False

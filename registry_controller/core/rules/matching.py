@@ -38,7 +38,7 @@ _MADE_BY_KUBERNETES: Final[Mapping[tuple[str, str], frozenset[tuple[str, str]]]]
 can take its place."""
 
 
-class Asked(enum.Enum):
+class Requested(enum.Enum):
     """What a match has to ask for to get what every cluster has of its own."""
 
     ANYTHING = "anything"
@@ -46,7 +46,7 @@ class Asked(enum.Enum):
     TYPE = "type"
 
 
-class Facts(Protocol):
+class ObjectFacts(Protocol):
     """What a match may ask of an object without its body. `kind_type` is a Secret's `type`."""
 
     @property
@@ -63,7 +63,7 @@ class Facts(Protocol):
 
 
 def matching_entries(
-    rule: SyncRule, facts: Facts, body: Callable[[], Manifest], *, pool: Pool | None = None
+    rule: SyncRule, facts: ObjectFacts, body: Callable[[], Manifest], *, pool: Pool | None = None
 ) -> tuple[RuleEntry, ...]:
     """Find the entries of a rule that match an object of the rule's kind, in order.
 
@@ -86,13 +86,13 @@ def needs_body(rule: SyncRule) -> bool:
     )
 
 
-def _entry_matches(entry: RuleEntry, kind: GVK, facts: Facts, contents: Contents) -> bool:
+def _entry_matches(entry: RuleEntry, kind: GVK, facts: ObjectFacts, contents: Contents) -> bool:
     if not entry.matches:
         return to_be_asked(kind, facts) is None
     return any(_matches(match, kind, facts, contents) for match in entry.matches)
 
 
-def _matches(match: Match, kind: GVK, facts: Facts, contents: Contents) -> bool:
+def _matches(match: Match, kind: GVK, facts: ObjectFacts, contents: Contents) -> bool:
     namespace, name = facts.key
     return (
         match.name in ("", name)
@@ -105,7 +105,7 @@ def _matches(match: Match, kind: GVK, facts: Facts, contents: Contents) -> bool:
     )
 
 
-def to_be_asked(kind: GVK, facts: Facts) -> Asked | None:
+def to_be_asked(kind: GVK, facts: ObjectFacts) -> Requested | None:
     """Say what a match has to ask for to get an object; None for one that is no cluster's own (W7).
 
     Whoever offers an object chooses its name, labels and type: a rule that selects by others means no Secret that lets
@@ -113,24 +113,24 @@ def to_be_asked(kind: GVK, facts: Facts) -> Asked | None:
     """
     is_secret = (kind.group, kind.kind) == ("", "Secret")
     if is_secret and facts.kind_type in CREDENTIAL_TYPES:
-        return Asked.TYPE
+        return Requested.TYPE
     if is_made_by_kubernetes(kind, facts.key):
-        return Asked.NAME
+        return Requested.NAME
     if facts.key.namespace.startswith("kube-") or (is_secret and facts.kind_type == _HELM_RELEASE):
-        return Asked.ANYTHING
+        return Requested.ANYTHING
     return None
 
 
-def asks(match: Match, what: Asked | None, kind: GVK) -> bool:
+def asks(match: Match, what: Requested | None, kind: GVK) -> bool:
     """Say whether a match that holds otherwise asks for what it has to; None is nothing."""
     match what:
         case None:
             return True
-        case Asked.ANYTHING:
+        case Requested.ANYTHING:
             return not match.is_empty
-        case Asked.NAME:
+        case Requested.NAME:
             return bool(match.name)
-        case Asked.TYPE:
+        case Requested.TYPE:
             return any(is_secret_type(content, kind) for content in match.content)
 
 
@@ -145,7 +145,7 @@ def is_made_by_kubernetes(kind: GVK, key: ObjectKey) -> bool:
     return made is not None and not made.isdisjoint({key, ("*", key.name)})
 
 
-def content_holds(content: ContentMatch, kind: GVK, facts: Facts, contents: Contents) -> bool:
+def content_holds(content: ContentMatch, kind: GVK, facts: ObjectFacts, contents: Contents) -> bool:
     """Say whether an object has what a match asks of its content; InvalidObject when that cannot be evaluated."""
     if is_secret_type(content, kind):
         return bool(facts.kind_type) and contents.hold(content, known=facts.kind_type)

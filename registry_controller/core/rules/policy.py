@@ -30,19 +30,19 @@ class Barrier(enum.Enum):
     CLOSED = "nobody's copies are written there"
 
 
-class Bar(NamedTuple):
+class BarredRule(NamedTuple):
     """Why a whole rule does nothing here: the option or the field of the rule that says so, and words."""
 
     barrier: Barrier
     path: str
-    words: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.words}"
+        return f"{self.path}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class RulePolicy:
     """What the administrator of this cluster allows. Empty `kinds` and `namespaces` allow all.
 
     `enabled`, `kinds` and `namespaces` are about rules that came from other clusters, the closed ones about all rules.
@@ -54,7 +54,7 @@ class Allowance:
     closed_kinds: frozenset[GroupKind] = frozenset()
     closed_namespaces: frozenset[str] = frozenset()
 
-    def bar(self, rule: SyncRule, *, synced: bool) -> Bar | None:
+    def bar(self, rule: SyncRule, *, synced: bool) -> BarredRule | None:
         """Say why a whole rule does nothing here; None when it acts. `synced` says that it came from elsewhere."""
         written = {(kind.group, kind.kind): kind for kind in (kind_of(rule.kind, (e,)) for e in rule.entries)}
         return (self._bar_synced(rule, written) if synced else None) or self._bar_closed(written)
@@ -77,29 +77,29 @@ class Allowance:
         closes_kind = not (is_own_kind or is_registry_secret) and _is_listed(target, self.closed_kinds)
         return Barrier.CLOSED if closes_kind or place_of(target) in self.closed_namespaces else None
 
-    def _bar_synced(self, rule: SyncRule, written: dict[tuple[str, str], GVK]) -> Bar | None:
+    def _bar_synced(self, rule: SyncRule, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
         if not self.enabled:
             words = "is false: a rule that came from another cluster does nothing here"
-            return Bar(Barrier.NOT_ALLOWED, "SYNCED_RULES_ENABLED", words)
+            return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_ENABLED", words)
         for group, kind in sorted(written):
             if group == meta.GROUP:
                 words = f"a rule that came from another cluster never writes {GroupKind(group, kind)}"
-                return Bar(Barrier.RESERVED, "spec.groupVersionKind", words)
+                return BarredRule(Barrier.RESERVED, "spec.groupVersionKind", words)
         for verb, kinds in (("reads", [(rule.kind.group, rule.kind.kind)]), ("writes", sorted(written))):
             for group, kind in kinds if self.kinds else ():
                 if not any(listed.covers(group, kind) for listed in self.kinds):
                     asked = GroupKind(group, kind)
                     words = f"does not list {asked}, which the rule {verb}: it came from another cluster"
-                    return Bar(Barrier.NOT_ALLOWED, "SYNCED_RULES_KINDS", words)
+                    return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_KINDS", words)
         return None
 
-    def _bar_closed(self, written: dict[tuple[str, str], GVK]) -> Bar | None:
+    def _bar_closed(self, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
         for group, kind in sorted(written):
             # Which Secrets are the registry's own shows each one by itself.
             is_judged_alone = group == meta.GROUP or _is_secret(group, kind)
             if not is_judged_alone and any(listed.covers(group, kind) for listed in self.closed_kinds):
                 words = f"covers {GroupKind(group, kind)}, which the rule writes: no copies of it are written here"
-                return Bar(Barrier.CLOSED, "CLOSED_KINDS", words)
+                return BarredRule(Barrier.CLOSED, "CLOSED_KINDS", words)
         return None
 
     def _allows(self, target: Target, source: GVK) -> bool:
@@ -123,7 +123,7 @@ def place_of(target: Target) -> str:
 class Fence:
     """What is allowed, for one rule; `synced` says that it came from another cluster."""
 
-    allowance: Allowance = Allowance()
+    allowance: RulePolicy = RulePolicy()
     synced: bool = False
 
     def barrier(self, target: Target, *, source: GVK, secret_type: str) -> Barrier | None:

@@ -34,7 +34,7 @@ INVALID_SPEC: Final = "InvalidSpec"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RuleVerdict:
     """What is said of a rule. The message names the fields' paths; warnings are whole sentences that begin with one."""
 
     accepted: bool
@@ -43,12 +43,14 @@ class Verdict:
     warnings: tuple[str, ...] = ()
 
 
-def read_and_accept(manifest: meta.Manifest) -> tuple[SyncRule | None, Verdict]:
+def read_and_accept(manifest: meta.Manifest) -> tuple[SyncRule | None, RuleVerdict]:
     """Read and judge a rule; the rule is None when it cannot be read at all."""
     rule, findings = examine(manifest)
     errors = "; ".join([str(finding) for finding in findings if finding.is_error][:_MOST_SAID])
     warnings = tuple([str(finding) for finding in findings if not finding.is_error][:_MOST_SAID])
-    verdict = Verdict(False, INVALID_SPEC, errors, warnings) if errors else Verdict(True, ACCEPTED, "", warnings)
+    verdict = (
+        RuleVerdict(False, INVALID_SPEC, errors, warnings) if errors else RuleVerdict(True, ACCEPTED, "", warnings)
+    )
     return rule, verdict
 
 

@@ -19,7 +19,7 @@ _MAX_TEXT: Final = 512
 _MAX_MESSAGE: Final = 2048
 
 
-class Judgement(Protocol):
+class AcceptedFacts(Protocol):
     """Whether a rule can be applied: `reason` is one word, `warnings` are said even where it is accepted."""
 
     @property
@@ -35,7 +35,7 @@ class Judgement(Protocol):
     def warnings(self) -> Sequence[str]: ...
 
 
-class Failure(NamedTuple):
+class SyncFailure(NamedTuple):
     """One object that fails, conflicts, waits or is left alone: which, why in one word, and why in words."""
 
     object: str
@@ -68,9 +68,9 @@ class PeerCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class RuleFacts:
     generation: int
-    verdict: Judgement
+    verdict: AcceptedFacts
     suspended: bool
     barred: tuple[str, str]
     idle: Sequence[str]
@@ -83,7 +83,7 @@ class _Facts:
 def rule_status(
     *,
     generation: int,
-    verdict: Judgement,
+    verdict: AcceptedFacts,
     suspended: bool = False,
     barred: tuple[str, str] = ("", ""),
     idle: Sequence[str] = (),
@@ -103,7 +103,7 @@ def rule_status(
     the stored status: when something was last written is taken from there where it is not known, so that a restart
     writes nothing.
     """
-    facts = _Facts(generation, verdict, suspended, barred, idle, peers, problems, waits, halted)
+    facts = RuleFacts(generation, verdict, suspended, barred, idle, peers, problems, waits, halted)
     conditions = [
         _accepted(facts),
         _synced(facts),
@@ -127,7 +127,7 @@ def rule_status(
     }
 
 
-def _said_before(facts: _Facts, current: Mapping[str, Any] | None) -> str:
+def _said_before(facts: RuleFacts, current: Mapping[str, Any] | None) -> str:
     """Find what a former life said of a restored history: it stands until the rule is edited."""
     for held in (current or {}).get("conditions") or ():
         if held.get("type") == "HistoryRestored" and held.get("observedGeneration") == facts.generation:
@@ -135,7 +135,7 @@ def _said_before(facts: _Facts, current: Mapping[str, Any] | None) -> str:
     return ""
 
 
-def _accepted(facts: _Facts) -> Mapping[str, Any]:
+def _accepted(facts: RuleFacts) -> Mapping[str, Any]:
     verdict = facts.verdict
     reason, message = verdict.reason, verdict.message
     if verdict.accepted and facts.suspended:
@@ -144,7 +144,7 @@ def _accepted(facts: _Facts) -> Mapping[str, Any]:
     return _condition("Accepted", verdict.accepted, reason=reason, message=_joined([message, *warnings]), facts=facts)
 
 
-def _synced(facts: _Facts) -> Mapping[str, Any]:
+def _synced(facts: RuleFacts) -> Mapping[str, Any]:
     verdict, peers = facts.verdict, facts.peers
     if not verdict.accepted:
         return _condition(
@@ -181,7 +181,7 @@ def _synced(facts: _Facts) -> Mapping[str, Any]:
     return _condition("Synced", True, reason="Synced", message=said, facts=facts)
 
 
-def _first_words(facts: _Facts) -> list[str]:
+def _first_words(facts: RuleFacts) -> list[str]:
     """Name the first thing that somebody may have to look at; the others are in `Stalled` and in `clusters`."""
     if facts.problems:
         return sorted(set(facts.problems))[:1]
@@ -201,7 +201,7 @@ def _pending(peers: Iterable[PeerCounts]) -> int:
     return sum(max(0, peer.matched - peer.synced - peer.failing - peer.skipped - peer.conflicting) for peer in peers)
 
 
-def _stalled(facts: _Facts) -> Mapping[str, Any]:
+def _stalled(facts: RuleFacts) -> Mapping[str, Any]:
     if not facts.verdict.accepted:
         reason, message = facts.verdict.reason, facts.verdict.message
         return _condition("Stalled", True, reason=reason, message=message, facts=facts)
@@ -213,7 +213,7 @@ def _stalled(facts: _Facts) -> Mapping[str, Any]:
     return _condition("Stalled", True, reason="ActionNeeded", message=_joined(problems), facts=facts)
 
 
-def _flag(kind: str, reason: str, *, message: str, facts: _Facts) -> Mapping[str, Any]:
+def _flag(kind: str, reason: str, *, message: str, facts: RuleFacts) -> Mapping[str, Any]:
     if not message:
         return {"type": kind, "status": None}
     return _condition(kind, True, reason=reason, message=message, facts=facts)
@@ -241,7 +241,7 @@ def _cluster(peer: PeerCounts, *, last_sync: str, samples: int) -> Mapping[str, 
     return {key: value for key, value in entry.items() if isinstance(value, int) or value}
 
 
-def _condition(kind: str, holds: bool | None, *, reason: str, message: str, facts: _Facts) -> Mapping[str, Any]:
+def _condition(kind: str, holds: bool | None, *, reason: str, message: str, facts: RuleFacts) -> Mapping[str, Any]:
     status = {True: "True", False: "False", None: "Unknown"}[holds]
     return {
         "type": kind,

@@ -19,7 +19,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.kube.connect import Writer, object_path
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import Event, EventType, list_objects, read_revision, watch_events
+from registry_controller.kube.watch import WatchEvent, WatchEventType, list_objects, read_revision, watch_events
 
 CONFIG_MAPS: Final = GVR("", "v1", "configmaps", True)
 ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
@@ -236,14 +236,14 @@ async def watching(
     initial: bool = False,
     gvr: GVR = CONFIG_MAPS,
     kind: GVK = CONFIG_MAP,
-) -> AsyncIterator[Callable[[], Awaitable[Event]]]:
+) -> AsyncIterator[Callable[[], Awaitable[WatchEvent]]]:
     """Open a watch; the function that is given waits for its next event."""
     events = watch_events(
         api, gvr, selection, kind=kind, resource_version=since, initial=initial, timeout_s=60,
         on_bytes=lambda: None,
     )  # fmt: skip
 
-    async def following() -> Event:
+    async def following() -> WatchEvent:
         async with asyncio.timeout(10.0):
             return await anext(events)
 
@@ -251,9 +251,9 @@ async def watching(
         yield following
 
 
-def _told(event: Event) -> tuple[EventType, str, str]:
-    assert event.heard is not None
-    return event.type, event.heard.key.name, event.resource_version
+def _told(event: WatchEvent) -> tuple[WatchEventType, str, str]:
+    assert event.object is not None
+    return event.type, event.object.key.name, event.resource_version
 
 
 @clause
@@ -262,15 +262,15 @@ async def a_watch_tells_what_comes_into_a_selection_and_goes(api: Writer, namesp
     selection = Selection(namespace=namespace, labels="l=1")
     async with watching(api, selection, since=before["metadata"]["resourceVersion"]) as following:
         wanted = await replace(api, touched(before, labels={"l": "1"}))
-        assert _told(await following()) == (EventType.ADDED, "x", wanted["metadata"]["resourceVersion"])
+        assert _told(await following()) == (WatchEventType.ADDED, "x", wanted["metadata"]["resourceVersion"])
         changed = await replace(api, {**wanted, "data": {"a": "1"}})
-        assert _told(await following()) == (EventType.MODIFIED, "x", changed["metadata"]["resourceVersion"])
+        assert _told(await following()) == (WatchEventType.MODIFIED, "x", changed["metadata"]["resourceVersion"])
         left = await replace(api, touched(changed, labels={}))
-        assert _told(await following()) == (EventType.DELETED, "x", left["metadata"]["resourceVersion"])
+        assert _told(await following()) == (WatchEventType.DELETED, "x", left["metadata"]["resourceVersion"])
         await delete(api, await replace(api, touched(left, labels={"l": "1"})))
-        assert (await following()).type is EventType.ADDED
+        assert (await following()).type is WatchEventType.ADDED
         gone = await following()
-        assert gone.type is EventType.DELETED
+        assert gone.type is WatchEventType.DELETED
         assert int(gone.resource_version) > int(left["metadata"]["resourceVersion"]) + 1
 
 
@@ -280,12 +280,12 @@ async def a_watch_may_begin_with_what_is_there(api: Writer, namespace: str) -> N
         await create(api, namespace, config_map(name, labels={"l": "1"}))
     async with watching(api, Selection(namespace=namespace, labels="l=1"), initial=True) as following:
         first = [await following() for _ in range(2)]
-        assert {_told(event)[:2] for event in first} == {(EventType.ADDED, "a"), (EventType.ADDED, "b")}
+        assert {_told(event)[:2] for event in first} == {(WatchEventType.ADDED, "a"), (WatchEventType.ADDED, "b")}
         end = await following()
         assert end.is_initial_end
         assert int(end.resource_version) >= max(int(event.resource_version) for event in first)
         made = await create(api, namespace, config_map("c", labels={"l": "1"}))
-        assert _told(await following()) == (EventType.ADDED, "c", made["metadata"]["resourceVersion"])
+        assert _told(await following()) == (WatchEventType.ADDED, "c", made["metadata"]["resourceVersion"])
 
 
 @clause
@@ -387,9 +387,9 @@ async def an_object_is_one_in_all_versions_of_its_kind(api: Writer, namespace: s
     since = found["metadata"]["resourceVersion"]
     async with watching(api, Selection(namespace=namespace), since=since, gvr=new, kind=WIDGET) as following:
         changed = await replace(api, {**made, "spec": {"a": 2}}, old)
-        assert _told(await following()) == (EventType.MODIFIED, "x", changed["metadata"]["resourceVersion"])
+        assert _told(await following()) == (WatchEventType.MODIFIED, "x", changed["metadata"]["resourceVersion"])
         await delete(api, changed, old)
-        assert (await following()).type is EventType.DELETED
+        assert (await following()).type is WatchEventType.DELETED
     with pytest.raises(errors.NotFound):
         await get(api, namespace, "x", new)
 

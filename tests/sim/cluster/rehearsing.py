@@ -12,9 +12,9 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.connect import READING, REHEARSING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.planner.explain import Explanation, explain
-from registry_controller.planner.plan import Action, Plan, make_plan
-from registry_controller.planner.rehearsal import Rehearsal, rehearse
-from registry_controller.planner.telling import Names
+from registry_controller.planner.plan import Plan, PlanAction, make_plan
+from registry_controller.planner.rehearsal import DryRun, rehearse
+from registry_controller.planner.telling import ClusterNames
 from tests.sim.cluster.apiserver import Write
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
@@ -26,7 +26,7 @@ Change = tuple[str, str, str, str]
 
 
 @contextlib.asynccontextmanager
-async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> AsyncIterator[Rehearsal]:
+async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> AsyncIterator[DryRun]:
     """Rehearse at a member, as its admin does from elsewhere."""
 
     def connect(credentials: Credentials) -> Reader:
@@ -50,11 +50,11 @@ async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float =
 
 async def explained(
     group: SimGroup, kind: str, name: str, *, namespace: str = "default", at: str = "a"
-) -> tuple[Explanation, Names]:
+) -> tuple[Explanation, ClusterNames]:
     """Explain an object, and give the names with which that is spelled."""
     async with rehearsing(group, at) as rehearsal:
         found, gvr = await rehearsal.engine.discovery.find(kind)
-        return await explain(rehearsal, found, gvr, ObjectKey(namespace, name)), Names(rehearsal.engine)
+        return await explain(rehearsal, found, gvr, ObjectKey(namespace, name)), ClusterNames(rehearsal.engine)
 
 
 async def plan(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> Plan:
@@ -65,7 +65,7 @@ async def plan(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0)
 
 def planned(found: Plan) -> Sequence[Change]:
     """List what a plan would write."""
-    writes = {Action.CREATE, Action.UPDATE, Action.DELETE}
+    writes = {PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE}
     return sorted((row.action.value, row.target.kind, *row.target.key) for row in found.rows if row.action in writes)
 
 

@@ -12,8 +12,8 @@ from registry_controller import settings
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.kube.connect import WRITING, Writer
-from registry_controller.local.client import HomeApi
-from registry_controller.membership.leave import Farewell
+from registry_controller.local.client import LocalClient
+from registry_controller.membership.leave import LeaveCommand
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Life, SimTransport
@@ -23,13 +23,13 @@ TRUST_S = 600
 
 
 @contextlib.asynccontextmanager
-async def farewell(group: SimGroup, at: str, *, say: Callable[[str], None]) -> AsyncIterator[Farewell]:
+async def farewell(group: SimGroup, at: str, *, say: Callable[[str], None]) -> AsyncIterator[LeaveCommand]:
     """Give the command, as somebody runs it at a member."""
     transport: Any = SimTransport(group.wire("kubectl", at), token=None, methods=WRITING, life=Life())
     writer = Writer(transport)
     try:
-        yield Farewell(
-            api=HomeApi(writer),
+        yield LeaveCommand(
+            api=LocalClient(writer),
             local=group[at].id,
             settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
             today=datetime.now(UTC).date(),

@@ -17,7 +17,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Mistake
 from registry_controller.core.decision import deletion_limit
 from registry_controller.core.decision.decision import Hold
-from registry_controller.core.decision.state import View
+from registry_controller.core.decision.state import TargetState
 from registry_controller.kube import kubeconfig
 from registry_controller.local import kubeconfig_secret
 from registry_controller.report import logs
@@ -270,7 +270,7 @@ def _counting(tally: Tally) -> Iterator[None]:
     """Count decisions that are only a question, too."""
     decide = reconciler.decide
 
-    def counted(view: View) -> object:
+    def counted(view: TargetState) -> object:
         decision = decide(view)
         if isinstance(decision, Hold) and decision.ask is not None:
             tally.reasons[decision.reason.value] += 1

@@ -16,17 +16,17 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
 from registry_controller.cache import interner, member_deletions, registry
-from registry_controller.cache.member_deletions import Deletions
+from registry_controller.cache.member_deletions import MemberDeletions
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.source_cache import Feed
-from registry_controller.cache.source_index import Sources
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.decision.ownership import Voice, is_at_home, read_marks, voice_of
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_accept
-from registry_controller.kube.object import PartialObject, decode_heard
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync import results
-from registry_controller.sync.results import Ledger
-from registry_controller.watch.body_cache import Bodies, Slot
+from registry_controller.sync.results import Results
+from registry_controller.watch.body_cache import BodyCache, BodyKey
 
 PEER = ClusterUID("peer")
 MAP = GVK("", "v1", "ConfigMap")
@@ -36,10 +36,10 @@ MIB = 1024 * 1024
 def heard(name: str, revision: int = 5, *, kind: GVK = MAP, **more: Any) -> PartialObject:
     info = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(revision)} | more.pop("info", {})
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": info, **more}
-    return decode_heard(json.dumps(body).encode(), kind=kind)
+    return decode_object(json.dumps(body).encode(), kind=kind)
 
 
-def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[Feed, Sources]:
+def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, SourceIndex]:
     manifest = {
         "metadata": {"name": "r", "uid": "r", "generation": 1},
         "spec": {"groupVersionKind": {"version": kind.version, "kind": kind.kind}, "rules": [entry]},
@@ -47,14 +47,16 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[Feed, Sources]:
     rule, verdict = read_and_accept(manifest)
     assert rule is not None
     assert verdict.accepted, verdict
-    sources = Sources(
-        bodies=Bodies(limit_bytes=MIB),
+    sources = SourceIndex(
+        bodies=BodyCache(limit_bytes=MIB),
         on_change=lambda *_: None,
         on_complete=lambda _: None,
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
-    feed = Feed(peer=PEER, kind=kind, rules=(activate(rule, born="", owner=ClusterUID("home")),), sources=sources)
+    feed = SourceCache(
+        peer=PEER, kind=kind, rules=(activate(rule, born="", owner=ClusterUID("home")),), sources=sources
+    )
     sources.open(feed)
     return feed, sources
 
@@ -71,7 +73,7 @@ def test_what_cannot_be_evaluated_is_remembered_without_its_body() -> None:
     tracemalloc.start()
     try:
         for number in range(20):
-            stream.upsert(heard(f"n{number}", data={"k": "x" * MIB}))
+            stream.on_object(heard(f"n{number}", data={"k": "x" * MIB}))
         assert len(feed.unclear["r"]) == 20
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] < 2 * MIB
@@ -83,7 +85,7 @@ def test_what_cannot_be_evaluated_is_remembered_without_its_body() -> None:
 def test_what_is_said_of_a_stream_keeps_no_body() -> None:
     feed, _ = a_feed({"match": [{}]})
     (stream,) = feed.streams.values()
-    for keep in (stream.refused, stream.stalled):
+    for keep in (stream.refused, stream.on_error):
         try:
             json.loads("[" * 10)
         except ValueError as cause:
@@ -97,17 +99,17 @@ def test_what_is_said_of_a_stream_keeps_no_body() -> None:
 
 def test_bodies_are_weighed_with_what_was_decoded_of_them() -> None:
     """Short labels take twenty times as much memory as they are long."""
-    bodies = Bodies(limit_bytes=4 * MIB)
+    bodies = BodyCache(limit_bytes=4 * MIB)
     tracemalloc.start()
     try:
         for number in range(40):
             labels = {f"{number}-{each:x}": "" for each in range(5_000)}
-            bodies.put(Slot(PEER, MAP, ObjectKey("ns", f"n{number}")), heard(f"n{number}", info={"labels": labels}))
+            bodies.put(BodyKey(PEER, MAP, ObjectKey("ns", f"n{number}")), heard(f"n{number}", info={"labels": labels}))
         assert tracemalloc.get_traced_memory()[0] < 5 * MIB
     finally:
         tracemalloc.stop()
     for number in range(40):
-        bodies.drop(Slot(PEER, MAP, ObjectKey("ns", f"n{number}")))
+        bodies.drop(BodyKey(PEER, MAP, ObjectKey("ns", f"n{number}")))
     assert bodies.size_bytes == 0
 
 
@@ -160,8 +162,10 @@ def test_of_what_a_peer_holds_marks_take_little() -> None:
             of = Target("", "ConfigMap", "ns", f"n{number}")
             source = GVK(name, "v1", name)
             marks = Provenance(ClusterUID("o"), name, PEER, name, source, ObjectKey("ns", name), "u", "2026", 5, of)
-            stream.upsert(heard(f"n{number}", info={"annotations": {meta.OWNER: name, meta.PROVENANCE: encode(marks)}}))
-            feed._sources.bodies.drop(Slot(PEER, MAP, of.key))
+            stream.on_object(
+                heard(f"n{number}", info={"annotations": {meta.OWNER: name, meta.PROVENANCE: encode(marks)}})
+            )
+            feed._sources.bodies.drop(BodyKey(PEER, MAP, of.key))
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] < 100 * 1400
     finally:
@@ -174,8 +178,8 @@ def test_names_that_come_and_go_leave_nothing() -> None:
     (stream,) = feed.streams.values()
     for number in range(2 * interner.MOST):
         found = heard(f"n{number}")
-        stream.upsert(found)
-        stream.remove(found.key, found)
+        stream.on_object(found)
+        stream.on_delete(found.key, found)
     assert not feed.records
     assert len(feed._asking._hits) <= interner.MOST
 
@@ -189,14 +193,14 @@ def test_of_deletions_only_those_of_membership_are_remembered() -> None:
     (stream,) = feed.streams.values()
     for name, kind_type in (("a", meta.REGISTRY_SECRET_TYPE), ("b", "Opaque")):
         found = heard(name, kind=secret, type=kind_type)
-        stream.upsert(found)
-        stream.remove(found.key, heard(name, 7, kind=secret, type=kind_type))
+        stream.on_object(found)
+        stream.on_delete(found.key, heard(name, 7, kind=secret, type=kind_type))
     assert [sources.deleted_at(PEER, Target("", "Secret", "ns", name)) for name in "ab"] == [7, 0]
 
 
 def test_a_member_that_deletes_without_end_forgets_nothing_and_takes_nobodys_place() -> None:
     """O4: what is too much becomes one revision for all that it ever had; others keep what they have."""
-    found = Deletions()
+    found = MemberDeletions()
     other = ClusterUID("other")
     targets = [Target("", "Secret", "ns", f"s{number}") for number in range(4 * member_deletions.MOST)]
     found.note(other, targets[0], 3)
@@ -212,11 +216,11 @@ def test_a_member_that_deletes_without_end_forgets_nothing_and_takes_nobodys_pla
 
 def test_moments_are_known_of_so_many_places(monkeypatch: Any) -> None:
     monkeypatch.setattr(results, "MOST_PLACES", 3)
-    found = Ledger(on_change=lambda _: None)
+    found = Results(on_change=lambda _: None)
     at = datetime(2026, 1, 1, tzinfo=UTC)
     for name in "abcab":
-        found.wrote((name, PEER), at)
-    found.wrote(("d", PEER), at)
+        found.record_write((name, PEER), at)
+    found.record_write(("d", PEER), at)
     assert [name for name, _ in found.wrote_at] == ["a", "b", "d"]
 
 

@@ -9,29 +9,29 @@ import pytest
 
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.cache.members import Members
-from registry_controller.cache.peer_objects import ClusterTap, FeatureTap, Tap
+from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures, PeerObjects
 
 PEER = ClusterUID("peer")
 
 
-def hear(tap: Tap, name: str) -> None:
+def hear(tap: PeerObjects, name: str) -> None:
     heard: Any = SimpleNamespace(key=ObjectKey("", name), annotations={}, labels={})
     spec = {"clusterID": f"id of {name}", "featureName": name}
     tap.upsert(heard, lambda: {"metadata": {"name": name}, "spec": spec})
 
 
-def names(tap: ClusterTap | FeatureTap) -> list[str]:
+def names(tap: PeerClusters | PeerFeatures) -> list[str]:
     held = tap.held
     assert held is not None
-    return sorted(held) if isinstance(tap, ClusterTap) else sorted(feature.name for feature in tap.held or ())
+    return sorted(held) if isinstance(tap, PeerClusters) else sorted(feature.name for feature in tap.held or ())
 
 
 def test_what_another_feed_does_not_list_is_gone() -> None:
     """A DELETED that the old feed had not heard comes to nobody: the new one begins with a list."""
     told: list[str] = []
     taps = (
-        ClusterTap(PEER, members=Members(on_change=lambda _: None), changed=lambda: told.append("clusters")),
-        FeatureTap(changed=lambda: told.append("features")),
+        PeerClusters(PEER, members=Members(on_change=lambda _: None), changed=lambda: told.append("clusters")),
+        PeerFeatures(changed=lambda: told.append("features")),
     )
     for tap in taps:
         tap.begin()
@@ -63,7 +63,7 @@ def test_what_another_feed_does_not_list_is_gone() -> None:
     ids=["labels", "a label", "a name"],
 )
 def test_a_feature_with_more_in_it_than_any_has_is_none(told: dict[str, Any]) -> None:
-    tap = FeatureTap(changed=lambda: None)
+    tap = PeerFeatures(changed=lambda: None)
     tap.begin()
     heard: Any = SimpleNamespace(key=ObjectKey("", "a"), annotations={}, labels={})
     tap.upsert(heard, lambda: {"spec": {"featureName": "a"}, **told})

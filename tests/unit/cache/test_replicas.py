@@ -13,7 +13,7 @@ from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.cache.rendezvous import chosen
 from registry_controller.cache.replicas import Replicas
-from registry_controller.kube.watch import PartialObject, decode_heard
+from registry_controller.kube.watch import PartialObject, decode_object
 
 _pods = st.sets(st.text("abc-123", min_size=1, max_size=8), min_size=1, max_size=5)
 
@@ -44,7 +44,7 @@ class World:
         self.changes += 1
 
     def spoken_of(self) -> list[bool]:
-        return [self.replicas.speaks_of(meta.CLUSTERS, f"c{number}") for number in range(50)]
+        return [self.replicas.writes_status_of(meta.CLUSTERS, f"c{number}") for number in range(50)]
 
 
 def _pod(name: str, *, ready: str = "True", deleting: bool = False) -> PartialObject:
@@ -52,20 +52,20 @@ def _pod(name: str, *, ready: str = "True", deleting: bool = False) -> PartialOb
     if deleting:
         info["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     pod = {"metadata": info, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
-    return decode_heard(json.dumps(pod).encode())
+    return decode_object(json.dumps(pod).encode())
 
 
 def test_who_is_alone_or_does_not_know_the_others_speaks_of_everything() -> None:
     world = World()
     assert all(world.spoken_of())
-    world.replicas.upsert(_pod("one"))
-    world.replicas.upsert(_pod("two"))
+    world.replicas.on_object(_pod("one"))
+    world.replicas.on_object(_pod("two"))
     assert all(world.spoken_of()), "the list is not complete"
-    world.replicas.complete(5)
+    world.replicas.on_synced(5)
     assert not all(world.spoken_of())
-    world.replicas.stalled(ApiError("no right"))
+    world.replicas.on_error(ApiError("no right"))
     assert all(world.spoken_of())
-    world.replicas.current()
+    world.replicas.on_recovered()
     assert not all(world.spoken_of())
 
 
@@ -73,31 +73,31 @@ def test_two_share_and_take_over_what_the_other_leaves() -> None:
     one, two = World("one"), World("two")
     for world in (one, two):
         for name in ("one", "two"):
-            world.replicas.upsert(_pod(name))
-        world.replicas.complete(5)
+            world.replicas.on_object(_pod(name))
+        world.replicas.on_synced(5)
     assert [left != right for left, right in zip(one.spoken_of(), two.spoken_of(), strict=True)] == [True] * 50
     for gone in (_pod("two", ready="False"), _pod("two", deleting=True)):
         before = one.changes
-        one.replicas.upsert(gone)
+        one.replicas.on_object(gone)
         assert all(one.spoken_of())
         assert one.changes == before + 1
-        one.replicas.upsert(_pod("two"))
+        one.replicas.on_object(_pod("two"))
         assert not all(one.spoken_of())
-    one.replicas.remove(ObjectKey("here", "two"), None)
+    one.replicas.on_delete(ObjectKey("here", "two"), None)
     assert all(one.spoken_of())
 
 
 def test_who_is_not_ready_leaves_it_to_those_who_are() -> None:
     world = World("one")
     for name, ready in (("one", "False"), ("two", "True")):
-        world.replicas.upsert(_pod(name, ready=ready))
-    world.replicas.complete(5)
+        world.replicas.on_object(_pod(name, ready=ready))
+    world.replicas.on_synced(5)
     assert not any(world.spoken_of())
 
 
 def test_nothing_new_of_a_pod_is_no_change() -> None:
     world = World()
-    world.replicas.upsert(_pod("one"))
-    world.replicas.upsert(_pod("one"))
-    world.replicas.remove(ObjectKey("here", "three"), None)
+    world.replicas.on_object(_pod("one"))
+    world.replicas.on_object(_pod("one"))
+    world.replicas.on_delete(ObjectKey("here", "three"), None)
     assert world.changes == 1

@@ -13,20 +13,20 @@ from registry_controller.api.errors import TooMuch
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.cache import rule_evaluator
-from registry_controller.cache.rule_evaluator import Kept
-from registry_controller.cache.source_cache import Feed
-from registry_controller.cache.source_index import Sources
-from registry_controller.clusters.provider import choose
+from registry_controller.cache.rule_evaluator import EvaluationUsage
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.provider import choose_rules
 from registry_controller.core.mutation.mutate import desired
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import Fence
 from registry_controller.core.rules.validation import read_and_accept
-from registry_controller.kube.watch import PartialObject, decode_heard
+from registry_controller.kube.watch import PartialObject, decode_object
 from registry_controller.sync.rule_conflicts import losers_of
 from registry_controller.sync.state_reader import Offer
 from registry_controller.watch import limits
-from registry_controller.watch.body_cache import Bodies
-from registry_controller.watch.stream import Stream
+from registry_controller.watch.body_cache import BodyCache
+from registry_controller.watch.stream import SelectionStream
 
 PEER, HOME = ClusterUID("peer"), ClusterUID("home")
 MAP = GVK("", "v1", "ConfigMap")
@@ -37,7 +37,7 @@ DEAR = "{{ range until 30000 }}{{ end }}{{ .Object.GetName }}"
 def heard(name: str, *, kind: GVK = MAP, **more: Any) -> PartialObject:
     info = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "5"}
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": info, **more}
-    return decode_heard(json.dumps(body).encode(), kind=kind)
+    return decode_object(json.dumps(body).encode(), kind=kind)
 
 
 def renaming(name: str, value: str, *, owner: ClusterUID = HOME, content: str = "") -> ActiveRule:
@@ -69,17 +69,17 @@ def _rule(name: str, entry: dict[str, Any], *, owner: ClusterUID) -> ActiveRule:
     return activate(rule, born="", owner=owner, fence=Fence(synced=owner != HOME))
 
 
-def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[Feed, Stream, Kept]:
-    sources = Sources(
-        bodies=Bodies(),
+def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[SourceCache, SelectionStream, EvaluationUsage]:
+    sources = SourceIndex(
+        bodies=BodyCache(),
         on_change=lambda *_: None,
         on_complete=lambda _: None,
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
-    feed = Feed(peer=PEER, kind=kind, rules=rules, sources=sources)
+    feed = SourceCache(peer=PEER, kind=kind, rules=rules, sources=sources)
     sources.open(feed)
-    return feed, next(iter(feed.streams.values())), sources.kept
+    return feed, next(iter(feed.streams.values())), sources.usage
 
 
 def test_the_rules_of_one_other_cluster_share_what_one_rule_may_take_of_an_object() -> None:
@@ -88,14 +88,14 @@ def test_the_rules_of_one_other_cluster_share_what_one_rule_may_take_of_an_objec
     other = renaming("c", DEAR, owner=ClusterUID("c"))
     ours = [renaming(f"home-{number}", DEAR) for number in range(5)]
     feed, stream, _ = a_feed(*dear, other, *ours)
-    stream.upsert(heard("one"))
+    stream.on_object(heard("one"))
     (record,) = feed.records.values()
     assert [hit.rule for hit in record.hits] == ["b-0", "b-1", "c", *(active.rule.name for active in ours)]
     assert record.unclear == {"b-2", "b-3", "b-4"}
     assert "together with what the other rules of its cluster ask of this object" in str(
         feed.unclear["b-2"][ObjectKey("ns", "one")]
     )
-    stream.upsert(heard("two"))
+    stream.on_object(heard("two"))
     assert feed.records[ObjectKey("ns", "two")].hits == record.hits
 
 
@@ -105,7 +105,7 @@ def test_the_rules_of_many_other_clusters_share_what_four_may_take() -> None:
     cheap = renaming("cheap", "b-{{ .Object.GetName }}", owner=ClusterUID("7"))
     ours = renaming("home", DEAR)
     feed, stream, _ = a_feed(cheap, *dear, ours)
-    stream.upsert(heard("one"))
+    stream.on_object(heard("one"))
     (record,) = feed.records.values()
     assert [hit.rule for hit in record.hits] == ["cheap", "home"]
     assert record.unclear == {active.rule.name for active in dear}
@@ -118,13 +118,13 @@ def test_so_many_rules_of_one_other_cluster_may_match_an_object() -> None:
     others = [renaming(f"c-{number:02}", "", owner=ClusterUID(f"{number}")) for number in range(7)]
     ours = [renaming(f"home-{number:02}", "") for number in range(20)]
     feed, stream, _ = a_feed(*plain, *ours)
-    stream.upsert(heard("one"))
+    stream.on_object(heard("one"))
     (record,) = feed.records.values()
     assert len(record.hits) == rule_evaluator.MOST_HITS + len(ours)
     assert record.unclear == {"b-16", "b-17", "b-18", "b-19"}
     assert "more than the 16 rules of their cluster that may" in str(feed.unclear["b-16"][ObjectKey("ns", "one")])
     feed, stream, _ = a_feed(*plain, *others)
-    stream.upsert(heard("one"))
+    stream.on_object(heard("one"))
     (record,) = feed.records.values()
     assert len(record.hits) == rule_evaluator.MOST_HITS // 2 + len(others)
 
@@ -135,15 +135,15 @@ def test_so_many_objects_may_be_given_one_name_by_rules_of_other_clusters(monkey
     stranger = renaming("b", "same", owner=ClusterUID("b"))
     feed, stream, _ = a_feed(stranger)
     for name in ("n0", "n1", "n2", "n0"):
-        stream.upsert(heard(name))
+        stream.on_object(heard(name))
     assert [len(record.hits) for record in feed.records.values()] == [1, 1, 0]
     assert "give one name to more than 2 objects" in str(feed.unclear["b"][ObjectKey("ns", "n2")])
-    stream.remove(ObjectKey("ns", "n1"), None)
-    stream.upsert(heard("n2"))
+    stream.on_delete(ObjectKey("ns", "n1"), None)
+    stream.on_object(heard("n2"))
     assert [len(record.hits) for record in feed.records.values()] == [1, 1]
     feed, stream, _ = a_feed(renaming("a", "same"))
     for name in ("n0", "n1", "n2"):
-        stream.upsert(heard(name))
+        stream.on_object(heard(name))
     assert [len(record.hits) for record in feed.records.values()] == [1, 1, 1]
 
 
@@ -152,7 +152,7 @@ def test_what_a_rule_reads_is_paid_for_before_it_is_read() -> None:
     long = "{{ if false }}" + "{{ print 1 }}" * 4_000 + "{{ end }}"
     rules = [two_overrides(f"b-{number:02}", "{{ fail `x` }}", long, owner=ClusterUID("b")) for number in range(20)]
     feed, stream, _ = a_feed(*rules)
-    stream.upsert(heard("one"))
+    stream.on_object(heard("one"))
     assert ["fail" in str(feed.unclear[rule][ObjectKey("ns", "one")]) for rule in ("b-00", "b-19")] == [True, False]
 
 
@@ -160,7 +160,7 @@ def losers(*rules: ActiveRule) -> tuple[str, ...]:
     """Name those that make something else of an object than the first rule does."""
     feed, stream, _ = a_feed(*rules)
     source = heard("one", data={"x": "old"})
-    stream.upsert(source)
+    stream.on_object(source)
     (record,) = feed.records.values()
     first, *_ = record.hits
     manifest = json.loads(source.raw)
@@ -191,7 +191,7 @@ def test_what_a_rule_makes_and_copies_is_paid_for_too() -> None:
     long = "{{ repeat 1000000 `x` | trunc 3 }}-{{ .Object.GetName }}"
     rules = [renaming(f"b-{number:02}", long, owner=ClusterUID("b")) for number in range(20)]
     feed, stream, _ = a_feed(*rules)
-    stream.upsert(heard("one"))
+    stream.on_object(heard("one"))
     (record,) = feed.records.values()
     assert 0 < len(record.hits) < 8
 
@@ -213,7 +213,7 @@ async def test_to_compare_rules_with_a_thousand_features_leaves_the_loop_to_othe
 
     async with asyncio.TaskGroup() as group:
         counting = group.create_task(count(), name="count")
-        chosen = await choose([activate(rule, born="", owner=ClusterUID("b"))] * 64, features)
+        chosen = await choose_rules([activate(rule, born="", owner=ClusterUID("b"))] * 64, features)
         counting.cancel()
     assert len(chosen) == 64
     assert turns > 5
@@ -228,15 +228,15 @@ def test_objects_that_other_clusters_rules_move_are_limited_and_the_others_wait(
     ours = renaming("a", "a-{{ .Object.GetName }}")
     feed, stream, kept = a_feed(ours, stranger)
     for number in range(5):
-        stream.upsert(heard(f"n{number}"))
+        stream.on_object(heard(f"n{number}"))
     assert [len(record.hits) for record in feed.records.values()] == [2, 2, 2, 1, 1]
     assert [bool(record.unclear) for record in feed.records.values()] == [False, False, False, True, True]
     assert "more than 3 objects of other names or kinds" in str(feed.unclear["b"][ObjectKey("ns", "n3")])
     for _ in range(3):
-        stream.upsert(heard("n0"))
-    stream.remove(ObjectKey("ns", "n1"), None)
-    stream.remove(ObjectKey("ns", "n4"), None)
-    stream.upsert(heard("n3"))
+        stream.on_object(heard("n0"))
+    stream.on_delete(ObjectKey("ns", "n1"), None)
+    stream.on_delete(ObjectKey("ns", "n4"), None)
+    stream.on_object(heard("n3"))
     assert [len(record.hits) for record in feed.records.values()] == [2, 2, 2]
     assert (feed.unclear, kept.moved["b"], +kept.words) == ({}, 3, {})
     feed.close()
@@ -249,7 +249,7 @@ def test_words_on_what_other_clusters_rules_cannot_tell_are_limited(monkeypatch:
     rules = [renaming(f"b-{number}", '{{ fail "x" }}', owner=ClusterUID("b")) for number in range(3)]
     feed, stream, kept = a_feed(*rules)
     for number in range(10):
-        stream.upsert(heard(f"n{number}"))
+        stream.on_object(heard(f"n{number}"))
     assert all(record.unclear == {"b-0", "b-1", "b-2"} for record in feed.records.values())
     assert len({id(record.unclear) for record in feed.records.values()}) == 1
     assert {rule: len(held) for rule, held in feed.unclear.items()} == {"b-0": 2, "b-1": 1, "b-2": 1}
@@ -269,7 +269,7 @@ def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatc
     feed, stream, _ = a_feed(activate(every, born="", owner=HOME), kind=meta.RULE)
 
     def offer(name: str, size: int, **more: Any) -> None:
-        stream.upsert(heard(name, kind=meta.RULE, spec={"text": "x" * size}, **more))
+        stream.on_object(heard(name, kind=meta.RULE, spec={"text": "x" * size}, **more))
 
     offer("one", 4_000, status={"text": "x" * 20_000})
     offer("two", 4_000)
@@ -279,7 +279,7 @@ def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatc
     ):
         offer("three", 4_000)
     assert [key.name for key in feed.records] == ["one", "two"]
-    stream.remove(ObjectKey("ns", "one"), None)
+    stream.on_delete(ObjectKey("ns", "one"), None)
     offer("three", 4_000)
     assert [key.name for key in feed.records] == ["two", "three"]
     values = {"metadata": {"name": "x"}, "spec": {"rules": [{}] * 200}}

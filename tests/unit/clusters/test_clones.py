@@ -14,7 +14,7 @@ from registry_controller.api.errors import TooMuch, Unreachable
 from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.clusters import clones
-from registry_controller.clusters.clones import Namesakes
+from registry_controller.clusters.clones import CloneDetector
 from registry_controller.kube.connect import PAGES
 from tests.sim.cluster.loop import run
 
@@ -49,7 +49,7 @@ class Server:
 
 
 async def names_of(server: Any) -> set[str]:
-    asking = Namesakes(connect_peer=lambda _: server, changed=lambda: None)
+    asking = CloneDetector(connect_peer=lambda _: server, changed=lambda: None)
     credentials: Any = None
     return await asking._own_names(ID, credentials)
 
@@ -106,7 +106,7 @@ def ask(*servers: Naming, for_s: float) -> tuple[list[tuple[float, list[str]]], 
             found = asking.answers(ID)
             told.append((round(loop.time() - began), ["".join(found.get(uid, "-")) for uid in credentials]))
 
-        asking = Namesakes(connect_peer=lambda server: server, changed=note)  # type: ignore[arg-type,return-value]
+        asking = CloneDetector(connect_peer=lambda server: server, changed=note)  # type: ignore[arg-type,return-value]
         began = loop.time()
         async with asyncio.TaskGroup() as scope:
             asking.plan(scope, {ID: credentials})

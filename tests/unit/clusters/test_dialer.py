@@ -7,7 +7,7 @@ from typing import Any
 
 from registry_controller.api.errors import Unauthorized
 from registry_controller.api.meta import ClusterUID
-from registry_controller.clusters.dialer import Dialler
+from registry_controller.clusters.dialer import Dialer
 
 
 class Hearsay:
@@ -32,9 +32,9 @@ async def test_others_are_asked_by_the_name_that_its_cluster_has_now() -> None:
     def connect(_: object) -> Any:
         raise AssertionError("nobody is dialled")
 
-    dialler = Dialler(
+    dialler = Dialer(
         cluster_id=ClusterUID("1"), name="old", credentials=credentials, connect_peer=connect, others=others
     )
-    dialler.offer("new", credentials)
+    dialler.set_credentials("new", credentials)
     assert await dialler.dial_as_others(Unauthorized("401", status=401)) is None
     assert others.asked == ["new"]

@@ -11,7 +11,7 @@ import pytest
 
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
-from registry_controller.clusters.rebuilt import Rebuilds
+from registry_controller.clusters.rebuilt import RebuiltClusters
 from registry_controller.kube.kubeconfig import Credentials
 
 OLD, NEW, OFFERING = (ClusterUID(name) for name in ("old", "new", "offering"))
@@ -62,7 +62,7 @@ async def test_p11_nonsense_about_a_rebuilt_cluster_ends_nothing(cluster: bytes,
     silent = SimpleNamespace(alive=False, place=("https://b.test", ""))
     links: Any = {OFFERING: offering, OLD: silent}
     registry: Any = SimpleNamespace(clusters={"b": held})
-    rebuilds = Rebuilds(
+    rebuilds = RebuiltClusters(
         network_name="",
         registry=registry,
         links=links,

@@ -15,7 +15,7 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.kube.connect import PAGES
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.line_budget import TOGETHER_BYTES, Lines
+from registry_controller.kube.line_budget import TOGETHER_BYTES, LineBudget
 from registry_controller.kube.transport import ANSWER_BYTES
 from registry_controller.kube.watch import list_objects, read_object
 
@@ -185,7 +185,7 @@ async def test_a_page_of_20000_objects_is_read_and_no_larger_one() -> None:
 
 
 def test_the_lines_of_all_watches_of_a_server_are_bounded_together() -> None:
-    lines = Lines()
+    lines = LineBudget()
     with lines.begun() as one, lines.begun() as two, lines.begun() as three:
         one.grow(ANSWER_BYTES, what="watch a")
         with pytest.raises(errors.TooMuch, match="a line longer than"):

@@ -11,7 +11,7 @@ import pytest
 
 from registry_controller.api.errors import ProtocolError
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.kube.watch import decode_heard, decode_manifest
+from registry_controller.kube.watch import decode_manifest, decode_object
 
 SECRET = GVK("", "v1", "Secret")
 
@@ -29,7 +29,7 @@ def test_metadata_is_read_and_the_rest_kept() -> None:
         "generation": 3,
     }
     raw = json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": info, "type": "t", "data": {"x": "eA=="}})
-    heard = decode_heard(raw.encode(), kind=SECRET)
+    heard = decode_object(raw.encode(), kind=SECRET)
     assert heard.key == ObjectKey("n", "a")
     assert (heard.uid, heard.revision, heard.created, heard.deleting) == ("u", 12, "2026-01-01T00:00:00Z", True)
     assert (heard.labels, heard.annotations, heard.generation) == ({"l": "1"}, {"a": "ä"}, 3)
@@ -38,7 +38,7 @@ def test_metadata_is_read_and_the_rest_kept() -> None:
 
 
 def test_an_item_of_a_list_gets_the_kind_that_it_lacks() -> None:
-    heard = decode_heard(b'{"metadata":{"name":"a"},"type":{"x":1}}', kind=SECRET)
+    heard = decode_object(b'{"metadata":{"name":"a"},"type":{"x":1}}', kind=SECRET)
     found = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "type": {"x": 1}}
     assert json.loads(heard.raw) == found
     assert heard.kind_type == ""
@@ -78,7 +78,7 @@ def test_an_item_of_a_list_gets_the_kind_that_it_lacks() -> None:
 )
 def test_nonsense_is_refused(raw: bytes) -> None:
     with pytest.raises(ProtocolError):
-        decode_heard(raw, kind=SECRET)
+        decode_object(raw, kind=SECRET)
 
 
 @pytest.mark.parametrize("raw", [b'{"x":1e999}', b"[]", b"null", b"", b'{"x":' + b"9" * 400 + b"}"])
@@ -105,7 +105,7 @@ def test_many_brackets_side_by_side_are_no_depth() -> None:
 @pytest.mark.parametrize("version", ["abc", "", None, "1" * 30, str(2**63)])
 def test_a_version_that_is_no_number_is_zero(version: Any) -> None:
     raw = json.dumps({"metadata": {"name": "a"} | ({"resourceVersion": version} if version is not None else {})})
-    assert decode_heard(raw.encode()).revision == 0
+    assert decode_object(raw.encode()).revision == 0
 
 
 def _many(*parts: bytes, of: int) -> bytes:
@@ -152,15 +152,15 @@ def test_what_clusters_hold_is_decoded_however_large(manifest: dict[str, Any]) -
 def test_metadata_that_would_take_more_memory_than_any_is_not_decoded(field: str) -> None:
     entries = b",".join(b'"%x":""' % number for number in range(160_000))
     with pytest.raises(ProtocolError, match="more metadata than any has"):
-        decode_heard(b'{"metadata":{"name":"a","' + field.encode() + b'":{' + entries + b"}}}")
+        decode_object(b'{"metadata":{"name":"a","' + field.encode() + b'":{' + entries + b"}}}")
 
 
 def test_the_metadata_of_large_objects_is_read() -> None:
     info = {"name": "a", "annotations": {"x": "," * 250_000}, "managedFields": [{f"f:{n}": {} for n in range(10_000)}]}
     raw = json.dumps({"metadata": info, "data": {"x": "," * 1_000_000}}).encode()
-    assert decode_heard(raw).annotations == info["annotations"]
+    assert decode_object(raw).annotations == info["annotations"]
 
 
 def test_the_last_version_that_etcd_can_have_is_one() -> None:
     raw = json.dumps({"metadata": {"name": "a", "resourceVersion": str(2**63 - 1)}})
-    assert decode_heard(raw.encode()).revision == 2**63 - 1
+    assert decode_object(raw.encode()).revision == 2**63 - 1

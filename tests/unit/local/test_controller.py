@@ -21,7 +21,7 @@ from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
 from registry_controller.local import client, reader_token
-from registry_controller.local.controller import Home
+from registry_controller.local.controller import LocalController
 from registry_controller.local.manifests import SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
 from registry_controller.report.logs import get_logger
 
@@ -165,10 +165,12 @@ class FakeServer:
             raise errors.Forbidden(f"{verb}: 403", status=403, reason="Forbidden")
 
 
-def make(server: FakeServer, *, tombstones: Tombstones | None = None, **options: Any) -> Home:
+def make(server: FakeServer, *, tombstones: Tombstones | None = None, **options: Any) -> LocalController:
     settings = Settings(**options)
     stones = tombstones or Tombstones()
-    return Home(writer=server, settings=settings, cluster_id=OUR_ID, tombstones=stones, log=get_logger("test"))
+    return LocalController(
+        writer=server, settings=settings, cluster_id=OUR_ID, tombstones=stones, log=get_logger("test")
+    )
 
 
 def cluster(name: str = "one", cluster_id: str = OUR_ID, **spec: Any) -> Body:
@@ -613,7 +615,7 @@ async def test_who_has_left_makes_no_cluster_until_the_tombstone_is_gone(server:
 async def test_the_task_retries_says_its_problem_and_hears_pokes(server: FakeServer) -> None:
     changes: list[str] = []
     server.forbidden.add(("list", "clusters"))
-    home = Home(
+    home = LocalController(
         writer=server,
         settings=Settings(),
         cluster_id=OUR_ID,
@@ -625,10 +627,10 @@ async def test_the_task_retries_says_its_problem_and_hears_pokes(server: FakeSer
         task = group.create_task(home.run())
         await eventually(lambda: bool(home.problem))
         server.forbidden.clear()
-        home.poke()
+        home.request_pass()
         await eventually(lambda: not home.problem)
         server.drop(meta.RULES, names.RULES_SINK)
-        home.poke()
+        home.request_pass()
         await eventually(lambda: server.find(meta.RULES, names.RULES_SINK) is not None)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -231,7 +231,7 @@ async def test_conditions_carry_the_generation_that_they_are_about(world: World)
 
 async def test_what_is_forgotten_is_not_written(world: World) -> None:
     world.want({"state": "Ready"})
-    world.writer.forget(CLUSTERS, "b")
+    world.writer.drop(CLUSTERS, "b")
     await asyncio.sleep(0.05)
     assert world.server.writes == []
 

@@ -9,8 +9,8 @@ import pytest
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, GVR, Target
 from registry_controller.core.decision.ownership import NATIVE
-from registry_controller.sync.copy_writer import Hand, Wanted
-from registry_controller.watch.body_cache import Bodies
+from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy
+from registry_controller.watch.body_cache import BodyCache
 
 
 class Servings:
@@ -29,12 +29,12 @@ async def test_a_copy_that_overrides_nested_too_deeply_is_an_error_of_that_objec
     for _ in range(300):
         nested = [nested]
     servings: Any = Servings()
-    hand = Hand(
-        reader=servings, pen=servings, discovery=servings, bodies=Bodies(), digest_key=b"k",
+    hand = CopyWriter(
+        reader=servings, pen=servings, discovery=servings, bodies=BodyCache(), digest_key=b"k",
         on_stored=lambda target, sent, stored: None,
     )  # fmt: skip
     kind = GVK("test.example.com", "v1", "Widget")
-    wanted = Wanted(Target("test.example.com", "Widget", "default", "a"), kind, {"spec": nested}, b"", NATIVE)
+    wanted = DesiredCopy(Target("test.example.com", "Widget", "default", "a"), kind, {"spec": nested}, b"", NATIVE)
     feed: Any = None
     with pytest.raises(InvalidObject, match="nested too deeply"):
         await hand.create(wanted, feed)

@@ -7,7 +7,7 @@ import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 
-from registry_controller.watch.fairness import Breath, Turns
+from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
 from tests.sim.cluster.loop import VirtualLoop, run
 
 LONG_S = 0.02
@@ -40,14 +40,14 @@ class Witness:
     """Writes down who worked, and when the loop turned."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = EvaluationLimiter()
         self.seen: list[str] = []
         self.lost_s = 0.0  # after all pieces but the first, to whatever else the machine does
 
     async def labour(self, sort: str, pieces: int, *, long: bool = True) -> None:
-        breath = Breath(self.turns, sort)
+        breath = KindLimiter(self.turns, sort)
         for number in range(pieces):
-            await breath.take()
+            await breath.wait()
             with breath.spent():
                 if long:
                     work()
@@ -92,17 +92,17 @@ async def test_what_is_quick_waits_for_nobodys_pause() -> None:
 
 @virtual
 async def test_a_sort_is_quick_again_when_a_piece_of_it_was() -> None:
-    turns = Turns()
+    turns = EvaluationLimiter()
     with turns.spent("it"):
         work()
-    await turns.take("it")
+    await turns.wait("it")
     with turns.spent("it"):
         pass
     for _ in range(2):  # the second time it is no surprise
         with turns.spent("other"):
             work()
     async with asyncio.TaskGroup() as group:
-        taking = group.create_task(turns.take("it"), name="take")
+        taking = group.create_task(turns.wait("it"), name="take")
         await asyncio.sleep(0)
         assert taking.done()
 
@@ -117,7 +117,7 @@ async def test_sorts_that_become_long_together_do_not_follow_each_other() -> Non
             pass
 
     async def at_once(sort: str) -> None:
-        await witness.turns.take(sort)
+        await witness.turns.wait(sort)
         with witness.turns.spent(sort):
             work()
         witness.seen.append("long")
@@ -134,23 +134,23 @@ async def test_sorts_that_become_long_together_do_not_follow_each_other() -> Non
 
 @virtual
 async def test_who_takes_a_turn_hears_whether_others_may_have_run() -> None:
-    turns = Turns()
-    assert not await turns.take("it")
+    turns = EvaluationLimiter()
+    assert not await turns.wait("it")
     with turns.spent("it"):
         work()
-    assert await turns.take("it")
+    assert await turns.wait("it")
     with turns.spent("it"):
         pass
-    assert not await turns.take("it")
+    assert not await turns.wait("it")
 
 
 @virtual
 async def test_who_waits_and_is_cancelled_holds_up_nobody() -> None:
-    turns = Turns()
+    turns = EvaluationLimiter()
     with turns.spent("it"):
         work()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        waiting = [group.create_task(turns.take("it"), name=f"take {number}") for number in range(3)]
+        waiting = [group.create_task(turns.wait("it"), name=f"take {number}") for number in range(3)]
         await asyncio.sleep(0)
         assert not any(task.done() for task in waiting)
         waiting[0].cancel()
@@ -160,11 +160,11 @@ async def test_who_waits_and_is_cancelled_holds_up_nobody() -> None:
 
 @virtual
 async def test_an_error_in_a_piece_does_not_hide_how_long_it_took() -> None:
-    turns = Turns()
+    turns = EvaluationLimiter()
     with contextlib.suppress(ValueError), turns.spent("it"):
         work()
         raise ValueError
     async with asyncio.TaskGroup() as group:
-        taking = group.create_task(turns.take("it"), name="take")
+        taking = group.create_task(turns.wait("it"), name="take")
         await asyncio.sleep(0)
         assert not taking.done()

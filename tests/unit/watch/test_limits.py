@@ -10,8 +10,8 @@ from registry_controller.api import meta
 from registry_controller.api.errors import TooMuch
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.cache.peer_objects import read_view
-from registry_controller.kube.watch import decode_heard
+from registry_controller.cache.peer_objects import read_member
+from registry_controller.kube.watch import decode_object
 from registry_controller.watch.limits import MOST_OBJECTS, MOST_OWN, make_room
 
 MAP = GVK("", "v1", "ConfigMap")
@@ -76,7 +76,7 @@ def test_of_all_kinds_together_150000_objects_are_taken() -> None:
 )
 def test_a_cluster_at_a_peer_may_be_of_any_shape(more: dict[str, Any], seen: tuple[str, str] | None) -> None:
     """P5: what is no mapping, and no text, is nothing; an alias that is looked at does not end the daemon."""
-    view = read_view(decode_heard(b'{"metadata":{"name":"a"}}'), more, peer=ClusterUID("p"))
+    view = read_member(decode_object(b'{"metadata":{"name":"a"}}'), more, peer=ClusterUID("p"))
     assert (None if view is None else (view.type, view.state)) == seen
 
 
@@ -84,6 +84,6 @@ def test_a_cluster_at_a_peer_may_be_of_any_shape(more: dict[str, Any], seen: tup
 def test_a_secret_of_a_name_that_none_can_have_is_none(field: str) -> None:
     reference = {"name": "a", "namespace": "b"} | {field: "x" * 254}
     more = {"spec": {"clusterID": "u", "authInfo": {"secretRef": reference}}}
-    view = read_view(decode_heard(b'{"metadata":{"name":"a"}}'), more, peer=ClusterUID("p"))
+    view = read_member(decode_object(b'{"metadata":{"name":"a"}}'), more, peer=ClusterUID("p"))
     assert view is not None
     assert view.secret is None

@@ -16,7 +16,7 @@ from registry_controller.api import errors
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.kube.connect import PAGES
-from registry_controller.kube.line_budget import Lines
+from registry_controller.kube.line_budget import LineBudget
 from registry_controller.kube.watch import PartialObject
 from registry_controller.watch import pauses, roll
 from registry_controller.watch import reflector as module
@@ -66,7 +66,7 @@ class Server:
         revisions: list[int] | None = None,
     ) -> None:
         self.answers = 0
-        self.lines = Lines()
+        self.lines = LineBudget()
         self.turns = asyncio.Semaphore(PAGES)
         self.lists = lists or []
         self.streams = streams or []

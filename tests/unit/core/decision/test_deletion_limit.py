@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.core.decision.deletion_limit import (
     ALWAYS,
     LENGTH,
-    Verdict,
+    LimitVerdict,
     Window,
     joined,
     judge,
@@ -32,45 +32,45 @@ def verdict(
     now: datetime = NOW,
     percent: int = 50,
     allowed: str = "",
-) -> tuple[Window, Verdict]:
+) -> tuple[Window, LimitVerdict]:
     return judge(window, present=present, wanted=wanted, now=now, percent=percent, allowed=allowed)
 
 
 @pytest.mark.parametrize(
     ("present", "wanted", "expected"),
     [
-        pytest.param(1, 1, Verdict.GO, id="the only one"),
-        pytest.param(50, 50, Verdict.GO, id="all of few"),
-        pytest.param(51, 51, Verdict.HALT, id="one more than always may"),
-        pytest.param(1000, 50, Verdict.GO, id="few of many"),
-        pytest.param(1000, 51, Verdict.STORE, id="less than half, once the window is stored"),
-        pytest.param(1000, 500, Verdict.STORE, id="half"),
-        pytest.param(1000, 501, Verdict.HALT, id="more than half"),
-        pytest.param(101, 51, Verdict.HALT, id="half is rounded down"),
+        pytest.param(1, 1, LimitVerdict.GO, id="the only one"),
+        pytest.param(50, 50, LimitVerdict.GO, id="all of few"),
+        pytest.param(51, 51, LimitVerdict.HALT, id="one more than always may"),
+        pytest.param(1000, 50, LimitVerdict.GO, id="few of many"),
+        pytest.param(1000, 51, LimitVerdict.STORE, id="less than half, once the window is stored"),
+        pytest.param(1000, 500, LimitVerdict.STORE, id="half"),
+        pytest.param(1000, 501, LimitVerdict.HALT, id="more than half"),
+        pytest.param(101, 51, LimitVerdict.HALT, id="half is rounded down"),
     ],
 )
-def test_half_may_go_and_always_fifty(present: int, wanted: int, expected: Verdict) -> None:
+def test_half_may_go_and_always_fifty(present: int, wanted: int, expected: LimitVerdict) -> None:
     assert verdict(present=present, wanted=wanted)[1] is expected
 
 
 def test_what_went_before_counts_within_five_minutes() -> None:
     window, first = verdict(present=200, wanted=80)
-    assert first is Verdict.STORE
+    assert first is LimitVerdict.STORE
     later = NOW + LENGTH - timedelta(seconds=1)
-    assert verdict(window, present=120, wanted=20, now=later)[1] is Verdict.STORE
-    assert verdict(window, present=120, wanted=21, now=later)[1] is Verdict.HALT
+    assert verdict(window, present=120, wanted=20, now=later)[1] is LimitVerdict.STORE
+    assert verdict(window, present=120, wanted=21, now=later)[1] is LimitVerdict.HALT
     anew, verdict_ = verdict(window, present=120, wanted=60, now=NOW + LENGTH)
-    assert (anew.baseline, verdict_) == (120, Verdict.STORE)
+    assert (anew.baseline, verdict_) == (120, LimitVerdict.STORE)
 
 
 def test_a_halt_does_not_end_by_time_but_by_its_moment() -> None:
     window, halted = verdict(present=100, wanted=100)
-    assert (halted, window.halted_at) == (Verdict.HALT, START)
+    assert (halted, window.halted_at) == (LimitVerdict.HALT, START)
     later = NOW + timedelta(days=3)
     window, halted = verdict(window, present=100, wanted=100, now=later)
-    assert (halted, window.halted_at) == (Verdict.HALT, START)
-    assert verdict(window, present=100, wanted=100, now=later, allowed=spell(later))[1] is Verdict.HALT
-    assert verdict(window, present=100, wanted=100, now=later, allowed=START)[1] is Verdict.GO
+    assert (halted, window.halted_at) == (LimitVerdict.HALT, START)
+    assert verdict(window, present=100, wanted=100, now=later, allowed=spell(later))[1] is LimitVerdict.HALT
+    assert verdict(window, present=100, wanted=100, now=later, allowed=START)[1] is LimitVerdict.GO
 
 
 def test_what_is_allowed_is_that_set_and_nothing_later() -> None:
@@ -78,34 +78,34 @@ def test_what_is_allowed_is_that_set_and_nothing_later() -> None:
     window, _ = verdict(present=1000, wanted=800)
     later = NOW + timedelta(hours=1)
     window, found = verdict(window, present=1000, wanted=800, now=later, allowed=START)
-    assert (found, window.halted_at, window.allowed) == (Verdict.GO, "", 800)
+    assert (found, window.halted_at, window.allowed) == (LimitVerdict.GO, "", 800)
     restarted = window_of(stored_form(window))
     assert restarted == window
-    assert verdict(restarted, present=600, wanted=400, now=later, allowed=START)[1] is Verdict.STORE
-    assert verdict(restarted, present=201, wanted=101, now=later, allowed=START)[1] is Verdict.STORE
+    assert verdict(restarted, present=600, wanted=400, now=later, allowed=START)[1] is LimitVerdict.STORE
+    assert verdict(restarted, present=201, wanted=101, now=later, allowed=START)[1] is LimitVerdict.STORE
     window, found = verdict(restarted, present=201, wanted=102, now=later, allowed=START)
-    assert (found, window.halted_at) == (Verdict.HALT, spell(later))
+    assert (found, window.halted_at) == (LimitVerdict.HALT, spell(later))
     much_later = later + LENGTH
-    assert verdict(restarted, present=201, wanted=101, now=much_later, allowed=START)[1] is Verdict.HALT
+    assert verdict(restarted, present=201, wanted=101, now=much_later, allowed=START)[1] is LimitVerdict.HALT
 
 
 def test_a_moment_that_was_named_once_is_no_later_halts() -> None:
     """W4: moments have whole seconds, and who allows may be a program."""
     window, _ = verdict(present=100, wanted=100, allowed=START)
     assert window.halted_at == spell(NOW + timedelta(seconds=1))
-    assert verdict(window, present=100, wanted=100, allowed=START)[1] is Verdict.HALT
+    assert verdict(window, present=100, wanted=100, allowed=START)[1] is LimitVerdict.HALT
 
 
 def test_a_halt_ends_when_fewer_are_to_go() -> None:
     window, _ = verdict(present=100, wanted=100)
     window, found = verdict(window, present=100, wanted=50)
-    assert (found, window.halted_at) == (Verdict.GO, "")
+    assert (found, window.halted_at) == (LimitVerdict.GO, "")
 
 
 @pytest.mark.parametrize("jump", [timedelta(minutes=-2), timedelta(minutes=2)])
 def test_a_clock_that_jumps_a_little_does_not_begin_anew(jump: timedelta) -> None:
     window, _ = verdict(present=200, wanted=100)
-    assert verdict(window, present=100, wanted=1, now=NOW + jump)[1] is Verdict.HALT
+    assert verdict(window, present=100, wanted=1, now=NOW + jump)[1] is LimitVerdict.HALT
 
 
 @given(
@@ -126,7 +126,7 @@ def test_no_more_than_the_share_goes_within_a_window(
         if not waiting:
             continue
         window, found = judge(window, present=left, wanted=waiting, now=now, percent=percent, allowed="")
-        if found is not Verdict.HALT:
+        if found is not LimitVerdict.HALT:
             left, waiting = left - waiting, 0
         if restarts:
             window = window_of(stored_form(window))

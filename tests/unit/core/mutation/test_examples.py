@@ -15,7 +15,7 @@ from registry_controller.api.syncrule import SyncRule
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply
 from registry_controller.core.decision.ownership import Voice
-from registry_controller.core.decision.state import Claim, View
+from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import Context, desired
 from registry_controller.core.rules.active import Hit, activate, reads_from
 from registry_controller.core.rules.validation import read_and_accept
@@ -72,7 +72,7 @@ def _copy_of(source: dict[str, Any], rule: SyncRule) -> dict[str, Any] | None:
 def _may_be_made(hit: Hit, key: ObjectKey, source: dict[str, Any]) -> bool:
     is_kept_at_home = meta.SYNC_DISABLED in meta.annotations_of(source)
     claim = Claim(OWNER, OWNER, Voice.OWNER, hit.kind, key, "u", "", 1, hit.rule, is_kept_at_home)
-    return isinstance(decide(View(hit.target(key), (claim,), None, LOCAL, CLUSTERS, CLUSTERS)), Apply)
+    return isinstance(decide(TargetState(hit.target(key), (claim,), None, LOCAL, CLUSTERS, CLUSTERS)), Apply)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)

@@ -12,7 +12,7 @@ from registry_controller import settings
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, GroupKind, Target
 from registry_controller.api.syncrule import SyncRule, read_rule
-from registry_controller.core.rules.policy import Allowance, Barrier
+from registry_controller.core.rules.policy import Barrier, RulePolicy
 
 PROFILE = Path(__file__).parents[4] / "deploy" / "helm" / "cluster-registry" / "values-hardened.yaml"
 CONTROLLER = yaml.safe_load(PROFILE.read_text(encoding="utf-8"))["controller"]
@@ -42,7 +42,7 @@ NAMESPACE, DEPLOYMENT = GVK("", "v1", "Namespace"), GVK("apps", "v1", "Deploymen
 OPEN = [CONFIG_MAP, SECRET, NAMESPACE, DEPLOYMENT]
 
 
-def hardened(**others: str) -> Allowance:
+def hardened(**others: str) -> RulePolicy:
     """Read the profile as the daemon does, with options that come after it."""
     closed = CONTROLLER["closed"]
     environment = {
@@ -51,7 +51,7 @@ def hardened(**others: str) -> Allowance:
         "CLOSED_NAMESPACES": ",".join(closed["namespaces"]),
     }
     loaded = settings.load(environment | others, {})
-    return Allowance(
+    return RulePolicy(
         enabled=loaded.synced_rules_enabled,
         closed_kinds=frozenset(loaded.closed_kinds),
         closed_namespaces=frozenset(loaded.closed_namespaces),
@@ -72,13 +72,13 @@ def rule(kind: GVK, written: GVK | None = None) -> SyncRule:
     return read_rule({"metadata": {"name": "r"}, "spec": {"groupVersionKind": spelled(kind), "rules": [entry]}})
 
 
-def path(allowance: Allowance, judged: SyncRule, *, synced: bool) -> str:
+def path(allowance: RulePolicy, judged: SyncRule, *, synced: bool) -> str:
     bar = allowance.bar(judged, synced=synced)
     return bar.path if bar is not None else ""
 
 
 def barrier(
-    allowance: Allowance, kind: GVK, place: str, *, synced: bool, name: str = "x", secret_type: str = ""
+    allowance: RulePolicy, kind: GVK, place: str, *, synced: bool, name: str = "x", secret_type: str = ""
 ) -> Barrier | None:
     target = Target(kind.group, kind.kind, place, name)
     return allowance.barrier(target, source=kind, secret_type=secret_type, synced=synced)

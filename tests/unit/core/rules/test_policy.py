@@ -11,7 +11,7 @@ from registry_controller.api import names
 from registry_controller.api.errors import InvalidOption
 from registry_controller.api.meta import GROUP, GVK, REGISTRY_SECRET_TYPE, GroupKind, Target
 from registry_controller.api.syncrule import SyncRule, read_rule
-from registry_controller.core.rules.policy import Allowance, Barrier
+from registry_controller.core.rules.policy import Barrier, RulePolicy
 
 RBAC = "rbac.authorization.k8s.io"
 CONFIG_MAP, SECRET, NAMESPACE = GVK("", "v1", "ConfigMap"), GVK("", "v1", "Secret"), GVK("", "v1", "Namespace")
@@ -19,7 +19,7 @@ ROLE, CLUSTER_ROLE = GVK(RBAC, "v1", "Role"), GVK(RBAC, "v1", "ClusterRole")
 RULE, CLUSTER = GVK(GROUP, "v1alpha1", "ResourceSyncRule"), GVK(GROUP, "v1alpha1", "Cluster")
 FEATURE = GVK(GROUP, "v1alpha1", "ClusterFeature")
 DEPLOYMENT = GVK("apps", "v1", "Deployment")
-NOTHING, ALL = Allowance(enabled=False), Allowance()
+NOTHING, ALL = RulePolicy(enabled=False), RulePolicy()
 
 
 def kinds(*texts: str) -> frozenset[GroupKind]:
@@ -36,10 +36,10 @@ def rule(kind: GVK, *mutations: GVK) -> SyncRule:
     return read_rule({"metadata": {"name": "r"}, "spec": {"groupVersionKind": spelled(kind), "rules": rules}})
 
 
-LISTED = Allowance(kinds=kinds("ConfigMap", "*.apps"))
-CLOSED = Allowance(closed_kinds=kinds(f"*.{RBAC}", "Secret", f"*.{GROUP}"))
+LISTED = RulePolicy(kinds=kinds("ConfigMap", "*.apps"))
+CLOSED = RulePolicy(closed_kinds=kinds(f"*.{RBAC}", "Secret", f"*.{GROUP}"))
 
-RULES: dict[str, tuple[Allowance, SyncRule, bool, str]] = {
+RULES: dict[str, tuple[RulePolicy, SyncRule, bool, str]] = {
     "a rule from elsewhere acts by default": (ALL, rule(CONFIG_MAP), True, ""),
     "it does not where none may": (NOTHING, rule(CONFIG_MAP), True, "SYNCED_RULES_ENABLED"),
     "one that was made here does": (NOTHING, rule(CONFIG_MAP), False, ""),
@@ -52,7 +52,9 @@ RULES: dict[str, tuple[Allowance, SyncRule, bool, str]] = {
     "a list is no matter for one made here": (LISTED, rule(SECRET), False, ""),
     "it never writes rules": (ALL, rule(RULE), True, "spec.groupVersionKind"),
     "nor Clusters out of others": (ALL, rule(CONFIG_MAP, CLUSTER), True, "spec.groupVersionKind"),
-    "nor features, though listed": (Allowance(kinds=kinds(f"*.{GROUP}")), rule(FEATURE), True, "spec.groupVersionKind"),
+    "nor features, though listed": (
+        RulePolicy(kinds=kinds(f"*.{GROUP}")), rule(FEATURE), True, "spec.groupVersionKind"
+    ),
     "it may read Clusters": (ALL, rule(CLUSTER, DEPLOYMENT), True, ""),
     "one made here writes rules": (ALL, rule(RULE), False, ""),
     "a closed kind is closed to it": (CLOSED, rule(CLUSTER_ROLE), True, "CLOSED_KINDS"),
@@ -67,20 +69,20 @@ RULES: dict[str, tuple[Allowance, SyncRule, bool, str]] = {
 
 @pytest.mark.parametrize(("allowance", "judged", "synced", "path"), RULES.values(), ids=RULES)
 def test_a_rule_acts_here_or_says_what_does_not_let_it(
-    allowance: Allowance, judged: SyncRule, synced: bool, path: str
+    allowance: RulePolicy, judged: SyncRule, synced: bool, path: str
 ) -> None:
     bar = allowance.bar(judged, synced=synced)
     assert (bar.path if bar is not None else "") == path
 
 
 IN_A = Target("", "ConfigMap", "a", "x")
-PLACES = Allowance(namespaces=frozenset({"a"}))
-PLACES_AND_KINDS = Allowance(namespaces=frozenset({"a"}), kinds=kinds("ConfigMap", "Namespace", f"ClusterRole.{RBAC}"))
-SHUT = Allowance(closed_kinds=kinds("Secret", f"*.{RBAC}", f"*.{GROUP}"), closed_namespaces=frozenset({"kube-system"}))
+PLACES = RulePolicy(namespaces=frozenset({"a"}))
+PLACES_AND_KINDS = RulePolicy(namespaces=frozenset({"a"}), kinds=kinds("ConfigMap", "Namespace", f"ClusterRole.{RBAC}"))
+SHUT = RulePolicy(closed_kinds=kinds("Secret", f"*.{RBAC}", f"*.{GROUP}"), closed_namespaces=frozenset({"kube-system"}))
 A_ROLE, OUR_SECRET = Target(RBAC, "ClusterRole", "", "x"), Target("", "Secret", "cluster-registry", "b")
 TOKEN, BOOTSTRAP = "kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"
 
-TARGETS: dict[str, tuple[Allowance, Target, GVK, str, bool, Barrier | None]] = {
+TARGETS: dict[str, tuple[RulePolicy, Target, GVK, str, bool, Barrier | None]] = {
     "in a namespace of the list": (PLACES, IN_A, CONFIG_MAP, "", True, None),
     "in another one": (PLACES, IN_A._replace(namespace="b"), CONFIG_MAP, "", True, Barrier.NOT_ALLOWED),
     "in another one, made here": (PLACES, IN_A._replace(namespace="b"), CONFIG_MAP, "", False, None),
@@ -116,7 +118,7 @@ TARGETS: dict[str, tuple[Allowance, Target, GVK, str, bool, Barrier | None]] = {
 
 @pytest.mark.parametrize("case", TARGETS.values(), ids=TARGETS)
 def test_a_target_is_written_or_something_is_in_the_way(
-    case: tuple[Allowance, Target, GVK, str, bool, Barrier | None],
+    case: tuple[RulePolicy, Target, GVK, str, bool, Barrier | None],
 ) -> None:
     allowance, target, source, secret_type, synced, barrier = case
     assert allowance.barrier(target, source=source, secret_type=secret_type, synced=synced) is barrier
