@@ -224,7 +224,7 @@ class Daemon:
         """Say anew how the members stand."""
         self.report.clusters_changed()
 
-    def cache_changed(self, feed: SourceCache | LocalCache) -> None:
+    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
         """Say anew how the rules stand."""
         for active in self.supervisor.active.values():
             self.report.rule_changed(active.rule.name)

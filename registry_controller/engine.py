@@ -54,7 +54,7 @@ class EngineObserver(Protocol):
     def clusters_changed(self) -> None:
         """Hear that a member's standing may have changed."""
 
-    def cache_changed(self, feed: SourceCache | LocalCache) -> None:
+    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
         """Hear that a feed's standing changed."""
 
     def own_kind_changed(self, plural: str, name: str) -> None:
@@ -129,14 +129,14 @@ class Engine:
         self.sources = SourceIndex(
             bodies=self.bodies,
             on_change=add,
-            on_complete=lambda feed: self.enqueue.on_source_synced(feed),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda cache: self.enqueue.on_source_synced(cache),  # noqa: PLW0108 -- it is made below
             on_standing=listener.cache_changed,
             on_back=lambda *source: self.enqueue.on_source_back(*source),  # noqa: PLW0108 -- it is made below
         )
         self.copies = CopyIndex(
             bodies=self.bodies,
             on_change=self._copy_changed,
-            on_complete=lambda feed: self.enqueue.on_local_synced(feed),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda cache: self.enqueue.on_local_synced(cache),  # noqa: PLW0108 -- it is made below
             on_standing=self._local_feed_changed,
             on_late=lambda kind: self.orphans.look_again(kind),  # noqa: PLW0108 -- it is made below
         )
@@ -280,9 +280,9 @@ class Engine:
         if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self.copies.has(target):
             self.clusters.request_plan()  # for others there may be room now
 
-    def _local_feed_changed(self, feed: LocalCache) -> None:
-        self._listener.cache_changed(feed)
-        self.orphans.cache_changed(feed)
+    def _local_feed_changed(self, cache: LocalCache) -> None:
+        self._listener.cache_changed(cache)
+        self.orphans.cache_changed(cache)
 
     def _planned(self) -> None:
         self.tombstones.update()

@@ -44,8 +44,8 @@ class CopyIndex:
 
     def has(self, target: Target) -> bool:
         """Say whether something is known to be there."""
-        feed = self.cache_of(target.group, target.kind)
-        return feed is not None and target.key in feed.records
+        cache = self.cache_of(target.group, target.kind)
+        return cache is not None and target.key in cache.records
 
     def newest(self, kind: GVK) -> int:
         """Tell the highest resourceVersion of a copy of a kind that was ever known here, by any feed."""
@@ -78,16 +78,16 @@ class CopyIndex:
         """List every feed."""
         return list(self._feeds.values())
 
-    def open(self, feed: LocalCache) -> None:
+    def open(self, cache: LocalCache) -> None:
         """Add a feed in place of the one of the same kind."""
-        self.close(feed.kind.group, feed.kind.kind)
-        self._feeds[(feed.kind.group, feed.kind.kind)] = feed
+        self.close(cache.kind.group, cache.kind.kind)
+        self._feeds[(cache.kind.group, cache.kind.kind)] = cache
 
     def close(self, group: str, kind: str) -> None:
         """Drop a feed."""
-        feed = self._feeds.pop((group, kind), None)
-        if feed is not None:
-            feed.close()
+        cache = self._feeds.pop((group, kind), None)
+        if cache is not None:
+            cache.close()
 
 
 def _moved_from(target: Target, record: CopyRecord) -> _Source | None:

@@ -44,15 +44,15 @@ class DefinitionCache:
         self._known: dict[ObjectKey, int] = {}
         self._said: dict[str, tuple[str, ...]] = {}
 
-    def on_object(self, heard: PartialObject) -> None:
+    def on_object(self, obj: PartialObject) -> None:
         """Hear a definition."""
-        self._known[heard.key] = heard.generation
-        if heard.key.name in self._ours:
-            self._compare(heard)
+        self._known[obj.key] = obj.generation
+        if obj.key.name in self._ours:
+            self._compare(obj)
         if self._complete:
             self._on_change()
 
-    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Hear that a definition is gone."""
         self._said.pop(key.name, None)
         if self._known.pop(key, None) is not None:
@@ -72,9 +72,9 @@ class DefinitionCache:
     def on_reset(self) -> None:
         """Hear that what follows may be older: it is what counts."""
 
-    def _compare(self, heard: PartialObject) -> None:
-        name = heard.key.name
-        lost = unknown_properties(self._ours[name], installed=decode_manifest(heard.raw), version=meta.VERSION)
+    def _compare(self, obj: PartialObject) -> None:
+        name = obj.key.name
+        lost = unknown_properties(self._ours[name], installed=decode_manifest(obj.raw), version=meta.VERSION)
         if self._said.get(name, ()) != lost:
             self._said[name] = lost
             if lost:

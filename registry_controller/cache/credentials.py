@@ -37,17 +37,17 @@ class CredentialStore:
         """Make the sink for one namespace."""
         return _SecretHandler(self, namespace)
 
-    def upsert(self, heard: PartialObject) -> None:
+    def upsert(self, obj: PartialObject) -> None:
         """Hear a Secret."""
         try:
             found: Credentials | str = read_secret(
-                secret_type=heard.kind_type, data=decode_manifest(heard.raw).get("data") or {}
+                secret_type=obj.kind_type, data=decode_manifest(obj.raw).get("data") or {}
             )
         except (InvalidKubeconfig, ProtocolError) as error:
-            found = f"Secret {heard.key}: {error}"
-        if self._held.get(heard.key) != found:
-            self._held[heard.key] = found
-            self._on_change(heard.key)
+            found = f"Secret {obj.key}: {error}"
+        if self._held.get(obj.key) != found:
+            self._held[obj.key] = found
+            self._on_change(obj.key)
 
     def remove(self, key: ObjectKey) -> None:
         """Hear that a Secret is gone."""
@@ -69,10 +69,10 @@ class _SecretHandler:
         self._store = store
         self._namespace = namespace
 
-    def on_object(self, heard: PartialObject) -> None:
-        self._store.upsert(heard)
+    def on_object(self, obj: PartialObject) -> None:
+        self._store.upsert(obj)
 
-    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         self._store.remove(key)
 
     def on_synced(self, revision: int) -> None:

@@ -19,20 +19,20 @@ class PendingEvent(NamedTuple):
 
     stream: SelectionStream
     key: ObjectKey
-    heard: PartialObject | None
+    obj: PartialObject | None
     is_there: bool
 
     def is_echo_of(self, written: PartialObject) -> bool:
         """Say whether it tells of a write, and of nothing since."""
-        heard = self.heard
-        return self.is_there and heard is not None and (heard.uid, heard.revision) == (written.uid, written.revision)
+        obj = self.obj
+        return self.is_there and obj is not None and (obj.uid, obj.revision) == (written.uid, written.revision)
 
 
 class Expectations:
     """The writes of one feed."""
 
-    def __init__(self, feed: StreamHandler) -> None:
-        self._feed = feed
+    def __init__(self, cache: StreamHandler) -> None:
+        self._feed = cache
         self._waiting: dict[ObjectKey, list[PendingEvent]] = {}
         self._untold: dict[SelectionStream, dict[ObjectKey, int]] = {}
 
@@ -47,8 +47,8 @@ class Expectations:
 
     def buffers(self, event: PendingEvent) -> bool:
         """Take what a stream says; say whether it waits. What is older than our write tells nothing of it."""
-        untold, heard = self._untold.get(event.stream), event.heard
-        if untold and heard is not None and heard.revision >= untold.get(event.key, heard.revision):
+        untold, obj = self._untold.get(event.stream), event.obj
+        if untold and obj is not None and obj.revision >= untold.get(event.key, obj.revision):
             untold.pop(event.key, None)
         if (waiting := self._waiting.get(event.key)) is None:
             return False
@@ -66,11 +66,11 @@ class Expectations:
 
     def release(self, key: ObjectKey) -> None:
         """Hear what waited."""
-        for stream, _, heard, is_there in self._waiting.pop(key, ()):
-            if is_there and heard is not None:
-                self._feed.on_object(stream, heard)
+        for stream, _, obj, is_there in self._waiting.pop(key, ()):
+            if is_there and obj is not None:
+                self._feed.on_object(stream, obj)
             else:
-                self._feed.on_delete(stream, key, heard)
+                self._feed.on_delete(stream, key, obj)
 
     def expect(self, written: PartialObject, streams: Iterable[SelectionStream], *, had: int) -> None:
         """Await that these streams tell of a write, but for those whose bit says that they had the object already."""

@@ -137,42 +137,40 @@ class LocalCache:
             if self._closed:
                 self._index.on_late(self.kind)
 
-    def on_object(self, stream: SelectionStream, heard: PartialObject) -> None:
+    def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Hear an object's present state."""
-        key = heard.key
-        if self._closed or self._echoes.buffers(PendingEvent(stream, key, heard, is_there=True)):
+        key = obj.key
+        if self._closed or self._echoes.buffers(PendingEvent(stream, key, obj, is_there=True)):
             return
         record = self.records.get(key)
-        if record is not None and record.uid == heard.uid and heard.revision <= record.revision:
+        if record is not None and record.uid == obj.uid and obj.revision <= record.revision:
             record.streams |= stream.bit
             return
         target = self.target(key)
-        marks = read_marks(heard.annotations, of=target)
-        if not marks.is_copy and not is_membership(self.kind, heard.kind_type):
+        marks = read_marks(obj.annotations, of=target)
+        if not marks.is_copy and not is_membership(self.kind, obj.kind_type):
             self._heard_native(stream, key, record, target)
             return
         self.natives.pop(key, None)
         bits = stream.bit | (record.streams if record else 0)
         is_told = marks.is_copy and marks.provenance is None
-        birth = read_birth(heard.annotations, heard.labels, gvk=self.kind, key=key) if is_told else None
-        fresh = CopyRecord(
-            heard.uid, heard.revision, heard.deleting, marks, birth, self._natural(heard), bits, heard.kind_type
-        )
-        if record is not None and record.uid == heard.uid:
+        birth = read_birth(obj.annotations, obj.labels, gvk=self.kind, key=key) if is_told else None
+        fresh = CopyRecord(obj.uid, obj.revision, obj.deleting, marks, birth, self._natural(obj), bits, obj.kind_type)
+        if record is not None and record.uid == obj.uid:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
             fresh.made_from, fresh.outranked_rules = record.made_from, record.outranked_rules
             fresh.status_digest = record.status_digest
         self._keep(key, fresh)
-        self._index.bodies.put(BodyKey(HERE, self.kind, key), heard)
+        self._index.bodies.put(BodyKey(HERE, self.kind, key), obj)
         self._index.on_change(target, marks.owner or HERE)
 
-    def on_delete(self, stream: SelectionStream, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
         """Hear that an object is gone from a stream."""
-        if self._closed or self._echoes.buffers(PendingEvent(stream, key, heard, is_there=False)):
+        if self._closed or self._echoes.buffers(PendingEvent(stream, key, obj, is_there=False)):
             return
         record = self.records.get(key)
         if record is not None:
-            if heard is not None and heard.revision < record.revision:
+            if obj is not None and obj.revision < record.revision:
                 return
             record.streams &= ~stream.bit
             if not record.streams:
@@ -184,60 +182,60 @@ class LocalCache:
                 self._index.on_change(self.target(key), HERE)
 
     def record_write(
-        self, heard: PartialObject, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool
+        self, obj: PartialObject, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool
     ) -> None:
         """Remember what the server stored for our own write, so that its echo says nothing new.
 
         Its answer may be late: what a stream has heard since is the truth.
         """
-        self._index.note(self.kind, heard.revision)
+        self._index.note(self.kind, obj.revision)
         if self._closed:
             return
-        key = heard.key
-        told = self._echoes.pop_expected(heard)
+        key = obj.key
+        told = self._echoes.pop_expected(obj)
         self._echoes.release(key)
         held = self.records.get(key)
-        is_known = bool(told) or (held is not None and held.uid == heard.uid)
-        if held is not None and is_known and held.revision > heard.revision:
-            held.desired, held.baseline, held.verified = desired, baseline, heard.revision
+        is_known = bool(told) or (held is not None and held.uid == obj.uid)
+        if held is not None and is_known and held.revision > obj.revision:
+            held.desired, held.baseline, held.verified = desired, baseline, obj.revision
             return
         # What we write has the owner's label, too.
         streams = [one for one in self.streams.values() if one.selection.namespace in ("", key.namespace)]
-        if not is_known and any(stream.revision >= heard.revision for stream in streams):
+        if not is_known and any(stream.revision >= obj.revision for stream in streams):
             return
         bits = held.streams if held else 0
-        self._echoes.expect(heard, (one for one in streams if one not in told), had=bits)
+        self._echoes.expect(obj, (one for one in streams if one not in told), had=bits)
         for stream in streams:
             bits |= stream.bit
         self.natives.pop(key, None)
         self._index.bodies.drop(BodyKey(HERE, self.kind, key))
         fresh = CopyRecord(
-            heard.uid,
-            heard.revision,
-            heard.deleting,
+            obj.uid,
+            obj.revision,
+            obj.deleting,
             marks,
             None,
-            self._natural(heard),
+            self._natural(obj),
             bits,
-            heard.kind_type,
+            obj.kind_type,
             desired,
             baseline,
-            heard.revision,
+            obj.revision,
             is_plain,
         )
         self._keep(key, fresh)
         if held is not None and held.marks.owner != marks.owner:  # who waits for this one to go need not any more
             self._index.on_change(self.target(key), held.marks.owner or HERE)
 
-    def record_status_write(self, heard: PartialObject, *, status_digest: bytes | None) -> None:
+    def record_status_write(self, obj: PartialObject, *, status_digest: bytes | None) -> None:
         """Remember what the server stored for our own write of a status: nothing else has changed."""
-        record = self.records.get(heard.key)
-        if record is None or record.uid != heard.uid:
+        record = self.records.get(obj.key)
+        if record is None or record.uid != obj.uid:
             return
         record.status_digest = status_digest
-        if heard.revision > record.revision:
-            record.verified = heard.revision if record.verified == record.revision else 0
-            record.revision = heard.revision
+        if obj.revision > record.revision:
+            record.verified = obj.revision if record.verified == record.revision else 0
+            record.revision = obj.revision
 
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Hear that a stream's list is complete."""
@@ -286,8 +284,8 @@ class LocalCache:
         self._index.bodies.drop(BodyKey(HERE, self.kind, key))
         self._index.on_change(self.target(key), record.marks.owner or HERE)
 
-    def _natural(self, heard: PartialObject) -> ClusterUID | None:
+    def _natural(self, obj: PartialObject) -> ClusterUID | None:
         if not (self.kind.group == meta.GROUP and self.kind.kind == meta.CLUSTER.kind):
             return None
-        found = (decode_manifest(heard.raw).get("spec") or {}).get("clusterID")
+        found = (decode_manifest(obj.raw).get("spec") or {}).get("clusterID")
         return ClusterUID(found) if isinstance(found, str) and found else None

@@ -27,13 +27,13 @@ class NamespaceCache:
             return NamespaceState.MISSING
         return NamespaceState.TERMINATING if deleting else NamespaceState.ACTIVE
 
-    def on_object(self, heard: PartialObject) -> None:
+    def on_object(self, obj: PartialObject) -> None:
         """Hear a namespace."""
-        if self._held.get(heard.key.name) != heard.deleting:
-            self._held[heard.key.name] = heard.deleting
-            self._on_change(heard.key.name)
+        if self._held.get(obj.key.name) != obj.deleting:
+            self._held[obj.key.name] = obj.deleting
+            self._on_change(obj.key.name)
 
-    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Hear that a namespace is gone."""
         if self._held.pop(key.name, None) is not None:
             self._on_change(key.name)

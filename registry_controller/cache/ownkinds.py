@@ -51,6 +51,6 @@ class RegistryReader:
         revision = 0
         async for page in list_objects(self._reader, gvr, EVERYTHING, kind=kind):
             found = [] if page.is_first else found
-            found.extend(decode_manifest(heard.raw) for heard in page.items)
+            found.extend(decode_manifest(obj.raw) for obj in page.items)
             revision = meta.revision(page.resource_version)
         self._registry.replace(gvr.resource, found, revision=revision)

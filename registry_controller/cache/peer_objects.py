@@ -39,10 +39,10 @@ class PeerObjects(abc.ABC):
         self.is_current = False
         self._not_listed = set(self._names())
 
-    def upsert(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
+    def upsert(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
         """Hear an object."""
-        self._not_listed.discard(heard.key.name)
-        self._take(heard, body)
+        self._not_listed.discard(obj.key.name)
+        self._take(obj, body)
 
     def remove(self, key: ObjectKey) -> None:
         """Hear that an object is gone."""
@@ -61,7 +61,7 @@ class PeerObjects(abc.ABC):
         """Name what is held."""
 
     @abc.abstractmethod
-    def _take(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
+    def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
         """Hold an object as it is now."""
 
     @abc.abstractmethod
@@ -89,7 +89,7 @@ class PeerFeatures(PeerObjects):
     def _names(self) -> Iterable[str]:
         return self._held
 
-    def _take(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
+    def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
         """Hear a feature; one that cannot be read is none."""
         try:
             feature = read_feature(body())
@@ -97,8 +97,8 @@ class PeerFeatures(PeerObjects):
             return
         if _is_too_much(feature):
             return
-        if self._held.get(heard.key.name) != feature:
-            self._held[heard.key.name] = feature
+        if self._held.get(obj.key.name) != feature:
+            self._held[obj.key.name] = feature
             self._changed()
 
     def _drop(self, name: str) -> None:
@@ -131,8 +131,8 @@ class PeerClusters(PeerObjects):
     def _names(self) -> Iterable[str]:
         return self._members.there(self._peer)
 
-    def _take(self, heard: PartialObject, body: Callable[[], Manifest]) -> None:
-        if self._members.set_there(self._peer, heard.key.name, read_member(heard, body(), peer=self._peer)):
+    def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
+        if self._members.set_there(self._peer, obj.key.name, read_member(obj, body(), peer=self._peer)):
             self._changed()
 
     def _drop(self, name: str) -> None:
@@ -143,7 +143,7 @@ class PeerClusters(PeerObjects):
         self._tell()
 
 
-def read_member(heard: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> MemberRecord | None:
+def read_member(obj: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> MemberRecord | None:
     """Read a Cluster as a member holds it, whatever that member makes of its fields; None for one without an ID."""
     spec, status = manifest.get("spec"), manifest.get("status")
     spec = spec if isinstance(spec, Mapping) else {}
@@ -156,11 +156,11 @@ def read_member(heard: PartialObject, manifest: Manifest, *, peer: ClusterUID) -
     if cluster_id is None:
         return None
     secret = ObjectKey(namespace, name) if name and namespace is not None else None
-    disabled = meta.CLUSTER_DISABLED in heard.annotations
+    disabled = meta.CLUSTER_DISABLED in obj.annotations
     state, kind = status.get("state"), status.get("type")
     state, kind = (found if isinstance(found, str) else "" for found in (state, kind))
-    membership = heard.uid if cluster_id == peer else membership_of(heard.annotations, heard.key.name, cluster_id)
-    return MemberRecord(heard.key.name, cluster_id, secret, state[:_WORD], kind[:_WORD], disabled, membership)
+    membership = obj.uid if cluster_id == peer else membership_of(obj.annotations, obj.key.name, cluster_id)
+    return MemberRecord(obj.key.name, cluster_id, secret, state[:_WORD], kind[:_WORD], disabled, membership)
 
 
 def spec_cluster_id(manifest: Manifest) -> ClusterUID | None:

@@ -34,12 +34,12 @@ class Replicas:
             return True
         return chosen(self._ready, f"{gvr.resource}/{name}") == self._own
 
-    def on_object(self, heard: PartialObject) -> None:
+    def on_object(self, obj: PartialObject) -> None:
         """Hear how a Pod is."""
-        is_ready = not heard.deleting and meta.condition_of(decode_manifest(heard.raw), "Ready") == "True"
-        self._set(self._ready | {heard.key.name} if is_ready else self._ready - {heard.key.name})
+        is_ready = not obj.deleting and meta.condition_of(decode_manifest(obj.raw), "Ready") == "True"
+        self._set(self._ready | {obj.key.name} if is_ready else self._ready - {obj.key.name})
 
-    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Hear that a Pod is gone."""
         self._set(self._ready - {key.name})
 

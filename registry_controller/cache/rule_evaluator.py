@@ -77,7 +77,7 @@ class RuleEvaluator:
         self._names: Interner[frozenset[str]] = Interner()
 
     def evaluate_all(
-        self, heard: PartialObject, body: Callable[[], Manifest]
+        self, obj: PartialObject, body: Callable[[], Manifest]
     ) -> Iterator[tuple[ActiveRule, Hit | InvalidObject | None]]:
         """Ask every rule, in their order."""
         pools, hits = shares(self._owners), Counter[ClusterUID]()
@@ -85,7 +85,7 @@ class RuleEvaluator:
             pool = pools[active.owner] if active.fence.synced else None
             answer: Hit | InvalidObject | None
             try:
-                answer = active.hit(heard, body, owner=self._peer, pool=pool)
+                answer = active.hit(obj, body, owner=self._peer, pool=pool)
             except InvalidObject as error:
                 answer = error
             except Exception as error:  # a stranger may have written either
@@ -98,21 +98,21 @@ class RuleEvaluator:
             yield active, answer
 
     def evaluate(
-        self, heard: PartialObject, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
+        self, obj: PartialObject, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
     ) -> tuple[tuple[Hit, ...], frozenset[str]]:
         """Tell what is made of an object, and which rules cannot tell; of another's copy nobody needs to (W1)."""
         had = {hit.rule: hit.moved_to for hit in before if hit.is_moved(self._kind)}
         self._release(before)
         hits: list[Hit] = []
         unclear: set[str] = set()
-        for active, answer in self.evaluate_all(heard, body):
+        for active, answer in self.evaluate_all(obj, body):
             name = active.rule.name
             found = self._keep(answer, had=had) if isinstance(answer, Hit) else answer
             if isinstance(found, InvalidObject) and is_own:
                 unclear.add(name)
-                self._note(name, heard.key, found)
+                self._note(name, obj.key, found)
                 continue
-            self._note(name, heard.key, None)
+            self._note(name, obj.key, None)
             if isinstance(found, Hit):
                 hits.append(found)
         return (

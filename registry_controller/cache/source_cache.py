@@ -67,7 +67,7 @@ class SourceCacheObserver(Protocol):
     def claims_elsewhere(self, target: Target) -> int:
         """Count the objects that claim a target which is not where they are."""
 
-    def relink(self, feed: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+    def relink(self, cache: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Hear by which rules an object claims targets now, and did before."""
 
 
@@ -125,69 +125,69 @@ class SourceCache:
         """Say whether a rule reads this feed."""
         return any(active.rule.name == rule for active in self.rules)
 
-    def on_object(self, stream: SelectionStream, heard: PartialObject) -> None:
+    def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Hear an object's present state on one stream."""
         if self._closed:
             return
-        old = self.records.get(heard.key)
-        if old is not None and heard.revision < old.revision and self._is_behind(stream, old):
+        old = self.records.get(obj.key)
+        if old is not None and obj.revision < old.revision and self._is_behind(stream, old):
             return
         try:
-            self._take(heard, old, stream.bit | (old.streams if old else 0))
+            self._take(obj, old, stream.bit | (old.streams if old else 0))
         except InvalidObject as error:
             stream.refused(error)
 
-    def reread(self, heard: PartialObject) -> None:
+    def reread(self, obj: PartialObject) -> None:
         """Take what was read by name, newer than any stream has it yet; InvalidObject for what cannot be used."""
-        old = self.records.get(heard.key)
-        if not self._closed and old is not None and heard.revision >= old.revision:
-            self._take(heard, old, old.streams)
+        old = self.records.get(obj.key)
+        if not self._closed and old is not None and obj.revision >= old.revision:
+            self._take(obj, old, old.streams)
 
-    def wants(self, target: Target, heard: PartialObject) -> bool:
+    def wants(self, target: Target, obj: PartialObject) -> bool:
         """Say whether a rule makes that target of an object; what cannot be evaluated may be wanted."""
         return any(
-            isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(heard.key) == target)
-            for _, hit in self._asking.evaluate_all(heard, _lazily(heard))
+            isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(obj.key) == target)
+            for _, hit in self._asking.evaluate_all(obj, _lazily(obj))
             if hit is not None
         )
 
-    def _take(self, heard: PartialObject, old: SourceRecord | None, streams: int) -> None:
-        body = _lazily(heard)
+    def _take(self, obj: PartialObject, old: SourceRecord | None, streams: int) -> None:
+        body = _lazily(obj)
         if self._tap is not None:
-            self._tap.upsert(heard, body)
-        marks = remembered(read_marks(heard.annotations, of=Target(self.kind.group, self.kind.kind, *heard.key)))
-        membership = is_membership(self.kind, heard.kind_type)
+            self._tap.upsert(obj, body)
+        marks = remembered(read_marks(obj.annotations, of=Target(self.kind.group, self.kind.kind, *obj.key)))
+        membership = is_membership(self.kind, obj.kind_type)
         is_own = is_at_home(marks, peer=self.peer, membership=membership)
         is_cluster = membership and self.kind.group == meta.GROUP
         cluster_id = spec_cluster_id(body()) if is_cluster else None
         if is_own and self._scales is not None:
-            self._scales.add(heard)
-        hits, unclear = self._asking.evaluate(heard, body, is_own=is_own, before=old.hits if old is not None else ())
+            self._scales.add(obj)
+        hits, unclear = self._asking.evaluate(obj, body, is_own=is_own, before=old.hits if old is not None else ())
         if not hits and not unclear:
-            self._leave(heard.key, old)
+            self._leave(obj.key, old)
             return
         record = SourceRecord(
-            uid=heard.uid,
-            revision=heard.revision,
-            created=heard.created,
-            deleting=heard.deleting,
+            uid=obj.uid,
+            revision=obj.revision,
+            created=obj.created,
+            deleting=obj.deleting,
             marks=marks,
             membership=membership,
             cluster_id=cluster_id,
             hits=hits,
             streams=streams,
             unclear=unclear,
-            shown=old.shown if old is not None and old.shown > heard.revision else 0,
+            shown=old.shown if old is not None and old.shown > obj.revision else 0,
         )
-        self.records[heard.key] = record
-        self._sources.bodies.put(BodyKey(self.peer, self.kind, heard.key), heard)
+        self.records[obj.key] = record
+        self._sources.bodies.put(BodyKey(self.peer, self.kind, obj.key), obj)
         if old is None or old.hits != hits:
-            self._sources.relink(self, heard.key, old.hits if old else (), hits)
-        touched = {hit.target(heard.key) for hit in (*hits, *(old.hits if old is not None else ()))}
+            self._sources.relink(self, obj.key, old.hits if old else (), hits)
+        touched = {hit.target(obj.key) for hit in (*hits, *(old.hits if old is not None else ()))}
         for target in sorted(touched) if len(touched) > 1 else touched:
             self._sources.on_change(target, self.peer)
         if old is None or (old.unclear and old.unclear != unclear):
-            self._sources.on_back(self.peer, self.kind, heard.key)
+            self._sources.on_back(self.peer, self.kind, obj.key)
 
     def _is_behind(self, stream: SelectionStream, record: SourceRecord) -> bool:
         """Say whether a stream is merely late; when all of an object's streams went back, so did their server."""
@@ -195,7 +195,7 @@ class SourceCache:
         record.went_back |= stream.bit
         return bool(record.streams & ~record.went_back)
 
-    def on_delete(self, stream: SelectionStream, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
         """Hear that a stream no longer has an object: deleted, or not matching its selection any more."""
         if self._closed:
             return
@@ -206,7 +206,7 @@ class SourceCache:
             return
         record.streams &= ~stream.bit
         if not record.streams:
-            self._forget(key, record, deleted_at=heard.revision if heard else record.revision)
+            self._forget(key, record, deleted_at=obj.revision if obj else record.revision)
 
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Hear that a stream's list is complete."""
@@ -254,12 +254,12 @@ class SourceCache:
             self._sources.on_back(self.peer, self.kind, key)
 
 
-def _lazily(heard: PartialObject) -> Callable[[], Manifest]:
+def _lazily(obj: PartialObject) -> Callable[[], Manifest]:
     held: list[Manifest] = []
 
     def body() -> Manifest:
         if not held:
-            held.append(decode_body(heard.raw, what=str(heard.key)))
+            held.append(decode_body(obj.raw, what=str(obj.key)))
         return held[0]
 
     return body

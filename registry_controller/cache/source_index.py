@@ -51,7 +51,7 @@ class SourceIndex:
 
     def caches_of(self, peer: ClusterUID) -> Iterable[SourceCache]:
         """List a peer's feeds."""
-        return [feed for (held, _), feed in self._feeds.items() if held == peer]
+        return [cache for (held, _), cache in self._feeds.items() if held == peer]
 
     def caches_of_kind(self, peer: ClusterUID, kind: GVK) -> Sequence[SourceCache]:
         """List a peer's feeds of a kind, in whatever version it is read."""
@@ -61,44 +61,44 @@ class SourceIndex:
         """List every feed."""
         return list(self._feeds.values())
 
-    def open(self, feed: SourceCache) -> None:
+    def open(self, cache: SourceCache) -> None:
         """Add a feed in place of the one of the same peer and kind."""
-        self.close(feed.peer, feed.kind)
-        self._feeds[(feed.peer, feed.kind)] = feed
-        self._by_kind.setdefault((feed.kind.group, feed.kind.kind), []).append(feed)
-        self._by_peer.setdefault((feed.peer, feed.kind.group, feed.kind.kind), []).append(feed)
+        self.close(cache.peer, cache.kind)
+        self._feeds[(cache.peer, cache.kind)] = cache
+        self._by_kind.setdefault((cache.kind.group, cache.kind.kind), []).append(cache)
+        self._by_peer.setdefault((cache.peer, cache.kind.group, cache.kind.kind), []).append(cache)
 
     def close(self, peer: ClusterUID, kind: GVK) -> None:
         """Drop a feed with all its claims."""
-        feed = self._feeds.pop((peer, kind), None)
-        if feed is not None:
-            self._by_kind[(kind.group, kind.kind)].remove(feed)
-            self._by_peer[(peer, kind.group, kind.kind)].remove(feed)
-            feed.close()
+        cache = self._feeds.pop((peer, kind), None)
+        if cache is not None:
+            self._by_kind[(kind.group, kind.kind)].remove(cache)
+            self._by_peer[(peer, kind.group, kind.kind)].remove(cache)
+            cache.close()
             if not any(other.kind == kind for other in self._by_kind[(kind.group, kind.kind)]):
                 self.evaluations.drop_kind(kind)
 
-    def relink(self, feed: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+    def relink(self, cache: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Keep the way back from targets that are of another kind or elsewhere than their source."""
-        place = (feed.peer, feed.kind, key)
+        place = (cache.peer, cache.kind, key)
         for hit in old:
-            if hit.is_moved(feed.kind):
+            if hit.is_moved(cache.kind):
                 held = self._renamed.get(hit.target(key))
                 if held is not None:
                     held.discard(place)
                     if not held:
                         del self._renamed[hit.target(key)]
         for hit in new:
-            if hit.is_moved(feed.kind):
+            if hit.is_moved(cache.kind):
                 self._renamed.setdefault(hit.target(key), set()).add(place)
 
     def claiming(self, target: Target) -> Iterator[tuple[SourceCache, ObjectKey, SourceRecord, Hit]]:
         """List the objects that claim a target, each with the rule by which it does."""
-        for feed in self._by_kind.get((target.group, target.kind), ()):
-            record = feed.records.get(target.key)
+        for cache in self._by_kind.get((target.group, target.kind), ()):
+            record = cache.records.get(target.key)
             hit = record.hit_on(target, target.key) if record is not None else None
             if record is not None and hit is not None:
-                yield feed, target.key, record, hit
+                yield cache, target.key, record, hit
         for peer, kind, key in sorted(self._renamed.get(target, ())):
             feed_of = self._feeds.get((peer, kind))
             record = feed_of.records.get(key) if feed_of else None

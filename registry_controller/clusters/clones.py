@@ -126,13 +126,13 @@ async def _local_names(reader: Reader, cluster_id: ClusterUID) -> frozenset[str]
     found, heard_of, most = set(), 0, MOST_OWN[meta.CLUSTER]
     try:
         async with asyncio.timeout(_LIST_S), contextlib.aclosing(_clusters(reader)) as clusters:
-            async for heard in clusters:
+            async for obj in clusters:
                 heard_of += 1
                 if heard_of > most:
                     raise TooMuch(f"{reader.server} offers more than {most} Clusters")
-                view = read_member(heard, decode_manifest(heard.raw), peer=cluster_id)
+                view = read_member(obj, decode_manifest(obj.raw), peer=cluster_id)
                 if view is not None and view.is_own_name_of(cluster_id):
-                    found.add(heard.key.name)
+                    found.add(obj.key.name)
     except TimeoutError:
         raise Unreachable(f"list {meta.CLUSTERS}: {reader.server} does not come to an end") from None
     return frozenset(found)
@@ -141,5 +141,5 @@ async def _local_names(reader: Reader, cluster_id: ClusterUID) -> frozenset[str]
 async def _clusters(reader: Reader) -> AsyncGenerator[PartialObject, None]:
     async with contextlib.aclosing(list_objects(reader, meta.CLUSTERS, EVERYTHING, kind=meta.CLUSTER)) as pages:
         async for page in pages:
-            for heard in page.items:
-                yield heard
+            for obj in page.items:
+                yield obj

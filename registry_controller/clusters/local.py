@@ -82,20 +82,20 @@ class LocalCluster:
     @property
     def kinds(self) -> Collection[GVK]:
         """List the kinds that rules write, in the versions in which they are listened to."""
-        return [feed.kind for feed in self._copies.all_caches()]
+        return [cache.kind for cache in self._copies.all_caches()]
 
     def set_kinds(self, kinds: Mapping[GVK, frozenset[Selection]]) -> None:
         """Listen to the kinds that rules write, each in one version."""
-        for feed in self._copies.all_caches():
-            if kinds.get(feed.kind) != frozenset(feed.streams):
-                for selection in feed.streams:
-                    self._leave("copies", feed.kind, selection)
-                self._copies.close(feed.kind.group, feed.kind.kind)
+        for cache in self._copies.all_caches():
+            if kinds.get(cache.kind) != frozenset(cache.streams):
+                for selection in cache.streams:
+                    self._leave("copies", cache.kind, selection)
+                self._copies.close(cache.kind.group, cache.kind.kind)
         for kind, places in kinds.items():
             if self._copies.cache_of(kind.group, kind.kind) is None:
-                feed = LocalCache(kind=kind, selections=places, index=self._copies)
-                self._copies.open(feed)
-                for selection, stream in feed.streams.items():
+                cache = LocalCache(kind=kind, selections=places, index=self._copies)
+                self._copies.open(cache)
+                for selection, stream in cache.streams.items():
                     self._follow("copies", kind, selection, stream)
 
     def _follow(self, purpose: str, kind: GVK, selection: Selection, sink: EventHandler) -> None:

@@ -25,7 +25,7 @@ async def read_metadata(reader: Reader) -> Mapping[str, object]:
     facts: list[NodeFacts] = []
     async for page in list_objects(reader, meta.NODES, EVERYTHING, kind=meta.NODE):
         facts = [] if page.is_first else facts
-        facts.extend(node_facts(decode_manifest(heard.raw)) for heard in page.items)
+        facts.extend(node_facts(decode_manifest(obj.raw)) for obj in page.items)
         if len(facts) > _MOST_NODES:
             raise TooMuch(f"list {meta.NODES}: more than {_MOST_NODES} nodes")
     return combine(facts, server_version=version)

@@ -87,10 +87,10 @@ class OrphanFinder:
         self._known.setdefault((kind.group, kind.kind), kind)
         self._changed()
 
-    def cache_changed(self, feed: LocalCache) -> None:
+    def cache_changed(self, cache: LocalCache) -> None:
         """Hear that a feed's standing changed: it may have lost the right to read all of its kind."""
-        what = (feed.kind.group, feed.kind.kind)
-        refused = [stream.selection for stream in feed.streams.values() if isinstance(stream.error, Forbidden)]
+        what = (cache.kind.group, cache.kind.kind)
+        refused = [stream.selection for stream in cache.streams.values() if isinstance(stream.error, Forbidden)]
         if any(not selection.namespace for selection in refused):
             self._note_narrow(what, is_narrow=what in self._namespaced)
         if refused and what in self._found:
@@ -164,27 +164,27 @@ class OrphanFinder:
         Every kind is given in one version: that of the rules, or else the one that is known to be served.
         """
         self._note_dropped(wanted)
-        feeds = {(feed.kind.group, feed.kind.kind): feed for feed in self._copies.all_caches()}
+        caches = {(cache.kind.group, cache.kind.kind): cache for cache in self._copies.all_caches()}
         kinds = {(kind.group, kind.kind): (kind, places) for kind, places in wanted.items()}
-        for what in sorted({*self._found, *feeds}):
-            feed = feeds.get(what)
-            known = self._known.get(what) or (feed.kind if feed is not None else None)
+        for what in sorted({*self._found, *caches}):
+            cache = caches.get(what)
+            known = self._known.get(what) or (cache.kind if cache is not None else None)
             assert known is not None
             kind, places = kinds.get(what, (known, frozenset()))
             shown_by = self._shown_by(what, places)
-            is_left = feed is not None and self._has_leftovers(feed, places)
-            if feed is not None and not is_left:
-                self._end_search(what, feed, shown_by)
+            is_left = cache is not None and self._has_leftovers(cache, places)
+            if cache is not None and not is_left:
+                self._end_search(what, cache, shown_by)
             if is_left or what in self._found:
                 kinds[what] = (kind, places | shown_by)
         return dict(kinds.values())
 
-    def _end_search(self, what: _What, feed: LocalCache, shown_by: frozenset[Selection]) -> None:
+    def _end_search(self, what: _What, cache: LocalCache, shown_by: frozenset[Selection]) -> None:
         """End it where all has been heard, but for namespaces that we may not read: they are looked at now and then."""
-        unheard = [selection for selection in shown_by if not self._is_heard(feed, selection)]
+        unheard = [selection for selection in shown_by if not self._is_heard(cache, selection)]
         if not unheard:
             self._written.pop(what, None)
-        if all(selection.namespace and _is_refused(feed, selection) for selection in unheard):
+        if all(selection.namespace and _is_refused(cache, selection) for selection in unheard):
             self._found.discard(what)
 
     def _asked(self, what: _What) -> frozenset[Selection]:
@@ -218,23 +218,23 @@ class OrphanFinder:
                     del written[namespace]
         self._wanted = wanted
 
-    def _has_leftovers(self, feed: LocalCache, places: frozenset[Selection]) -> bool:
+    def _has_leftovers(self, cache: LocalCache, places: frozenset[Selection]) -> bool:
         """Say whether anything may have to go that is in none of the places that rules have watched."""
         namespaces = {place.namespace for place in places}
         return any(
-            key.namespace not in namespaces and self._may_go(record.marks) for key, record in feed.records.items()
+            key.namespace not in namespaces and self._may_go(record.marks) for key, record in cache.records.items()
         )
 
-    def _is_heard(self, feed: LocalCache, selection: Selection) -> bool:
+    def _is_heard(self, cache: LocalCache, selection: Selection) -> bool:
         """Say whether all that was ever known to be here would have been heard: a list may come from before that."""
-        stream = feed.streams.get(selection)
-        return stream is not None and stream.is_complete and stream.revision >= self._copies.newest(feed.kind)
+        stream = cache.streams.get(selection)
+        return stream is not None and stream.is_complete and stream.revision >= self._copies.newest(cache.kind)
 
     async def _has_some(self, kind: GVK, gvr: GVR, selection: Selection) -> bool:
         async for page in list_objects(self._reader, gvr, selection, kind=kind):
-            for heard in page.items:
-                target = meta.Target(kind.group, kind.kind, heard.key.namespace, heard.key.name)
-                if self._may_go(read_marks(heard.annotations, of=target)):
+            for obj in page.items:
+                target = meta.Target(kind.group, kind.kind, obj.key.namespace, obj.key.name)
+                if self._may_go(read_marks(obj.annotations, of=target)):
                     return True
         return False
 
@@ -243,6 +243,6 @@ class OrphanFinder:
         return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
 
 
-def _is_refused(feed: LocalCache, selection: Selection) -> bool:
-    stream = feed.streams.get(selection)
+def _is_refused(cache: LocalCache, selection: Selection) -> bool:
+    stream = cache.streams.get(selection)
     return stream is not None and isinstance(stream.error, Forbidden)

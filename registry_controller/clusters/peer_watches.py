@@ -71,18 +71,18 @@ class PeerWatches:
         """Read what these rules ask for, and what membership needs."""
         taps: dict[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
         for kind in {*rules, *taps}:
-            feed = self._sources.cache_of(self._cluster_id, kind)
+            cache = self._sources.cache_of(self._cluster_id, kind)
             wanted = rules.get(kind, ())
-            if feed is None or [active.identity for active in feed.rules] != [active.identity for active in wanted]:
+            if cache is None or [active.identity for active in cache.rules] != [active.identity for active in wanted]:
                 self._open(
                     SourceCache(
                         peer=self._cluster_id, kind=kind, rules=wanted, sources=self._sources, tap=taps.get(kind)
                     )
                 )
-        for feed in self._sources.caches_of(self._cluster_id):
-            if feed.kind not in rules and feed.kind not in taps:
-                self._stop_kind(feed.kind)
-                self._sources.close(self._cluster_id, feed.kind)
+        for cache in self._sources.caches_of(self._cluster_id):
+            if cache.kind not in rules and cache.kind not in taps:
+                self._stop_kind(cache.kind)
+                self._sources.close(self._cluster_id, cache.kind)
 
     def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
         """Listen over this connection, in tasks of that scope, until `deafen`."""
@@ -98,17 +98,17 @@ class PeerWatches:
 
     def close(self) -> None:
         """Withdraw everything the peer offered."""
-        for feed in self._sources.caches_of(self._cluster_id):
-            self._sources.close(self._cluster_id, feed.kind)
+        for cache in self._sources.caches_of(self._cluster_id):
+            self._sources.close(self._cluster_id, cache.kind)
         self.clusters.close()
 
-    def _open(self, feed: SourceCache) -> None:
-        self._stop_kind(feed.kind)
-        self._sources.open(feed)
-        for selection, stream in feed.streams.items():
-            self._streams[(feed.kind, selection)] = stream
+    def _open(self, cache: SourceCache) -> None:
+        self._stop_kind(cache.kind)
+        self._sources.open(cache)
+        for selection, stream in cache.streams.items():
+            self._streams[(cache.kind, selection)] = stream
             if self._ear is not None:
-                self._start((feed.kind, selection), self._ear)
+                self._start((cache.kind, selection), self._ear)
 
     def _stop_kind(self, kind: GVK) -> None:
         for key in [key for key in self._streams if key[0] == kind]:

@@ -93,15 +93,15 @@ class RuleStates:
         if provenance.rule_owner == self._local:
             return True
         link = self._link(provenance.rule_owner)
-        feed = self._sources.cache_of(provenance.rule_owner, meta.RULE)
-        if link is None or not link.alive or feed is None or not feed.streams:
+        cache = self._sources.cache_of(provenance.rule_owner, meta.RULE)
+        if link is None or not link.alive or cache is None or not cache.streams:
             return False
-        complete = all(stream.is_complete for stream in feed.streams.values())
-        held = feed.records.get(ObjectKey("", provenance.rule))  # which may be somebody else's of that name by now
+        complete = all(stream.is_complete for stream in cache.streams.values())
+        held = cache.records.get(ObjectKey("", provenance.rule))  # which may be somebody else's of that name by now
         # One that lets nobody make new copies of it does not come here again: it may be another rule of that name.
         stays = (
             held is not None
             and not held.marks.sync_disabled
             and is_at_home(held.marks, peer=provenance.rule_owner, membership=False)
         )
-        return complete and bool(feed.rules) and not stays
+        return complete and bool(cache.rules) and not stays

@@ -162,8 +162,8 @@ def _try_decode_list(answer: bytes, *, gvr: GVR) -> _List:
         raise ProtocolError(f"list {gvr}: the answer is no list") from None
 
 
-def check_scope(heard: PartialObject, *, gvr: GVR, selection: Selection) -> None:
+def check_scope(obj: PartialObject, *, gvr: GVR, selection: Selection) -> None:
     """Refuse an object where none of its kind can be, or that was not asked for."""
-    namespace = heard.key.namespace
+    namespace = obj.key.namespace
     if bool(namespace) != gvr.namespaced or (selection.namespace and namespace != selection.namespace):
-        raise ProtocolError(f"{heard.key}: is in a namespace that was not asked for")
+        raise ProtocolError(f"{obj.key}: is in a namespace that was not asked for")

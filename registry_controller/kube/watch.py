@@ -85,10 +85,10 @@ async def read_cluster_id(reader: Reader, *, timeout_s: float = 10.0) -> Cluster
 
 async def read_object(reader: Reader, gvr: GVR, key: ObjectKey, *, kind: GVK, timeout_s: float) -> PartialObject:
     """Read one object by name; ProtocolError for an answer that is another one."""
-    heard = decode_object(await reader.get(gvr, key, timeout_s=timeout_s), kind=kind)
-    if heard.key != key:
-        raise ProtocolError(f"get {gvr} {key}: the answer is another object: {heard.key}")
-    return heard
+    obj = decode_object(await reader.get(gvr, key, timeout_s=timeout_s), kind=kind)
+    if obj.key != key:
+        raise ProtocolError(f"get {gvr} {key}: the answer is another object: {obj.key}")
+    return obj
 
 
 async def watch_events(
@@ -155,11 +155,11 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
             raise ProtocolError(f"{what}: an event of an unknown type")
         raise _error_in_stream(status, what=what)
     try:
-        heard = decode_object(found.object, kind=kind)
-        check_scope(heard, gvr=gvr, selection=selection)
+        obj = decode_object(found.object, kind=kind)
+        check_scope(obj, gvr=gvr, selection=selection)
     except ProtocolError as error:
         return WatchEvent(event_type, None, refused=f"{what}: {error}")
-    return WatchEvent(event_type, heard, str(heard.revision) if heard.revision else "")
+    return WatchEvent(event_type, obj, str(obj.revision) if obj.revision else "")
 
 
 def _decode_status(raw: msgspec.Raw) -> StatusAnswer:

@@ -71,23 +71,23 @@ class Departures:
         if target not in self._waits_for:
             return
         member = self._waits_for.pop(target)
-        if (feed := self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)) is not None:
-            for key, record in feed.records.items():
+        if (cache := self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)) is not None:
+            for key, record in cache.records.items():
                 if record.natural == member:
-                    self._add(feed.target(key), record.marks.owner or HERE)
+                    self._add(cache.target(key), record.marks.owner or HERE)
 
     def _left_behind(self, member: ClusterUID) -> Iterator[Target]:
         return (
-            feed.target(key)
-            for feed in self._copies.all_caches()
-            if (feed.kind.group, feed.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
-            for key, record in feed.records.items()
+            cache.target(key)
+            for cache in self._copies.all_caches()
+            if (cache.kind.group, cache.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
+            for key, record in cache.records.items()
             if record.marks.owner == member
             and self._rule_states.deletes_unwanted(record.marks.provenance)
             and not record.deleting
             and not record.marks.frozen
-            and not is_container(feed.target(key))
-            and not self._stays(feed.target(key), record)
+            and not is_container(cache.target(key))
+            and not self._stays(cache.target(key), record)
         )
 
     def _stays(self, target: Target, record: CopyRecord) -> bool:

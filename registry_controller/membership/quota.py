@@ -80,5 +80,5 @@ class MemberQuota:
         return found
 
     def _here(self) -> Mapping[str, ClusterUID | None]:
-        feed = self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
-        return {key.name: record.natural for key, record in feed.records.items()} if feed is not None else {}
+        cache = self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
+        return {key.name: record.natural for key, record in cache.records.items()} if cache is not None else {}

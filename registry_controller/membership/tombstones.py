@@ -144,9 +144,9 @@ class TombstoneTracker:
             if (features := link.features.held) is not None
         }
         proven = frozenset(self._proven())
-        heard = {uid: held for uid, link in live.items() if (held := link.clusters.held) is not None}
+        obj = {uid: held for uid, link in live.items() if (held := link.clusters.held) is not None}
         if not (here or proven or any(there.values())):
-            heard = {}  # of whom there is nothing to say, nobody needs to know more
+            obj = {}  # of whom there is nothing to say, nobody needs to know more
         return MembershipFacts(
             local=self._local,
             here=here,
@@ -155,16 +155,16 @@ class TombstoneTracker:
             memberships=memberships,
             lives={
                 uid: frozenset(view.membership for view in held.values() if view.cluster_id == uid)
-                for uid, held in heard.items()
+                for uid, held in obj.items()
             },
             finds={
                 uid: frozenset(
                     (view.cluster_id, view.membership) for view in held.values() if view.state == State.READY.value
                 )
-                for uid, held in heard.items()
+                for uid, held in obj.items()
             },
             holds_us=frozenset(
-                uid for uid, held in heard.items() if any(view.cluster_id == self._local for view in held.values())
+                uid for uid, held in obj.items() if any(view.cluster_id == self._local for view in held.values())
             ),
             met=dict(self._met),
             proven=proven,

@@ -89,7 +89,7 @@ class _Here(NamedTuple):
     """What our own API server says of an object; `error` is why it says nothing. `marks` may be known all the same."""
 
     target: Target
-    heard: PartialObject | None
+    obj: PartialObject | None
     marks: Marks | None
     error: RegistryError | None = None
 
@@ -112,9 +112,9 @@ async def explain(rehearsal: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Exp
     at_home = [source for source in found if source.marks.owner in (None, source.ref.owner)]
     sources = at_home or found[:1]  # of copies elsewhere one will do
     own = target if marks is not None and not marks.is_copy else None
-    if here.heard is not None and marks is not None and own and not is_membership(kind, here.heard.kind_type):
+    if here.obj is not None and marks is not None and own and not is_membership(kind, here.obj.kind_type):
         ref = SourceRef(engine.local, kind, key)
-        opinions = opinions_of(engine, ref, {kind: here.heard}, features=own_features(engine))
+        opinions = opinions_of(engine, ref, {kind: here.obj}, features=own_features(engine))
         sources = [Source(ref, marks, opinions), *at_home]
     if here.error is not None:
         unread = [Unread(engine.local, why_unheard(kind, here.error, at_home=True)), *unread]
@@ -137,13 +137,13 @@ async def explain(rehearsal: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Exp
 async def _read_here(rehearsal: DryRun, gvr: GVR, target: Target) -> _Here:
     """Read an object here; of one that cannot be read what its kind's list said, if that may be read."""
     try:
-        heard = decode_object(await rehearsal.home.get(gvr, target.key))
+        obj = decode_object(await rehearsal.home.get(gvr, target.key))
     except NotFound:
         return _Here(target, None, None)
     except RegistryError as error:
         current = rehearsal.engine.reconciler.decide(target).view.current
         return _Here(target, None, current.marks if current is not None else None, error)
-    return _Here(target, heard, read_marks(heard.annotations, of=target))
+    return _Here(target, obj, read_marks(obj.annotations, of=target))
 
 
 def _copied_from(marks: Marks | None, kind: GVK, target: Target) -> set[SourceRef]:
@@ -177,10 +177,10 @@ async def _outlook(rehearsal: DryRun, targets: Iterable[Target], here: _Here) ->
 
 def _is_judged(engine: Engine, target: Target, here: _Here) -> bool:
     """Say whether the daemon decides about a target, now or once it has heard what is here."""
-    feed = engine.copies.cache_of(target.group, target.kind)
+    cache = engine.copies.cache_of(target.group, target.kind)
     as_copy = target == here.target and here.may_be_copy
     is_awaited = as_copy and not engine.orphans.is_complete
-    return is_awaited or (feed is not None and feed.may_show(target.key, as_copy=as_copy))
+    return is_awaited or (cache is not None and cache.may_show(target.key, as_copy=as_copy))
 
 
 def _unasked(engine: Engine, target: Target, here: _Here) -> Row:
@@ -240,12 +240,12 @@ async def _look_at_one(engine: Engine, ref: SourceRef) -> Source | None:
     failure: RegistryError | None = None
     for kind in {ref.kind, *(held.rule.kind for held in rules_for(engine, ref.kind) if held.rule is not None)}:
         try:
-            heard = await _read_at(connection, kind, ref.key)
+            obj = await _read_at(connection, kind, ref.key)
         except RegistryError as error:
             failure = error
             continue
-        if heard is not None:
-            found[kind] = heard
+        if obj is not None:
+            found[kind] = obj
     if not found:
         if failure is not None:
             raise failure
@@ -270,8 +270,8 @@ def _targets(engine: Engine, ref: SourceRef) -> Sequence[Target]:
     """List what a source becomes here."""
     targets = {
         hit.target(ref.key)
-        for feed in engine.sources.caches_of(ref.owner)
-        if (feed.kind.group, feed.kind.kind) == (ref.kind.group, ref.kind.kind) and ref.key in feed.records
-        for hit in feed.records[ref.key].hits
+        for cache in engine.sources.caches_of(ref.owner)
+        if (cache.kind.group, cache.kind.kind) == (ref.kind.group, ref.kind.kind) and ref.key in cache.records
+        for hit in cache.records[ref.key].hits
     }
     return sorted(targets)

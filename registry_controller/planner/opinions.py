@@ -68,15 +68,15 @@ def _opinion(
     rule, idle = held.rule, _idle(engine, held)
     if rule is None or idle is not None:
         return idle or Opinion(name_of(held), Fit.IDLE)
-    heard = found.get(rule.kind)
-    if heard is None:
+    obj = found.get(rule.kind)
+    if obj is None:
         return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
     lacking = feature_miss(rule.features, features)
-    feed = engine.sources.cache_of(ref.owner, rule.kind)
+    cache = engine.sources.cache_of(ref.owner, rule.kind)
     try:
-        if feed is not None and (unclear := feed.unclear.get(rule.name, {}).get(ref.key)):
+        if cache is not None and (unclear := cache.unclear.get(rule.name, {}).get(ref.key)):
             raise unclear
-        miss = lacking or mismatch_of(rule, heard, lambda: decode_body(heard.raw, what=str(ref.key)))
+        miss = lacking or mismatch_of(rule, obj, lambda: decode_body(obj.raw, what=str(ref.key)))
     except InvalidObject as error:
         return Opinion(rule.name, Fit.UNCLEAR, error.path, error.message)
     return Opinion(rule.name, Fit.MISSES, miss.path, miss.message) if miss else Opinion(rule.name, Fit.MATCHES)

@@ -92,13 +92,13 @@ def affected(engine: Engine, rules: Iterable[str]) -> set[Target]:
     """Find the objects here that rules want, or made."""
     wanted = set(rules)
     targets: set[Target] = set()
-    for feed in engine.sources.all_caches():
-        for key, record in feed.records.items():
+    for cache in engine.sources.all_caches():
+        for key, record in cache.records.items():
             targets.update(hit.target(key) for hit in record.hits if hit.rule in wanted)
-    for local_feed in engine.copies.all_caches():
-        for key, copy in local_feed.records.items():
+    for local_cache in engine.copies.all_caches():
+        for key, copy in local_cache.records.items():
             if copy.marks.provenance is not None and copy.marks.provenance.rule in wanted:
-                targets.add(local_feed.target(key))
+                targets.add(local_cache.target(key))
     return targets
 
 
@@ -198,12 +198,12 @@ def _namespaces(foreseen: Iterable[PlannedResult]) -> Iterator[Row]:
 
 def _unclear(engine: Engine, rules: Iterable[str]) -> Iterator[Row]:
     """List the sources on which a rule cannot be evaluated (W1)."""
-    for feed in engine.sources.all_caches():
+    for cache in engine.sources.all_caches():
         for rule in rules:
-            for key, error in feed.unclear.get(rule, {}).items():
-                target = Target(feed.kind.group, feed.kind.kind, *key)
-                source = SourceRef(feed.peer, feed.kind, key)
-                yield Row(PlanAction.FAIL, target, rule, feed.peer, Reason.NOT_EVALUATED.value, str(error), source)
+            for key, error in cache.unclear.get(rule, {}).items():
+                target = Target(cache.kind.group, cache.kind.kind, *key)
+                source = SourceRef(cache.peer, cache.kind, key)
+                yield Row(PlanAction.FAIL, target, rule, cache.peer, Reason.NOT_EVALUATED.value, str(error), source)
 
 
 def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:

@@ -101,8 +101,8 @@ class DryRun:
 
     async def look_at_members(self) -> None:
         """Decide about the Clusters first: it depends on who has left what becomes of everything else (O6)."""
-        feed = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
-        for key in sorted(feed.records) if feed is not None else ():
+        cache = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
+        for key in sorted(cache.records) if cache is not None else ():
             with contextlib.suppress(RegistryError):
                 await self.engine.reconciler.decide_with_proof(self.engine.reconciler.decide(cluster_target(key.name)))
 
@@ -269,7 +269,7 @@ class _IgnoreChanges:
     def clusters_changed(self) -> None:
         pass
 
-    def cache_changed(self, feed: SourceCache | LocalCache) -> None:
+    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
         pass
 
     def own_kind_changed(self, plural: str, name: str) -> None:

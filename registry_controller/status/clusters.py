@@ -93,8 +93,8 @@ class ClusterStatusReporter:
 
     def _list_problem(self, peer: ClusterUID) -> str:
         for kind in (meta.CLUSTER, meta.FEATURE):
-            feed = self._sources.cache_of(peer, kind)
-            error = feed.streams[EVERYTHING].error if feed is not None else None
+            cache = self._sources.cache_of(peer, kind)
+            error = cache.streams[EVERYTHING].error if cache is not None else None
             if isinstance(error, Forbidden | InvalidObject | NotServed | ProtocolError):
                 return f"its {kind.kind}s cannot be listed: {error}"
         return self._newcomers.problem(peer)

@@ -38,25 +38,27 @@ def troubles(engine: Engine, *, rules: Iterable[str]) -> list[str]:
 def unserved(engine: Engine, *, rules: Iterable[str]) -> set[GVK]:
     """Find the kinds of these rules that a cluster does not serve."""
     wanted = set(rules)
-    feeds: list[SourceCache | LocalCache] = [feed for feed, _ in _written_here(engine, wanted)]
+    caches: list[SourceCache | LocalCache] = [cache for cache, _ in _written_here(engine, wanted)]
     for link in _links(engine):
-        feeds += _feeds_at(engine, link, wanted)
-    return {feed.kind for feed in feeds if any(isinstance(stream.error, NotServed) for stream in feed.streams.values())}
+        caches += _feeds_at(engine, link, wanted)
+    return {
+        cache.kind for cache in caches if any(isinstance(stream.error, NotServed) for stream in cache.streams.values())
+    }
 
 
 def _written_here(engine: Engine, rules: set[str]) -> Iterator[tuple[LocalCache, frozenset[Selection]]]:
     """Find what these rules write, and where; a kind is heard in one version, whatever version they ask for."""
     written = target_kinds(active for name, active in engine.clusters.active.items() if name in rules)
     for kind, places in written.items():
-        feed = engine.copies.cache_of(kind.group, kind.kind)
-        if feed is not None:
-            yield feed, places
+        cache = engine.copies.cache_of(kind.group, kind.kind)
+        if cache is not None:
+            yield cache, places
 
 
 def _feeds_at(engine: Engine, link: Peer, rules: set[str]) -> Iterator[SourceCache]:
     """Find what these rules read of a peer."""
-    feeds = engine.sources.caches_of(link.cluster_id)
-    yield from (feed for feed in feeds if any(feed.has_rule(rule) for rule in rules))
+    caches = engine.sources.caches_of(link.cluster_id)
+    yield from (cache for cache in caches if any(cache.has_rule(rule) for rule in rules))
 
 
 def _links(engine: Engine) -> list[Peer]:
@@ -71,9 +73,9 @@ def _waited_for_here(engine: Engine) -> Iterator[str]:
     for name, choice in sorted(engine.clusters.resolved.items()):
         if choice.waiting:
             yield f"the Secret of Cluster {name}"
-    for feed in engine.copies.all_caches():
-        if _is_open(feed.streams.values()):
-            yield f"{feed.kind}"
+    for cache in engine.copies.all_caches():
+        if _is_open(cache.streams.values()):
+            yield f"{cache.kind}"
 
 
 def _waited_for_at(engine: Engine, link: Peer) -> Iterator[str]:
@@ -83,9 +85,9 @@ def _waited_for_at(engine: Engine, link: Peer) -> Iterator[str]:
         return
     if link.features.held is None:
         yield "its ClusterFeatures"
-    for feed in engine.sources.caches_of(link.cluster_id):
-        if _is_open(feed.streams.values()):
-            yield f"{feed.kind}"
+    for cache in engine.sources.caches_of(link.cluster_id):
+        if _is_open(cache.streams.values()):
+            yield f"{cache.kind}"
 
 
 def _is_open(streams: Iterable[SelectionStream]) -> bool:
@@ -98,8 +100,8 @@ def _passes(error: RegistryError | None) -> bool:
 
 
 def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
-    for feed, places in _written_here(engine, rules):
-        yield from (f"here: {words}" for words in _errors(feed.kind, feed.streams_at(places), at_home=True))
+    for cache, places in _written_here(engine, rules):
+        yield from (f"here: {words}" for words in _errors(cache.kind, cache.streams_at(places), at_home=True))
 
 
 def _troubles_at(engine: Engine, link: Peer, rules: set[str]) -> Iterator[str]:
@@ -108,8 +110,8 @@ def _troubles_at(engine: Engine, link: Peer, rules: set[str]) -> Iterator[str]:
         return
     if link.features.held is None:
         yield "its ClusterFeatures were not heard in time"
-    for feed in _feeds_at(engine, link, rules):
-        yield from _errors(feed.kind, feed.streams.values(), at_home=False)
+    for cache in _feeds_at(engine, link, rules):
+        yield from _errors(cache.kind, cache.streams.values(), at_home=False)
 
 
 def _errors(kind: GVK, streams: Iterable[SelectionStream], *, at_home: bool) -> Iterator[str]:

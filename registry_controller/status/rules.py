@@ -102,14 +102,14 @@ class RuleStatusReporter:
         self._look_at_home(name, troubles)
         owners, passing = set(self._ledger.places(name)), dict[ClusterUID, str]()
         for link in self._supervisor.peers.values():
-            feed = self._sources.cache_of(link.cluster_id, held.rule.kind)
-            if feed is not None and feed.has_rule(name):
+            cache = self._sources.cache_of(link.cluster_id, held.rule.kind)
+            if cache is not None and cache.has_rule(name):
                 owners.add(link.cluster_id)
-                if link.alive and feed.is_complete_for(name) and self._is_idle():
+                if link.alive and cache.is_complete_for(name) and self._is_idle():
                     self._brake.nothing_waits((name, link.cluster_id))
                 who = f"peer {link.name}"
-                passing[link.cluster_id] = troubles.hear(who, held.rule.kind, feed.streams_of(name))
-                unclear = sorted(feed.unclear.get(name, {}).items())[:SAMPLES]
+                passing[link.cluster_id] = troubles.hear(who, held.rule.kind, cache.streams_of(name))
+                unclear = sorted(cache.unclear.get(name, {}).items())[:SAMPLES]
                 troubles.problems += [f"{who}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear]
         peers = [self._peer_counts(name, uid, names.get(uid, ""), passing.get(uid, "")) for uid in sorted(owners)]
         failures = (FailedTarget(*failure) for peer in peers for failure in peer.failures)
@@ -123,9 +123,9 @@ class RuleStatusReporter:
         """Find what the rule writes and is not heard here; what other rules need of the same kinds is theirs to say."""
         active = self._supervisor.active.get(name)
         for kind, places in sorted(target_kinds([active] if active is not None else ()).items()):
-            feed = self._copies.cache_of(kind.group, kind.kind)
-            if feed is not None:
-                words = troubles.hear("here", feed.kind, feed.streams_at(places))
+            cache = self._copies.cache_of(kind.group, kind.kind)
+            if cache is not None:
+                words = troubles.hear("here", cache.kind, cache.streams_at(places))
                 troubles.waits += [f"here: {words}"] if words else []
 
     def _peer_counts(self, name: str, owner: ClusterUID, peer: str, passing: str) -> PeerCounts:

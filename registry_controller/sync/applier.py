@@ -115,29 +115,29 @@ class Applier:
         owner = decision.claim.owner
         if self._is_made_from(view.target, _made_from(decision, offer, beside)):
             return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
-        heard = self._bodies.peek(_slot_of(offer))
-        if heard is None:
-            heard = await self._read(offer)
+        obj = self._bodies.peek(_slot_of(offer))
+        if obj is None:
+            obj = await self._read(offer)
             await self._turns.wait(offer.cache.kind)
-        if (heard.uid, heard.revision) != (offer.record.uid, offer.record.revision):
+        if (obj.uid, obj.revision) != (offer.record.uid, offer.record.revision):
             with self._turns.spent(offer.cache.kind):
-                offer.cache.reread(heard)  # which puts the target into the queue again, unless this is older
-            is_older = heard.revision < offer.record.revision
+                offer.cache.reread(obj)  # which puts the target into the queue again, unless this is older
+            is_older = obj.revision < offer.record.revision
             return Result(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
-        if len(heard.raw) <= LARGE_BYTES:
-            return await self._write(view, decision, offer, beside, heard)
+        if len(obj.raw) <= LARGE_BYTES:
+            return await self._write(view, decision, offer, beside, obj)
         async with self._large[offer.cache.peer]:
             await self._turns.wait(offer.cache.kind)
-            return await self._write(view, decision, offer, beside, heard)
+            return await self._write(view, decision, offer, beside, obj)
 
     async def _write(
-        self, view: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...], heard: PartialObject
+        self, view: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...], obj: PartialObject
     ) -> Result:
         owner, made_from = decision.claim.owner, _made_from(decision, offer, beside)
         if offer.cache.records.get(offer.key) is not offer.record:  # it is in the queue again
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         with self._turns.spent(offer.cache.kind):
-            manifest = decode_body(heard.raw, what=str(offer.key))
+            manifest = decode_body(obj.raw, what=str(offer.key))
             copy = desired(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner)
             wanted = self._mark(view, decision.claim, offer, copy)
@@ -146,52 +146,52 @@ class Applier:
             refusal = self._relays.refusal_of(decision.claim, manifest, over=view.current, is_relayed=is_relayed)
             if refusal is not None:
                 return Result(Skip(refusal, owner))
-        feed = self._copies.cache_of(view.target.group, view.target.kind)
-        if feed is None:
+        cache = self._copies.cache_of(view.target.group, view.target.kind)
+        if cache is None:
             return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))
-        has_written = await self._bring(view, wanted, feed, reason=decision.reason)
-        record = feed.records.get(view.target.key)
+        has_written = await self._bring(view, wanted, cache, reason=decision.reason)
+        record = cache.records.get(view.target.key)
         if record is not None and record.status_digest != self._hand.status_digest(wanted):
-            bringing = self._hand.write_status(wanted, record, feed)
+            bringing = self._hand.write_status(wanted, record, cache)
             has_written = await self._timed("update status", view.target, bringing) or has_written
         losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
         if record is not None:
             record.made_from = made_from
             record.outranked_rules = losers
-        self._consumed(offer, heard)
+        self._consumed(offer, obj)
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
-    async def _bring(self, view: TargetState, wanted: DesiredCopy, feed: LocalCache, *, reason: Reason) -> bool:
+    async def _bring(self, view: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
         """Create or replace the copy that was judged; say whether that took a write."""
-        record = feed.records.get(view.target.key)
+        record = cache.records.get(view.target.key)
         judged = view.current.revision if view.current is not None else None
         if (record.revision if record is not None else None) != judged:
             raise Conflict(f"{view.target} changed while its source was read; looking again")
         if record is None:
-            await self._create(view, wanted, feed)
+            await self._create(view, wanted, cache)
             return True
         if reason is Reason.REBUILT:
-            await self._recreate(wanted, record, feed, why="the cluster was rebuilt and has another ID now")
+            await self._recreate(wanted, record, cache, why="the cluster was rebuilt and has another ID now")
             return True
-        if record.desired == wanted.digest and self._is_as_written(record, feed.kind, view.target):
+        if record.desired == wanted.digest and self._is_as_written(record, cache.kind, view.target):
             return False
         is_repair = record.desired == wanted.digest or self._fights.has_brought(view.target, wanted.digest)
         now = self._at_peace(view.target, is_repair=is_repair)
         self._keep_pace(view.target)
         try:
-            bringing = self._hand.write(wanted, record, feed, adopt=reason is Reason.ADOPT)
+            bringing = self._hand.write(wanted, record, cache, adopt=reason is Reason.ADOPT)
             has_written, managers = await self._timed("update", view.target, bringing)
         except Immutable as error:
             if (view.target.group, view.target.kind) in _IRREPLACEABLE:
                 raise Immutable(f"{error}; {_STAYS.format(view.target.kind)}") from None
-            await self._recreate(wanted, record, feed, why="a field of it cannot be changed")
+            await self._recreate(wanted, record, cache, why="a field of it cannot be changed")
             has_written, managers = True, error.managers
         self._fights.brought(view.target, wanted.digest)
         if has_written and is_repair:
             self._fights.repaired(view.target, Repair.CHANGES, managers, now=now)
         return has_written
 
-    async def _create(self, view: TargetState, wanted: DesiredCopy, feed: LocalCache) -> None:
+    async def _create(self, view: TargetState, wanted: DesiredCopy, cache: LocalCache) -> None:
         """Make a copy; again, if somebody here deleted it, and not its namespace."""
         is_there = view.namespace is NamespaceState.ACTIVE
         is_repair = is_there and self._fights.has_brought(view.target, wanted.digest)
@@ -199,18 +199,18 @@ class Applier:
         self._keep_pace(view.target)
         if view.namespace is NamespaceState.MISSING:
             await self._hand.create_namespace(view.target.namespace)
-        await self._timed("create", view.target, self._hand.create(wanted, feed))
+        await self._timed("create", view.target, self._hand.create(wanted, cache))
         self._fights.brought(view.target, wanted.digest)
         if is_repair:
             self._fights.repaired(view.target, Repair.DELETES, now=now)
 
-    async def _recreate(self, wanted: DesiredCopy, record: CopyRecord, feed: LocalCache, *, why: str) -> None:
+    async def _recreate(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, why: str) -> None:
         """Make a copy anew (A2, P11)."""
         target = wanted.target
         self._fights.let_go(target)
-        deletion = self._hand.delete(target, feed.kind, uid=record.uid, revision=record.revision)
+        deletion = self._hand.delete(target, cache.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
-        await self._timed("create", target, self._hand.create(wanted, feed))
+        await self._timed("create", target, self._hand.create(wanted, cache))
         self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
 
     def _keep_pace(self, target: Target) -> None:
@@ -227,18 +227,18 @@ class Applier:
 
     def _is_made_from(self, target: Target, made_from: object) -> bool:
         """Say, without any body, whether the copy here was made from this very state by this very rule."""
-        feed = self._copies.cache_of(target.group, target.kind)
-        record = feed.records.get(target.key) if feed is not None else None
-        if feed is None or record is None or record.made_from != made_from:
+        cache = self._copies.cache_of(target.group, target.kind)
+        record = cache.records.get(target.key) if cache is not None else None
+        if cache is None or record is None or record.made_from != made_from:
             return False
-        return self._is_as_written(record, feed.kind, target)
+        return self._is_as_written(record, cache.kind, target)
 
     def _is_as_written(self, record: CopyRecord, kind: GVK, target: Target) -> bool:
         """Say whether a copy is, in all that counts, what the server stored for us."""
         if record.verified == record.revision:
             return True
-        heard = self._bodies.peek(copy_slot(kind, target.key))
-        if heard is None or not self._hand.still_as_written(record, heard):
+        obj = self._bodies.peek(copy_slot(kind, target.key))
+        if obj is None or not self._hand.still_as_written(record, obj):
             return False
         record.verified = record.revision
         self._bodies.drop(copy_slot(kind, target.key))
@@ -270,18 +270,18 @@ class Applier:
         gvr = await connection.discovery.resolve(offer.cache.kind)
         return await read_object(connection.reader, gvr, offer.key, kind=offer.cache.kind, timeout_s=ASK_TIMEOUT_S)
 
-    def _consumed(self, offer: Offer, heard: PartialObject) -> None:
+    def _consumed(self, offer: Offer, obj: PartialObject) -> None:
         record = offer.cache.records.get(offer.key)
-        if record is not None and record.revision <= heard.revision:
+        if record is not None and record.revision <= obj.revision:
             self._bodies.drop(_slot_of(offer))
 
     async def _delete(self, view: TargetState, decision: Delete) -> None:
-        feed = self._copies.cache_of(view.target.group, view.target.kind)
-        if feed is None:
+        cache = self._copies.cache_of(view.target.group, view.target.kind)
+        if cache is None:
             return
         self._keep_pace(view.target)
         self._fights.let_go(view.target)
-        deletion = self._hand.delete(view.target, feed.kind, uid=decision.uid, revision=decision.revision)
+        deletion = self._hand.delete(view.target, cache.kind, uid=decision.uid, revision=decision.revision)
         await self._timed("delete", view.target, deletion)
 
     async def _timed(self, verb: str, target: Target, call: Awaitable[_T]) -> _T:
@@ -295,8 +295,8 @@ class Applier:
         return answer
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
-        feed = self._copies.cache_of(target.group, target.kind)
-        record = feed.records.get(target.key) if feed is not None else None
+        cache = self._copies.cache_of(target.group, target.kind)
+        record = cache.records.get(target.key) if cache is not None else None
         return record.outranked_rules if record is not None else ()
 
 

@@ -79,13 +79,13 @@ class CopyWriter:
         """Digest what counts of an object."""
         return content_digest(manifest, key=self._digest_key)
 
-    async def create(self, wanted: DesiredCopy, feed: LocalCache) -> None:
+    async def create(self, wanted: DesiredCopy, cache: LocalCache) -> None:
         """Make a copy that is not here."""
         gvr = await self._discovery.resolve(wanted.kind)
         body = _spelled(wanted.manifest)
-        with feed.writing(wanted.target.key):
+        with cache.writing(wanted.target.key):
             raw = await self._pen.create(gvr, wanted.target.namespace, body)
-            self._remember(raw, wanted, feed)
+            self._remember(raw, wanted, cache)
 
     async def create_namespace(self, name: str) -> None:
         """Make a namespace for a copy; one that is there by now is good."""
@@ -100,7 +100,7 @@ class CopyWriter:
             raise Forbidden(words, lacks_right=error.lacks_right) from None
 
     async def write(
-        self, wanted: DesiredCopy, record: CopyRecord, feed: LocalCache, *, adopt: bool
+        self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, adopt: bool
     ) -> tuple[bool, tuple[str, ...]]:
         """Bring a copy that is here to what is wanted; say whether that took a write, and whose changes it undid.
 
@@ -118,21 +118,21 @@ class CopyWriter:
             verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             managers = verdict.managers
             if verdict.drift is Drift.IN_SYNC:
-                self._accept(current, wanted, record, feed)
+                self._accept(current, wanted, record, cache)
                 return False, managers
             body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
-                self._accept(current, wanted, record, feed)
+                self._accept(current, wanted, record, cache)
                 return False, managers
-        with feed.writing(wanted.target.key):
+        with cache.writing(wanted.target.key):
             try:
                 raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
             except Immutable as error:
                 raise Immutable(str(error), managers=managers) from None
-            self._remember(raw, wanted, feed)
+            self._remember(raw, wanted, cache)
         return True, managers
 
-    async def write_status(self, wanted: DesiredCopy, record: CopyRecord, feed: LocalCache) -> bool:
+    async def write_status(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> bool:
         """Bring the status of a copy of ours to what is wanted; say whether that took a write.
 
         A kind without a status subresource has no status to bring.
@@ -145,10 +145,10 @@ class CopyWriter:
             record.status_digest = self.status_digest(wanted)
             return False
         body = {**current, "status": wanted.status}
-        with feed.writing(wanted.target.key):
+        with cache.writing(wanted.target.key):
             raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
             if raw is not None:
-                feed.record_status_write(decode_object(raw), status_digest=self.status_digest(wanted))
+                cache.record_status_write(decode_object(raw), status_digest=self.status_digest(wanted))
         return True
 
     def status_digest(self, wanted: DesiredCopy) -> bytes | None:
@@ -166,14 +166,14 @@ class CopyWriter:
             return
 
     async def _current(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord) -> Manifest | None:
-        heard = self._bodies.peek(BodyKey(HERE, wanted.kind, wanted.target.key))
-        if heard is None or heard.revision != record.revision:
+        obj = self._bodies.peek(BodyKey(HERE, wanted.kind, wanted.target.key))
+        if obj is None or obj.revision != record.revision:
             try:
-                heard = decode_object(await self._reader.get(gvr, wanted.target.key))
+                obj = decode_object(await self._reader.get(gvr, wanted.target.key))
             except NotFound:
                 return None
-        judged = heard.uid == record.uid and heard.revision == record.revision
-        return orjson.loads(heard.raw) if judged else None
+        judged = obj.uid == record.uid and obj.revision == record.revision
+        return orjson.loads(obj.raw) if judged else None
 
     async def _is_stored_so(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord, body: Manifest) -> bool:
         """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
@@ -186,29 +186,29 @@ class CopyWriter:
         current = await self._current(gvr, wanted, record)
         return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 
-    def _accept(self, current: Manifest, wanted: DesiredCopy, record: CopyRecord, feed: LocalCache) -> None:
+    def _accept(self, current: Manifest, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> None:
         record.desired = wanted.digest
         record.baseline = self.digest(current)
         record.verified = meta.revision(meta.metadata_of(current).get("resourceVersion"))
         record.is_plain = _is_plain(current, record.baseline, wanted)
         if record.verified == record.revision:
-            self._bodies.drop(BodyKey(HERE, feed.kind, wanted.target.key))
+            self._bodies.drop(BodyKey(HERE, cache.kind, wanted.target.key))
 
-    def _remember(self, raw: bytes | None, wanted: DesiredCopy, feed: LocalCache) -> None:
+    def _remember(self, raw: bytes | None, wanted: DesiredCopy, cache: LocalCache) -> None:
         if raw is None:
             return
-        heard = decode_object(raw)
+        obj = decode_object(raw)
         stored: Manifest = orjson.loads(raw)
         baseline = self.digest(stored)
         plain = _is_plain(stored, baseline, wanted)
-        same = heard.annotations == meta.annotations_of(wanted.manifest)
-        marks = wanted.marks if same else read_marks(heard.annotations, of=wanted.target)
-        feed.record_write(heard, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
+        same = obj.annotations == meta.annotations_of(wanted.manifest)
+        marks = wanted.marks if same else read_marks(obj.annotations, of=wanted.target)
+        cache.record_write(obj, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
         self._on_stored(wanted.target, wanted.manifest, stored)
 
-    def still_as_written(self, record: CopyRecord, heard: PartialObject) -> bool:
+    def still_as_written(self, record: CopyRecord, obj: PartialObject) -> bool:
         """Say whether a copy that changed here is, in all that counts, still what the server stored for us."""
-        return record.baseline is not None and self.digest(orjson.loads(heard.raw)) == record.baseline
+        return record.baseline is not None and self.digest(orjson.loads(obj.raw)) == record.baseline
 
 
 def _spelled(manifest: Manifest) -> bytes:

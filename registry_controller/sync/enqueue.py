@@ -27,9 +27,9 @@ class Enqueuer:
     def on_members_changed(self, members: Set[ClusterUID]) -> None:
         """Look at what bears on members that are known or alive now, or no longer, and at offers of membership."""
         self._enqueue_copies_where(lambda _, record: not members.isdisjoint(_parties(record)))
-        for feed in self._sources.all_caches():
-            if feed.kind in (meta.CLUSTER, meta.SECRET):
-                self._enqueue_claims(feed)
+        for cache in self._sources.all_caches():
+            if cache.kind in (meta.CLUSTER, meta.SECRET):
+                self._enqueue_claims(cache)
 
     def on_rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
         """Look at the copies that rules made which are others now, and at those of members with other features.
@@ -38,20 +38,20 @@ class Enqueuer:
         of them wants of it. What they newly ask for comes with the feeds that are opened for them.
         """
 
-        def is_meant(local_feed: LocalCache, record: CopyRecord) -> bool:
+        def is_meant(local_cache: LocalCache, record: CopyRecord) -> bool:
             provenance = record.marks.provenance
             if provenance is None or provenance.rule in rules or record.marks.owner in members:
                 return True
-            return _kind_behind(local_feed, record) in kinds
+            return _kind_behind(local_cache, record) in kinds
 
         self._enqueue_copies_where(is_meant)
 
     def on_member_changed(self, member: ClusterUID) -> None:
         """Look at all that came from a member, and at all that it offers, or others of it: it left, or is back."""
         self._enqueue_copies_where(lambda _, record: member in (record.marks.owner, record.natural))
-        for feed in self._sources.all_caches():
-            if feed.peer == member or feed.kind in (meta.CLUSTER, meta.SECRET):
-                self._enqueue_claims(feed)
+        for cache in self._sources.all_caches():
+            if cache.peer == member or cache.kind in (meta.CLUSTER, meta.SECRET):
+                self._enqueue_claims(cache)
 
     def on_source_back(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
         """Look at what was made of an object of which nobody spoke till now, or no rule could tell what it wants."""
@@ -59,62 +59,62 @@ class Enqueuer:
             if self._copies.has(target):
                 self._add(target, owner)
 
-    def on_source_synced(self, feed: SourceCache) -> None:
+    def on_source_synced(self, cache: SourceCache) -> None:
         """Look at the copies that a peer's list bears on, which is complete now: what it lacks may be gone."""
-        peer, group_kind = feed.peer, (feed.kind.group, feed.kind.kind)
+        peer, group_kind = cache.peer, (cache.kind.group, cache.kind.kind)
 
-        def is_meant(local_feed: LocalCache, record: CopyRecord) -> bool:
+        def is_meant(local_cache: LocalCache, record: CopyRecord) -> bool:
             provenance = record.marks.provenance
             if group_kind == _RULE and provenance is not None and provenance.rule_owner == peer:
                 return True
             if peer not in (record.marks.owner, record.natural):
                 return False
             # Features choose the rules: as long as they were not heard, another rule could want any copy.
-            return group_kind == _FEATURE or group_kind in _kinds_behind(local_feed, record)
+            return group_kind == _FEATURE or group_kind in _kinds_behind(local_cache, record)
 
         self._enqueue_copies_where(is_meant)
 
-    def on_local_synced(self, local_feed: LocalCache) -> None:
+    def on_local_synced(self, local_cache: LocalCache) -> None:
         """Look at everything that is, or is to be, an object of a kind that is now heard here."""
-        self._enqueue_copies(local_feed)
-        for feed in self._sources.all_caches():
-            self._enqueue_claims(feed, kind=local_feed.kind)
+        self._enqueue_copies(local_cache)
+        for cache in self._sources.all_caches():
+            self._enqueue_claims(cache, kind=local_cache.kind)
 
     def on_namespace_changed(self, name: str) -> None:
         """Look at what is offered for a namespace that came, goes or is gone."""
-        for feed in self._sources.all_caches():
-            self._enqueue_claims(feed, namespace=name)
+        for cache in self._sources.all_caches():
+            self._enqueue_claims(cache, namespace=name)
 
     def _enqueue_copies_where(self, is_meant: Callable[[LocalCache, CopyRecord], bool]) -> None:
-        for local_feed in self._copies.all_caches():
-            for key, record in local_feed.records.items():
-                if is_meant(local_feed, record):
-                    self._add(local_feed.target(key), record.marks.owner or HERE)
+        for local_cache in self._copies.all_caches():
+            for key, record in local_cache.records.items():
+                if is_meant(local_cache, record):
+                    self._add(local_cache.target(key), record.marks.owner or HERE)
 
-    def _enqueue_copies(self, local_feed: LocalCache) -> None:
-        for target, lane in copies_of(local_feed):
+    def _enqueue_copies(self, local_cache: LocalCache) -> None:
+        for target, lane in copies_of(local_cache):
             self._add(target, lane)
 
-    def _enqueue_claims(self, feed: SourceCache, *, kind: GVK | None = None, namespace: str | None = None) -> None:
-        for target, lane in claims_of(feed):
+    def _enqueue_claims(self, cache: SourceCache, *, kind: GVK | None = None, namespace: str | None = None) -> None:
+        for target, lane in claims_of(cache):
             if namespace is not None and target.namespace != namespace:
                 continue
             if kind is None or (target.group, target.kind) == (kind.group, kind.kind):
                 self._add(target, lane)
 
 
-def copies_of(local_feed: LocalCache) -> Iterator[tuple[Target, str]]:
+def copies_of(local_cache: LocalCache) -> Iterator[tuple[Target, str]]:
     """List the copies of a kind, each with its lane of the queue; they may change meanwhile."""
-    for key in list(local_feed.records):
-        if (record := local_feed.records.get(key)) is not None:
-            yield local_feed.target(key), record.marks.owner or HERE
+    for key in list(local_cache.records):
+        if (record := local_cache.records.get(key)) is not None:
+            yield local_cache.target(key), record.marks.owner or HERE
 
 
-def claims_of(feed: SourceCache) -> Iterator[tuple[Target, str]]:
+def claims_of(cache: SourceCache) -> Iterator[tuple[Target, str]]:
     """List what is to be made of what a peer offers, each with its lane of the queue; it may change meanwhile."""
-    for key in list(feed.records):
-        if (record := feed.records.get(key)) is not None:
-            yield from ((hit.target(key), feed.peer) for hit in record.hits)
+    for key in list(cache.records):
+        if (record := cache.records.get(key)) is not None:
+            yield from ((hit.target(key), cache.peer) for hit in record.hits)
 
 
 _FEATURE: Final = (meta.FEATURE.group, meta.FEATURE.kind)
@@ -128,13 +128,13 @@ def _parties(record: CopyRecord) -> tuple[ClusterUID | None, ...]:
     return (record.marks.owner, record.natural, provenance.rule_owner if provenance is not None else None)
 
 
-def _kinds_behind(local_feed: LocalCache, record: CopyRecord) -> tuple[tuple[str, str], ...]:
+def _kinds_behind(local_cache: LocalCache, record: CopyRecord) -> tuple[tuple[str, str], ...]:
     """Name the kinds at the owner that say whether a copy stays. What credentials are for, a Cluster says."""
-    here, source = (local_feed.kind.group, local_feed.kind.kind), _kind_behind(local_feed, record)
+    here, source = (local_cache.kind.group, local_cache.kind.kind), _kind_behind(local_cache, record)
     return (here, source, *_MEMBERSHIP) if here in _MEMBERSHIP else (here, source)
 
 
-def _kind_behind(local_feed: LocalCache, record: CopyRecord) -> tuple[str, str]:
+def _kind_behind(local_cache: LocalCache, record: CopyRecord) -> tuple[str, str]:
     """Name the kind of what a copy was made from."""
-    kind = record.source[0] if record.source is not None else local_feed.kind
+    kind = record.source[0] if record.source is not None else local_cache.kind
     return (kind.group, kind.kind)

@@ -57,29 +57,29 @@ async def holds_natives(reader: Reader, target: Target) -> bool:
 async def _has_native(reader: Reader, kind: GVK, gvr: GVR, selection: Selection) -> bool:
     try:
         async for page in list_objects(reader, gvr, selection, kind=kind):
-            if page.refused or any(_is_native(kind, heard) for heard in page.items):
+            if page.refused or any(_is_native(kind, obj) for obj in page.items):
                 return True
     except (NotFound, NotServed):
         return False
     return False
 
 
-def _is_native(kind: GVK, heard: PartialObject) -> bool:
+def _is_native(kind: GVK, obj: PartialObject) -> bool:
     """Say whether an object was made here, and by more than a controller that finds a copy, or a new namespace."""
     what = GroupKind(kind.group, kind.kind)
-    if is_made_by_kubernetes(kind, heard.key):
+    if is_made_by_kubernetes(kind, obj.key):
         return False
-    if what in _MADE_FOR_SERVICES and _is_made_for_service(what, heard):
+    if what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj):
         return False
-    return not read_marks(heard.annotations, of=Target(*what, *heard.key)).is_copy
+    return not read_marks(obj.annotations, of=Target(*what, *obj.key)).is_copy
 
 
-def _is_made_for_service(what: GroupKind, heard: PartialObject) -> bool:
+def _is_made_for_service(what: GroupKind, obj: PartialObject) -> bool:
     """Say whether Kubernetes made it: it says so, or it has passed on the label of a copied Service.
 
     Older servers say so on EndpointSlices only.
     """
-    return meta.OWNER in heard.labels or not _MADE_FOR_SERVICES[what].isdisjoint(heard.labels.items())
+    return meta.OWNER in obj.labels or not _MADE_FOR_SERVICES[what].isdisjoint(obj.labels.items())
 
 
 async def _kinds_of_definition(reader: Reader, name: str) -> AsyncIterator[tuple[GVK, GVR]]:

@@ -90,15 +90,15 @@ class Reconciler:
         kind = self._views.kind_read(source)
         gvr = await connection.discovery.resolve(kind)
         try:
-            heard = await read_object(connection.reader, gvr, source.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
+            obj = await read_object(connection.reader, gvr, source.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
         except NotFound as error:
             return OwnerAnswer(source, ProofResult.NOT_FOUND if error.names_object else ProofResult.NOT_ASKED)
-        marks = read_marks(heard.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))
-        is_there = not heard.deleting and is_at_home(
-            marks, peer=source.owner, membership=is_membership(source.kind, heard.kind_type)
+        marks = read_marks(obj.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))
+        is_there = not obj.deleting and is_at_home(
+            marks, peer=source.owner, membership=is_membership(source.kind, obj.kind_type)
         )
         if not is_there:
-            return OwnerAnswer(source, ProofResult.NOT_FOUND, heard.revision)
+            return OwnerAnswer(source, ProofResult.NOT_FOUND, obj.revision)
         await self._turns.wait(kind)
         with self._turns.spent(kind):
-            return OwnerAnswer(source, ProofResult.FOUND, heard.revision, self._views.wants(target, source, heard))
+            return OwnerAnswer(source, ProofResult.FOUND, obj.revision, self._views.wants(target, source, obj))

@@ -88,15 +88,15 @@ class StateReader:
 
         `found_empty` says that no native object lives in it.
         """
-        feed = self._copies.cache_of(target.group, target.kind)
-        record = feed.records.get(target.key) if feed else None
+        cache = self._copies.cache_of(target.group, target.kind)
+        record = cache.records.get(target.key) if cache else None
         offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
         if record is not None and record.marks.provenance is not None:
             _note_shown(record.marks.provenance, offers)
         claims = tuple([self._claim(offer) for offer in offers])
         membership = self._is_membership(target, record, offers)
-        current = self._current(target, feed, record, membership=membership, found_empty=found_empty)
-        copied_from = _copied_from(current, record, feed.kind if feed else None, target, membership=membership)
+        current = self._current(target, cache, record, membership=membership, found_empty=found_empty)
+        copied_from = _copied_from(current, record, cache.kind if cache else None, target, membership=membership)
         provenance = record.marks.provenance if record is not None else None
         standing = self._standing()
         natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
@@ -112,7 +112,7 @@ class StateReader:
             alive=standing.alive,
             contested=standing.contested,
             membership=membership,
-            local_synced=record is not None or (feed is not None and feed.covers(target.namespace)),
+            local_synced=record is not None or (cache is not None and cache.covers(target.namespace)),
             namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
             create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims if claim.barrier is None),
             copied_from=copied_from,
@@ -144,13 +144,13 @@ class StateReader:
         owner = current.marks.owner if current is not None and self._leaving.now.has_left else None
         return frozenset() if owner is None or owner in standing.known else frozenset({owner})
 
-    def wants(self, target: Target, source: SourceRef, heard: PartialObject) -> bool:
+    def wants(self, target: Target, source: SourceRef, obj: PartialObject) -> bool:
         """Say whether a rule makes the target of what was read by name; what cannot be evaluated may be wanted."""
-        return any(feed.wants(target, heard) for feed in self._sources.caches_of_kind(source.owner, source.kind))
+        return any(cache.wants(target, obj) for cache in self._sources.caches_of_kind(source.owner, source.kind))
 
     def kind_read(self, source: SourceRef) -> GVK:
         """Name a source's kind in a version that is read of its owner: the one of before may be served no more."""
-        kinds = [feed.kind for feed in self._sources.caches_of_kind(source.owner, source.kind)]
+        kinds = [cache.kind for cache in self._sources.caches_of_kind(source.owner, source.kind)]
         return source.kind if source.kind in kinds or not kinds else kinds[0]
 
     def _deleted_at(self, owner: ClusterUID, target: Target) -> int:
@@ -199,16 +199,22 @@ class StateReader:
     def _is_membership(self, target: Target, record: CopyRecord | None, offers: Iterable[Offer]) -> bool:
         if record is not None:
             return is_membership(GVK(target.group, "", target.kind), record.kind_type)
-        feed = self._copies.cache_of(target.group, target.kind)
-        if feed is not None and target.key in feed.natives:
+        cache = self._copies.cache_of(target.group, target.kind)
+        if cache is not None and target.key in cache.natives:
             return False
         return any(offer.record.membership for offer in offers)
 
     def _current(
-        self, target: Target, feed: LocalCache | None, record: CopyRecord | None, *, membership: bool, found_empty: bool
+        self,
+        target: Target,
+        cache: LocalCache | None,
+        record: CopyRecord | None,
+        *,
+        membership: bool,
+        found_empty: bool,
     ) -> CurrentCopy | None:
         if record is None:
-            native = feed is not None and target.key in feed.natives
+            native = cache is not None and target.key in cache.natives
             return CurrentCopy(Marks(None, None, False, False), "", 0) if native else None
         natural, disputed = record.natural, False
         if membership and target.kind == "Secret":
@@ -225,43 +231,43 @@ class StateReader:
 
     def _rules_on(self, source: SourceRef) -> Iterator[ActiveRule]:
         """List the rules that read a source's kind of its owner."""
-        return (active for feed in self._sources.caches_of_kind(source.owner, source.kind) for active in feed.rules)
+        return (active for cache in self._sources.caches_of_kind(source.owner, source.kind) for active in cache.rules)
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
         """Tell what is heard of a copy's source, and at which resourceVersion."""
         if source is None:
             return Tracking.NO_RULE, 0
         rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
-        feeds = [
-            feed
-            for feed in self._sources.caches_of_kind(source.owner, source.kind)
-            if (feed.has_rule(rule) if rule else bool(feed.rules))
+        caches = [
+            cache
+            for cache in self._sources.caches_of_kind(source.owner, source.kind)
+            if (cache.has_rule(rule) if rule else bool(cache.rules))
         ]
-        if not feeds:
+        if not caches:
             return Tracking.NO_RULE, 0
-        found = [feed.records[source.key] for feed in feeds if source.key in feed.records]
+        found = [cache.records[source.key] for cache in caches if source.key in cache.records]
         if any(held.unclear for held in found):
             return Tracking.UNCLEAR, 0
         if offered := [held.revision for held in found if not held.deleting and _is_at_home(held, source.owner)]:
             return Tracking.OFFERED, max(offered)
-        rules = (rule,) if rule else tuple(active.rule.name for active in feeds[0].rules)
-        complete = all(feed.is_complete_for(name) for feed in feeds for name in rules if feed.has_rule(name))
+        rules = (rule,) if rule else tuple(active.rule.name for active in caches[0].rules)
+        complete = all(cache.is_complete_for(name) for cache in caches for name in rules if cache.has_rule(name))
         return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
 
     def _are_others_heard(self, source: SourceRef | None) -> bool:
         if source is None:
             return True
-        feeds = self._sources.caches_of_kind(source.owner, source.kind)
+        caches = self._sources.caches_of_kind(source.owner, source.kind)
         return self._has_chosen_rules(source.owner, source.kind) and all(
-            feed.is_complete_for(active.rule.name) for feed in feeds for active in feed.rules
+            cache.is_complete_for(active.rule.name) for cache in caches for active in cache.rules
         )
 
     def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
         """Say whether the rule that made a copy makes another one of its source now."""
         if source is None or provenance is None:
             return False
-        feeds = self._sources.caches_of_kind(source.owner, source.kind)
-        held = [feed.records[source.key] for feed in feeds if source.key in feed.records]
+        caches = self._sources.caches_of_kind(source.owner, source.kind)
+        held = [cache.records[source.key] for cache in caches if source.key in cache.records]
         return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
 
     def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
@@ -289,8 +295,8 @@ def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:
 def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
     """Remember what a copy shows of its source, for as long as less is heard: another owner may take the copy over."""
     source = (provenance.owner, provenance.source.group, provenance.source.kind, provenance.key)
-    for feed, key, record, _ in offers:
-        if (feed.peer, feed.kind.group, feed.kind.kind, key) == source:
+    for cache, key, record, _ in offers:
+        if (cache.peer, cache.kind.group, cache.kind.kind, key) == source:
             record.shown = provenance.revision if provenance.revision > record.revision else 0
 
 

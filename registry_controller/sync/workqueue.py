@@ -84,7 +84,7 @@ class WorkQueue:
         A key that waits, or runs, stays in its lane.
         """
         time_s = asyncio.get_running_loop().time()
-        heard = time_s if now is None else now
+        queued_s = time_s if now is None else now
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -97,10 +97,10 @@ class WorkQueue:
             self._failures[key] -= 1  # an event cut the wait short: the next one is as long
         self._embargoes.pop(key, None)
         if key in self._running:
-            self._again.setdefault(key, heard)
+            self._again.setdefault(key, queued_s)
         elif key not in self._queued:
             self.sequence += 1
-            self._queued[key] = _QueuedKey(heard, self.sequence, lane)
+            self._queued[key] = _QueuedKey(queued_s, self.sequence, lane)
             self._lanes.setdefault(lane, deque()).append(key)
             self._wake_one()
 
@@ -157,9 +157,9 @@ class WorkQueue:
         self._busy[wish.flow] -= 1
         if wish.flow in self._lanes:
             self._wake_one()
-        heard = self._again.pop(key, None)
-        if heard is not None:
-            self.add(key, wish.flow, now=heard)
+        queued_s = self._again.pop(key, None)
+        if queued_s is not None:
+            self.add(key, wish.flow, now=queued_s)
 
     def _next(self) -> Target | None:
         """Take the oldest key of the lane whose turn it is; None where none may be taken."""

@@ -15,11 +15,11 @@ class NotifyHandler:
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
 
-    def on_object(self, heard: PartialObject) -> None:
+    def on_object(self, obj: PartialObject) -> None:
         """Ring: something is new, or other than it was."""
         self._ring()
 
-    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Ring: something is gone."""
         self._ring()
 

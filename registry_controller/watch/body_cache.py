@@ -42,11 +42,11 @@ class BodyCache:
         self._limit_bytes = limit_bytes
         self.size_bytes = 0
 
-    def put(self, slot: BodyKey, heard: PartialObject) -> None:
+    def put(self, slot: BodyKey, obj: PartialObject) -> None:
         """Keep an object until it is taken."""
         self.drop(slot)
-        size = _size_of(heard)
-        self._held[slot] = (heard, size)
+        size = _size_of(obj)
+        self._held[slot] = (obj, size)
         self.size_bytes += size
         while self.size_bytes > self._limit_bytes and self._held:
             self.drop(next(iter(self._held)))
@@ -63,8 +63,8 @@ class BodyCache:
             self.size_bytes -= held[1]
 
 
-def _size_of(heard: PartialObject) -> int:
+def _size_of(obj: PartialObject) -> int:
     """Tell what an object takes of memory, in bytes: short labels take twenty times as much as they are long."""
-    texts = itertools.chain.from_iterable((*heard.labels.items(), *heard.annotations.items()))
-    entries = (len(heard.labels) + len(heard.annotations)) * _ENTRY_BYTES
-    return len(heard.raw) + _METADATA_BYTES + entries + sum(map(sys.getsizeof, texts))
+    texts = itertools.chain.from_iterable((*obj.labels.items(), *obj.annotations.items()))
+    entries = (len(obj.labels) + len(obj.annotations)) * _ENTRY_BYTES
+    return len(obj.raw) + _METADATA_BYTES + entries + sum(map(sys.getsizeof, texts))

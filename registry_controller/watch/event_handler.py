@@ -12,10 +12,10 @@ from registry_controller.kube.watch import PartialObject
 class EventHandler(Protocol):
     """What hears of the objects. It must not block, and must not raise for what a server says."""
 
-    def on_object(self, heard: PartialObject) -> None:
+    def on_object(self, obj: PartialObject) -> None:
         """Take an object: listed, added or modified."""
 
-    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Take a removal: heard (its last state, at the revision of the delete), or found missing (None)."""
 
     def on_synced(self, revision: int) -> None:

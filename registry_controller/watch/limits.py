@@ -47,13 +47,13 @@ class SizeMeter:
         self._weights: dict[ObjectKey, int] = {}
         self._total = 0
 
-    def add(self, heard: PartialObject) -> None:
+    def add(self, obj: PartialObject) -> None:
         """Weigh an object's present state; TooMuch, and as before, when it is too much beside the others."""
-        weight, before = weigh(heard.raw), self._weights.get(heard.key, 0)
+        weight, before = weigh(obj.raw), self._weights.get(obj.key, 0)
         if self._total - before + weight > MOST_WEIGHT:
             most = f"{MOST_WEIGHT >> 20} MiB"
             raise TooMuch(f"it offers more than {most} of the kind {self._kind.kind}: the others are not heard")
-        self._weights[heard.key] = weight
+        self._weights[obj.key] = weight
         self._total += weight - before
 
     def remove(self, key: ObjectKey) -> None:

@@ -204,9 +204,9 @@ class Reflector:
                 self._heard_from()
                 if page.is_first:
                     self._begin_list()
-                for heard in page.items:
+                for obj in page.items:
                     await self._breath.wait()
-                    self._hear(heard)
+                    self._hear(obj)
                 if page.refused:
                     self._refuse(f"list {gvr} ({self._selection}): {page.refused} items are no such objects")
                     self.refused += page.refused - 1
@@ -243,19 +243,19 @@ class Reflector:
             return await anext(events, None)
 
     def _take(self, event: WatchEvent) -> None:
-        heard = event.object
+        obj = event.object
         if event.refused:
             self._refuse(event.refused)
-        elif heard is not None and event.type is WatchEventType.DELETED:
-            self._roll.drop(heard.key)
-            self._sink.on_delete(heard.key, heard)
-        elif heard is not None:
-            self._hear(heard)
+        elif obj is not None and event.type is WatchEventType.DELETED:
+            self._roll.drop(obj.key)
+            self._sink.on_delete(obj.key, obj)
+        elif obj is not None:
+            self._hear(obj)
 
-    def _hear(self, heard: PartialObject) -> None:
-        self._roll.add(heard.key)
+    def _hear(self, obj: PartialObject) -> None:
+        self._roll.add(obj.key)
         with self._breath.spent():
-            self._sink.on_object(heard)
+            self._sink.on_object(obj)
 
     def _advance(self, event: WatchEvent) -> None:
         if event.resource_version:

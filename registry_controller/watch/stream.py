@@ -15,10 +15,10 @@ from registry_controller.report.reasons import granting, unless_narrowed
 class StreamHandler(Protocol):
     """A feed: objects of one kind in one cluster."""
 
-    def on_object(self, stream: SelectionStream, heard: PartialObject) -> None:
+    def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Hear an object's present state."""
 
-    def on_delete(self, stream: SelectionStream, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
         """Hear that an object is gone from the stream."""
 
     def on_stream_synced(self, stream: SelectionStream) -> None:
@@ -37,26 +37,26 @@ class SelectionStream:
     What its server stored up to `revision` was heard, or is about to be in the list that is under way.
     """
 
-    def __init__(self, feed: StreamHandler, selection: Selection, bit: int) -> None:
+    def __init__(self, cache: StreamHandler, selection: Selection, bit: int) -> None:
         self.selection = selection
         self.bit = bit
         self.is_complete = False
         self.error: RegistryError | None = None
-        self.heard = 0
+        self.obj = 0
         self.revision = 0
-        self._feed = feed
+        self._feed = cache
 
-    def on_object(self, heard: PartialObject) -> None:
+    def on_object(self, obj: PartialObject) -> None:
         """Hear an object's present state."""
-        self.heard += 1
-        self.revision = max(self.revision, heard.revision)
-        self._feed.on_object(self, heard)
+        self.obj += 1
+        self.revision = max(self.revision, obj.revision)
+        self._feed.on_object(self, obj)
 
-    def on_delete(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Hear that an object is gone: deleted, or out of the selection."""
-        if heard is not None:
-            self.revision = max(self.revision, heard.revision)
-        self._feed.on_delete(self, key, heard)
+        if obj is not None:
+            self.revision = max(self.revision, obj.revision)
+        self._feed.on_delete(self, key, obj)
 
     def on_synced(self, revision: int) -> None:
         """Hear that everything there was at a revision was heard."""

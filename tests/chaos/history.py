@@ -178,7 +178,7 @@ class Heard:
 
 
 def merge(
-    writes: Iterable[Written], heard: Iterable[Heard], *, ids: Mapping[str, str], restored: Mapping[str, list[float]]
+    writes: Iterable[Written], obj: Iterable[Heard], *, ids: Mapping[str, str], restored: Mapping[str, list[float]]
 ) -> History:
     """Make one history of both. `restored`: when a cluster's etcd was put back."""
     history = History(ids=dict(ids))
@@ -198,7 +198,7 @@ def merge(
         last[write.place, epoch, write.uid] = max(revision, last.get((write.place, epoch, write.uid), 0.0))
         if key not in found:  # a write that changed nothing is answered with the revision that is there
             found[key] = State(write.place, write.at, write.object, write.who, write.began, epoch, revision, write.uid)
-    for event in heard:
+    for event in obj:
         revision = float(event.revision)
         uid = event.object["metadata"].get("uid", "")
         key = (event.place, event.epoch, revision, "gone" if event.is_gone else "is")

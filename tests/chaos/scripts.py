@@ -139,10 +139,10 @@ class Lag(Pass):
         if self.is_late:
             return b""
         if _begins(call) and self._stream(call) not in self._begun:
-            heard = self._heard.setdefault(call.number, [])
-            heard.append(part)
+            obj = self._heard.setdefault(call.number, [])
+            obj.append(part)
             if self._COMPLETE in part:
-                self._begun[self._stream(call)] = b"".join(heard)
+                self._begun[self._stream(call)] = b"".join(obj)
         return part
 
 

@@ -116,24 +116,24 @@ class Memory:
         self.troubles: list[errors.RegistryError] = []
         self.is_current = True
 
-    def upsert(self, heard: PartialObject) -> None:
-        self.objects[heard.key] = heard
+    def on_object(self, obj: PartialObject) -> None:
+        self.objects[obj.key] = obj
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         self.objects.pop(key, None)
-        self.removed.append((key, heard is not None))
+        self.removed.append((key, obj is not None))
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         self.completions += 1
 
-    def stalled(self, error: errors.RegistryError) -> None:
+    def on_error(self, error: errors.RegistryError) -> None:
         self.is_current = False
         self.troubles.append(error)
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         self.is_current = True
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         self.completions = 0
 
 
@@ -298,8 +298,8 @@ async def test_the_admins_kubeconfig_may_get_another_ca(cluster: Cluster, old_cl
 
 
 async def _trusts_another_ca(home: Writer, replace: Callable[[], object], *, ca: str) -> None:
-    heard: list[str] = []
-    home.on_new_ca(lambda: heard.append(home.ca_pem.strip()))
+    obj: list[str] = []
+    home.on_new_ca(lambda: obj.append(home.ca_pem.strip()))
     for _ in range(2):
         with pytest.raises(errors.Unreachable):
             await home.get(CONFIGMAPS, ObjectKey("default", "kube-root-ca.crt"))
@@ -308,7 +308,7 @@ async def _trusts_another_ca(home: Writer, replace: Callable[[], object], *, ca:
         *(home.get(CONFIGMAPS, ObjectKey("default", "kube-root-ca.crt")) for _ in range(5))
     ):
         assert answer
-    assert heard == [ca.strip()]
+    assert obj == [ca.strip()]
     await home.close()
 
 
@@ -386,13 +386,13 @@ async def test_a_list_comes_in_pages_with_whole_objects(home: Writer) -> None:
     pages = [page async for page in list_objects(home, CONFIGMAPS, selection, kind=CONFIGMAP, page_size=3)]
     assert [page.size for page in pages] == [3, 3, 1]
     assert [page.is_last for page in pages] == [False, False, True]
-    assert all(json.loads(heard.raw)["kind"] == "ConfigMap" for page in pages for heard in page.items)
+    assert all(json.loads(obj.raw)["kind"] == "ConfigMap" for page in pages for obj in page.items)
     assert len({page.resource_version for page in pages}) == 1
 
 
 async def test_a_watch_hears_changes_and_gone_versions(home: Writer) -> None:
     pages = [page async for page in list_objects(home, CONFIGMAPS, EVERYTHING, kind=CONFIGMAP)]
-    heard: list[WatchEventType] = []
+    obj: list[WatchEventType] = []
     stored = json.loads(await home.create(CONFIGMAPS, "default", manifest("watched")))
     info = stored["metadata"]
     await home.delete(
@@ -408,12 +408,12 @@ async def test_a_watch_hears_changes_and_gone_versions(home: Writer) -> None:
         timeout_s=5,
         on_bytes=lambda: None,
     ):
-        heard.append(event.type)
+        obj.append(event.type)
         if event.type is WatchEventType.DELETED:
             assert event.object is not None
             assert event.object.revision > int(info["resourceVersion"])
             break
-    assert heard == [WatchEventType.ADDED, WatchEventType.DELETED]
+    assert obj == [WatchEventType.ADDED, WatchEventType.DELETED]
 
 
 @pytest.mark.parametrize("watch_list", [True, False])

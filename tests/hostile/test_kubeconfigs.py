@@ -146,11 +146,11 @@ async def test_p4_nothing_is_executed_read_or_dialled(row: Row) -> None:
     """P4: no process, no file, no socket, no name, no import, and no descriptor that stays."""
     before = _descriptors()
     reader: Reader | None = None
-    with recorded() as heard:
+    with recorded() as obj:
         found = judged(row)
         if isinstance(found, Credentials):
             reader = connect_peer(found)
-    assert heard == []
+    assert obj == []
     assert _descriptors() == before
     assert (reader is None) == isinstance(row.expected, Refused)
     if reader is not None:

@@ -44,8 +44,8 @@ async def everything_said(reader: Reader) -> str:
     try:
         await reader.get(meta.NAMESPACES, ObjectKey("", "kube-system"))
         async for page in list_objects(reader, MAPS, place, kind=MAP):
-            for heard in page.items:
-                decode_manifest(heard.raw)
+            for obj in page.items:
+                decode_manifest(obj.raw)
         events = watch_events(
             reader, MAPS, place, kind=MAP, resource_version="", initial=True, timeout_s=60, on_bytes=lambda: None
         )

@@ -351,7 +351,7 @@ def test_what_is_not_to_be_synced_takes_the_place_of_no_other_source(
     current = CurrentCopy(Marks(provenance.owner, provenance, sync_disabled=False, go_written=False), "uid", 1)
     owner = SOURCE_A.owner
     owned = tuple(claim._replace(peer=owner, owner=owner, voice=Voice.OWNER, barrier=None) for claim in offered)
-    read = view._replace(local_heard=True, membership=False, barrier=None)
+    read = view._replace(local_synced=True, membership=False, barrier=None)
     decision = decide(read._replace(current=current, claims=owned, copied_from=SOURCE_A))
     if isinstance(decision, Apply) and decision.claim.sync_disabled:
         assert decision.claim.source == SOURCE_A
@@ -418,7 +418,7 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         ),
         pytest.param(
             _view(_claim("b", created=NEWER), current=_copy("a"), tracking=Tracking.ABSENT,
-                  copied_from=SOURCE_A, inquiry=OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND)),
+                  copied_from=SOURCE_A, proof=OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND)),
             Apply, Reason.TAKE_OVER, id="when the winner goes the loser takes over",
         ),
         pytest.param(
@@ -449,18 +449,18 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
-                  inquiry=OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND)),
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND)),
             Delete, Reason.SOURCE_DELETED, id="proven absence deletes",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
-                  inquiry=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4)),
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4)),
             Skip, Reason.NO_LONGER_MATCHES, id="a source that only stopped matching keeps its copy",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A, rule_state=RuleState.READS,
                   deletes_unwanted=True,
-                  inquiry=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4, wanted=True)),
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4, wanted=True)),
             Hold, Reason.OWNER_NOT_HEARD, id="a source that matches again is waited for",
         ),
         pytest.param(
@@ -480,13 +480,13 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
                   rule_state=RuleState.READS, deletes_unwanted=True,
-                  inquiry=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4)),
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4)),
             Hold, Reason.STALE_SOURCE, id="a stream that is late is waited for",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
                   rule_state=RuleState.READS, deletes_unwanted=True,
-                  inquiry=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 2)),
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 2)),
             Delete, Reason.NO_LONGER_MATCHES, id="unless the owner says that it went back",
         ),
         pytest.param(

@@ -28,23 +28,23 @@ some = st.frozensets(stones, max_size=3)
 @st.composite
 def knowledge(draw: st.DrawFn) -> MembershipFacts:
     alive = draw(st.frozensets(others))
-    heard = draw(st.frozensets(st.sampled_from(sorted(alive)))) if alive else frozenset()
+    obj = draw(st.frozensets(st.sampled_from(sorted(alive)))) if alive else frozenset()
     here = draw(st.dictionaries(members, st.frozensets(st.none() | memberships, min_size=1, max_size=2)))
     return MembershipFacts(
         local=LOCAL,
         here=draw(some),
-        there={uid: draw(some) for uid in sorted(heard)},
+        there={uid: draw(some) for uid in sorted(obj)},
         alive=alive,
         memberships={
             **{uid: found for uid, found in here.items() if uid != LOCAL},
             **({LOCAL: frozenset({"one"})} if draw(st.booleans()) else {}),
         },
-        lives={uid: draw(st.frozensets(st.sampled_from(["one", "two"]), max_size=2)) for uid in sorted(heard)},
+        lives={uid: draw(st.frozensets(st.sampled_from(["one", "two"]), max_size=2)) for uid in sorted(obj)},
         finds={
             uid: draw(st.frozensets(st.tuples(others, st.sampled_from(["", "one", "two"])), max_size=2))
-            for uid in sorted(heard)
+            for uid in sorted(obj)
         },
-        holds_us=draw(st.frozensets(st.sampled_from(sorted(heard)))) if heard else frozenset(),
+        holds_us=draw(st.frozensets(st.sampled_from(sorted(obj)))) if obj else frozenset(),
         met={},
         proven=frozenset(),
         silent_s={uid: draw(st.sampled_from([0.0, 10.0, 100.0])) for uid in (A, B, C) if uid not in alive},

@@ -63,49 +63,49 @@ def _feed(*labels: str, tap: PeerObjects | None = None) -> tuple[SourceCache, So
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
-    feed = SourceCache(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
-    sources.open(feed)
-    return feed, sources, changed
+    cache = SourceCache(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
+    sources.open(cache)
+    return cache, sources, changed
 
 
 def test_a_late_stream_never_brings_an_older_state_back() -> None:
     """O3, R1: one object on two streams."""
-    feed, _, _ = _feed("a", "b")
-    first, second = feed.streams.values()
+    cache, _, _ = _feed("a", "b")
+    first, second = cache.streams.values()
     first.on_object(_heard(20, uid="new"))
     second.on_object(_heard(10, uid="old"))
-    assert (feed.records[KEY].uid, feed.records[KEY].revision) == ("new", 20)
+    assert (cache.records[KEY].uid, cache.records[KEY].revision) == ("new", 20)
     second.on_delete(KEY, _heard(11, uid="old"))
-    assert feed.records[KEY].uid == "new"
+    assert cache.records[KEY].uid == "new"
 
 
 def test_a_server_that_was_put_back_is_believed_once_all_streams_say_so() -> None:
     """O3."""
-    feed, _, _ = _feed("a", "b")
-    first, second = feed.streams.values()
+    cache, _, _ = _feed("a", "b")
+    first, second = cache.streams.values()
     for stream in (first, second):
         stream.on_object(_heard(20))
     first.on_object(_heard(5))
-    assert feed.records[KEY].revision == 20
+    assert cache.records[KEY].revision == 20
     second.on_object(_heard(5))
-    assert feed.records[KEY].revision == 5
+    assert cache.records[KEY].revision == 5
 
 
 def test_a_tap_is_complete_only_when_everything_was_heard() -> None:
     """P9, O7."""
     tap = PeerFeatures(changed=lambda: None)
-    feed, _, _ = _feed("a", tap=tap)
-    feed.streams[Selection(labels="a=1")].on_synced(1)
+    cache, _, _ = _feed("a", tap=tap)
+    cache.streams[Selection(labels="a=1")].on_synced(1)
     assert tap.held is None
-    feed.streams[Selection()].on_synced(1)
+    cache.streams[Selection()].on_synced(1)
     assert tap.held == ()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["upsert", "lose", "remove"]), st.integers(0, 1)), max_size=12))
 def test_a_claim_stands_exactly_while_a_stream_has_the_object(events: list[tuple[str, int]]) -> None:
     """R1, R6: and no body outlives its claim."""
-    feed, sources, changed = _feed("a", "b")
-    streams = list(feed.streams.values())
+    cache, sources, changed = _feed("a", "b")
+    streams = list(cache.streams.values())
     held: set[int] = set()
     revision = 1
     for event, index in events:
@@ -140,8 +140,8 @@ class _Store:
             on_standing=lambda _: None,
             on_late=lambda _: None,
         )
-        self.feed = LocalCache(kind=KIND, selections=[EVERYTHING], index=self.copies)
-        (self.stream,) = self.feed.streams.values()
+        self.cache = LocalCache(kind=KIND, selections=[EVERYTHING], index=self.copies)
+        (self.stream,) = self.cache.streams.values()
         self.revision, self.serial = 1, 0
         self.there: Any = None
         self.events: list[tuple[str, Any]] = []
@@ -157,7 +157,7 @@ class _Store:
         self.revision += 1
         if deed in ("we create", "we change") and self.asked is None:
             self.asked = deed
-            self.scope.enter_context(self.feed.writing(KEY))
+            self.scope.enter_context(self.cache.writing(KEY))
         elif deed == "stored" and self.written is None and self.asked is not None:
             if (self.asked == "we create") == (self.there is None):
                 self.written = self._put({meta.OWNER: PEER})
@@ -170,7 +170,7 @@ class _Store:
             self._tell()
         elif deed == "answer" and self.written is not None:
             marks = Marks(PEER, None, sync_disabled=False, go_written=False)
-            self.feed.record_write(self.written, marks=marks, desired=b"d", baseline=b"b", is_plain=True)
+            self.cache.record_write(self.written, marks=marks, desired=b"d", baseline=b"b", is_plain=True)
             self.seen = self._held()
             written = self.written
             self._end_write()
@@ -181,9 +181,9 @@ class _Store:
             self._list()
 
     def _tell(self) -> None:
-        what, heard = self.events.pop(0)
+        what, obj = self.events.pop(0)
         self.is_listed = what == "there"
-        self.stream.on_object(heard) if self.is_listed else self.stream.on_delete(KEY, heard)
+        self.stream.on_object(obj) if self.is_listed else self.stream.on_delete(KEY, obj)
 
     def _list(self) -> None:
         """Tell what there is; only what was told of before can be missed."""
@@ -211,16 +211,16 @@ class _Store:
         self.seen = self._held()
 
     def _held(self) -> Any:
-        record = self.feed.records.get(KEY)
-        return (record.uid, record.revision) if record is not None else KEY in self.feed.natives
+        record = self.cache.records.get(KEY)
+        return (record.uid, record.revision) if record is not None else KEY in self.cache.natives
 
     def assert_true(self) -> None:
         """What is known is what is there, and we were told."""
-        record, there = self.feed.records.get(KEY), self.there
+        record, there = self.cache.records.get(KEY), self.there
         is_ours = there is not None and meta.OWNER in there.annotations
         assert (record.uid if record is not None else None) == (there.uid if is_ours else None)
-        assert (KEY in self.feed.natives) == (there is not None and not is_ours)
-        assert self.copies.counts.total() == len(self.feed.records)
+        assert (KEY in self.cache.natives) == (there is not None and not is_ours)
+        assert self.copies.counts.total() == len(self.cache.records)
         assert (self.seen or False) == self._held()
 
     def _object(self, *, marks: Mapping[str, str], uid: str) -> Any:
@@ -268,7 +268,7 @@ def test_our_own_echo_wants_no_look() -> None:
         for deed in ("we create", "stored", *order, "we change", "stored", *order):
             store.do(deed)
         assert not store.looks
-        assert store.feed.records[KEY].revision == store.there.revision
+        assert store.cache.records[KEY].revision == store.there.revision
 
 
 @given(st.binary(max_size=64) | st.text(max_size=64))

@@ -25,8 +25,8 @@ def test_what_somebody_keeps_changing_is_put_back_once_a_minute_and_said() -> No
         await group.settle()
         fighting = True
 
-        def change(heard: Change) -> None:
-            new = heard.new or {"metadata": {}}
+        def change(obj: Change) -> None:
+            new = obj.new or {"metadata": {}}
             mine = new["metadata"].get("name") == "fought" and new.get("data") == {"a": "1"}
             if fighting and mine:
                 loop = asyncio.get_running_loop()

@@ -296,7 +296,7 @@ def test_what_fails_for_a_while_is_tried_again() -> None:
         await asyncio.sleep(60.0)
         waits = asyncio.Event()
 
-        def heard(words: str) -> None:
+        def obj(words: str) -> None:
             if words.startswith("c: waits"):
                 waits.set()
 
@@ -314,7 +314,7 @@ def test_what_fails_for_a_while_is_tried_again() -> None:
 
         troubling = group.scope.create_task(trouble())
         with pytest.raises(StillThere, match="c: waits"):
-            await leave(group, "b", wait_s=30.0, say=heard)
+            await leave(group, "b", wait_s=30.0, say=obj)
         await troubling
         assert knows(b, "a") == (False, False)
 

@@ -127,7 +127,7 @@ def reads_from(rule: SyncRule, features: Collection[Feature] | None) -> bool:
 
 
 def target_kinds(
-    rules: Iterable[ActiveRule], *, heard: Collection[GVK] = (), served: Collection[GVK] | None = None
+    rules: Iterable[ActiveRule], *, obj: Collection[GVK] = (), served: Collection[GVK] | None = None
 ) -> Mapping[GVK, frozenset[Selection]]:
     """List the kinds that rules write here, with the parts of each that must be watched here.
 
@@ -146,7 +146,7 @@ def target_kinds(
             parts.setdefault((kind.group, kind.kind), set()).update(places)
 
     def choose(kinds: Iterable[GVK]) -> GVK:
-        return min(kinds, key=lambda kind: (served is not None and kind not in served, kind not in heard))
+        return min(kinds, key=lambda kind: (served is not None and kind not in served, kind not in obj))
 
     return {choose(kinds): frozenset(parts[what]) for what, kinds in versions.items()}
 

@@ -217,11 +217,11 @@ async def a_list_comes_in_pages_of_one_moment(api: Writer, namespace: str) -> No
         if not number:
             await create(api, namespace, config_map("e", labels={"l": "1"}))
         number += 1
-        found += [heard.key.name for heard in page.items]
+        found += [obj.key.name for obj in page.items]
     assert (found, number) == (["a", "b", "c"], 2)
     named = Selection(namespace=namespace, fields="metadata.name=b")
     async for page in list_objects(api, CONFIG_MAPS, named, kind=CONFIG_MAP):
-        assert [heard.key.name for heard in page.items] == ["b"]
+        assert [obj.key.name for obj in page.items] == ["b"]
     with pytest.raises(errors.Invalid):
         async for _ in list_objects(api, CONFIG_MAPS, Selection(fields="type=x"), kind=CONFIG_MAP):
             pass

@@ -217,8 +217,8 @@ class Oracle:
     def _fate_without_rule(self, cluster: str, owner: str, kind: str) -> Fate:
         """Say what becomes of a copy that names no rule and whose source is gone."""
         acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.spec.get("suspend")]
-        heard = [rule for rule in acting if self.is_for(rule, cluster) and self.reads(rule, owner)]
-        return Fate.GOES if any(_is_wide(rule) for rule in heard) else Fate.OPEN
+        obj = [rule for rule in acting if self.is_for(rule, cluster) and self.reads(rule, owner)]
+        return Fate.GOES if any(_is_wide(rule) for rule in obj) else Fate.OPEN
 
     def holds_natives(self, cluster: str, namespace: str) -> bool:
         """Say whether anything that was born at a cluster lives in a namespace there."""

@@ -33,7 +33,7 @@ MAP = GVK("", "v1", "ConfigMap")
 MIB = 1024 * 1024
 
 
-def heard(name: str, revision: int = 5, *, kind: GVK = MAP, **more: Any) -> PartialObject:
+def obj(name: str, revision: int = 5, *, kind: GVK = MAP, **more: Any) -> PartialObject:
     info = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(revision)} | more.pop("info", {})
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": info, **more}
     return decode_object(json.dumps(body).encode(), kind=kind)
@@ -54,11 +54,11 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
-    feed = SourceCache(
+    cache = SourceCache(
         peer=PEER, kind=kind, rules=(activate(rule, born="", owner=ClusterUID("home")),), sources=sources
     )
-    sources.open(feed)
-    return feed, sources
+    sources.open(cache)
+    return cache, sources
 
 
 def renamed(value: str) -> dict[str, Any]:
@@ -68,23 +68,23 @@ def renamed(value: str) -> dict[str, Any]:
 
 def test_what_cannot_be_evaluated_is_remembered_without_its_body() -> None:
     """The error's frames would keep it, as bytes and decoded."""
-    feed, _ = a_feed(renamed('{{ fail "x" }}'))
-    (stream,) = feed.streams.values()
+    cache, _ = a_feed(renamed('{{ fail "x" }}'))
+    (stream,) = cache.streams.values()
     tracemalloc.start()
     try:
         for number in range(20):
-            stream.on_object(heard(f"n{number}", data={"k": "x" * MIB}))
-        assert len(feed.unclear["r"]) == 20
+            stream.on_object(obj(f"n{number}", data={"k": "x" * MIB}))
+        assert len(cache.unclear["r"]) == 20
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] < 2 * MIB
     finally:
         tracemalloc.stop()
-    assert len({id(error) for error in feed.unclear["r"].values()}) == 1
+    assert len({id(error) for error in cache.unclear["r"].values()}) == 1
 
 
 def test_what_is_said_of_a_stream_keeps_no_body() -> None:
-    feed, _ = a_feed({"match": [{}]})
-    (stream,) = feed.streams.values()
+    cache, _ = a_feed({"match": [{}]})
+    (stream,) = cache.streams.values()
     for keep in (stream.refused, stream.on_error):
         try:
             json.loads("[" * 10)
@@ -104,7 +104,7 @@ def test_bodies_are_weighed_with_what_was_decoded_of_them() -> None:
     try:
         for number in range(40):
             labels = {f"{number}-{each:x}": "" for each in range(5_000)}
-            bodies.put(BodyKey(PEER, MAP, ObjectKey("ns", f"n{number}")), heard(f"n{number}", info={"labels": labels}))
+            bodies.put(BodyKey(PEER, MAP, ObjectKey("ns", f"n{number}")), obj(f"n{number}", info={"labels": labels}))
         assert tracemalloc.get_traced_memory()[0] < 5 * MIB
     finally:
         tracemalloc.stop()
@@ -153,8 +153,8 @@ def test_the_longest_provenance_that_there_is_is_read() -> None:
 
 
 def test_of_what_a_peer_holds_marks_take_little() -> None:
-    feed, _ = a_feed({"match": [{}]})
-    (stream,) = feed.streams.values()
+    cache, _ = a_feed({"match": [{}]})
+    (stream,) = cache.streams.values()
     name = "x" * 253
     tracemalloc.start()
     try:
@@ -163,38 +163,38 @@ def test_of_what_a_peer_holds_marks_take_little() -> None:
             source = GVK(name, "v1", name)
             marks = Provenance(ClusterUID("o"), name, PEER, name, source, ObjectKey("ns", name), "u", "2026", 5, of)
             stream.on_object(
-                heard(f"n{number}", info={"annotations": {meta.OWNER: name, meta.PROVENANCE: encode(marks)}})
+                obj(f"n{number}", info={"annotations": {meta.OWNER: name, meta.PROVENANCE: encode(marks)}})
             )
-            feed._sources.bodies.drop(BodyKey(PEER, MAP, of.key))
+            cache._sources.bodies.drop(BodyKey(PEER, MAP, of.key))
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] < 100 * 1400
     finally:
         tracemalloc.stop()
-    assert {record.marks.owner for record in feed.records.values()} == {"o"}
+    assert {record.marks.owner for record in cache.records.values()} == {"o"}
 
 
 def test_names_that_come_and_go_leave_nothing() -> None:
-    feed, _ = a_feed(renamed("x-{{ .Object.metadata.name }}"))
-    (stream,) = feed.streams.values()
+    cache, _ = a_feed(renamed("x-{{ .Object.metadata.name }}"))
+    (stream,) = cache.streams.values()
     for number in range(2 * interner.MOST):
-        found = heard(f"n{number}")
+        found = obj(f"n{number}")
         stream.on_object(found)
         stream.on_delete(found.key, found)
-    assert not feed.records
-    assert len(feed._asking._hits) <= interner.MOST
+    assert not cache.records
+    assert len(cache._asking._hits) <= interner.MOST
 
 
 def test_of_deletions_only_those_of_membership_are_remembered() -> None:
     """O4."""
     secret = GVK("", "v1", "Secret")
-    feed, sources = a_feed(
+    cache, sources = a_feed(
         {"match": [{"content": [{"key": "type", "value": meta.REGISTRY_SECRET_TYPE}]}, {}]}, kind=secret
     )
-    (stream,) = feed.streams.values()
+    (stream,) = cache.streams.values()
     for name, kind_type in (("a", meta.REGISTRY_SECRET_TYPE), ("b", "Opaque")):
-        found = heard(name, kind=secret, type=kind_type)
+        found = obj(name, kind=secret, type=kind_type)
         stream.on_object(found)
-        stream.on_delete(found.key, heard(name, 7, kind=secret, type=kind_type))
+        stream.on_delete(found.key, obj(name, 7, kind=secret, type=kind_type))
     assert [sources.deleted_at(PEER, Target("", "Secret", "ns", name)) for name in "ab"] == [7, 0]
 
 

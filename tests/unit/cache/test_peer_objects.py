@@ -15,9 +15,9 @@ PEER = ClusterUID("peer")
 
 
 def hear(tap: PeerObjects, name: str) -> None:
-    heard: Any = SimpleNamespace(key=ObjectKey("", name), annotations={}, labels={})
+    obj: Any = SimpleNamespace(key=ObjectKey("", name), annotations={}, labels={})
     spec = {"clusterID": f"id of {name}", "featureName": name}
-    tap.upsert(heard, lambda: {"metadata": {"name": name}, "spec": spec})
+    tap.upsert(obj, lambda: {"metadata": {"name": name}, "spec": spec})
 
 
 def names(tap: PeerClusters | PeerFeatures) -> list[str]:
@@ -65,7 +65,7 @@ def test_what_another_feed_does_not_list_is_gone() -> None:
 def test_a_feature_with_more_in_it_than_any_has_is_none(told: dict[str, Any]) -> None:
     tap = PeerFeatures(changed=lambda: None)
     tap.begin()
-    heard: Any = SimpleNamespace(key=ObjectKey("", "a"), annotations={}, labels={})
-    tap.upsert(heard, lambda: {"spec": {"featureName": "a"}, **told})
+    obj: Any = SimpleNamespace(key=ObjectKey("", "a"), annotations={}, labels={})
+    tap.upsert(obj, lambda: {"spec": {"featureName": "a"}, **told})
     tap.complete()
     assert tap.held == ()

@@ -34,7 +34,7 @@ DEAR = "{{ range until 30000 }}{{ end }}{{ .Object.GetName }}"
 """It takes two fifths of what one rule may take of an object."""
 
 
-def heard(name: str, *, kind: GVK = MAP, **more: Any) -> PartialObject:
+def obj(name: str, *, kind: GVK = MAP, **more: Any) -> PartialObject:
     info = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "5"}
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": info, **more}
     return decode_object(json.dumps(body).encode(), kind=kind)
@@ -77,9 +77,9 @@ def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[SourceCache, SelectionS
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
-    feed = SourceCache(peer=PEER, kind=kind, rules=rules, sources=sources)
-    sources.open(feed)
-    return feed, next(iter(feed.streams.values())), sources.usage
+    cache = SourceCache(peer=PEER, kind=kind, rules=rules, sources=sources)
+    sources.open(cache)
+    return cache, next(iter(cache.streams.values())), sources.usage
 
 
 def test_the_rules_of_one_other_cluster_share_what_one_rule_may_take_of_an_object() -> None:
@@ -87,16 +87,16 @@ def test_the_rules_of_one_other_cluster_share_what_one_rule_may_take_of_an_objec
     dear = [renaming(f"b-{number}", DEAR, owner=ClusterUID("b")) for number in range(5)]
     other = renaming("c", DEAR, owner=ClusterUID("c"))
     ours = [renaming(f"home-{number}", DEAR) for number in range(5)]
-    feed, stream, _ = a_feed(*dear, other, *ours)
-    stream.on_object(heard("one"))
-    (record,) = feed.records.values()
+    cache, stream, _ = a_feed(*dear, other, *ours)
+    stream.on_object(obj("one"))
+    (record,) = cache.records.values()
     assert [hit.rule for hit in record.hits] == ["b-0", "b-1", "c", *(active.rule.name for active in ours)]
     assert record.unclear == {"b-2", "b-3", "b-4"}
     assert "together with what the other rules of its cluster ask of this object" in str(
-        feed.unclear["b-2"][ObjectKey("ns", "one")]
+        cache.unclear["b-2"][ObjectKey("ns", "one")]
     )
-    stream.on_object(heard("two"))
-    assert feed.records[ObjectKey("ns", "two")].hits == record.hits
+    stream.on_object(obj("two"))
+    assert cache.records[ObjectKey("ns", "two")].hits == record.hits
 
 
 def test_the_rules_of_many_other_clusters_share_what_four_may_take() -> None:
@@ -104,12 +104,12 @@ def test_the_rules_of_many_other_clusters_share_what_four_may_take() -> None:
     dear = [renaming(f"d-{number:03}", DEAR, owner=ClusterUID(f"{number}")) for number in range(100)]
     cheap = renaming("cheap", "b-{{ .Object.GetName }}", owner=ClusterUID("7"))
     ours = renaming("home", DEAR)
-    feed, stream, _ = a_feed(cheap, *dear, ours)
-    stream.on_object(heard("one"))
-    (record,) = feed.records.values()
+    cache, stream, _ = a_feed(cheap, *dear, ours)
+    stream.on_object(obj("one"))
+    (record,) = cache.records.values()
     assert [hit.rule for hit in record.hits] == ["cheap", "home"]
     assert record.unclear == {active.rule.name for active in dear}
-    assert "takes more than 4000 steps, together" in str(feed.unclear["d-000"][ObjectKey("ns", "one")])
+    assert "takes more than 4000 steps, together" in str(cache.unclear["d-000"][ObjectKey("ns", "one")])
 
 
 def test_so_many_rules_of_one_other_cluster_may_match_an_object() -> None:
@@ -117,15 +117,15 @@ def test_so_many_rules_of_one_other_cluster_may_match_an_object() -> None:
     plain = [renaming(f"b-{number:02}", "", owner=ClusterUID("b")) for number in range(20)]
     others = [renaming(f"c-{number:02}", "", owner=ClusterUID(f"{number}")) for number in range(7)]
     ours = [renaming(f"home-{number:02}", "") for number in range(20)]
-    feed, stream, _ = a_feed(*plain, *ours)
-    stream.on_object(heard("one"))
-    (record,) = feed.records.values()
+    cache, stream, _ = a_feed(*plain, *ours)
+    stream.on_object(obj("one"))
+    (record,) = cache.records.values()
     assert len(record.hits) == rule_evaluator.MOST_HITS + len(ours)
     assert record.unclear == {"b-16", "b-17", "b-18", "b-19"}
-    assert "more than the 16 rules of their cluster that may" in str(feed.unclear["b-16"][ObjectKey("ns", "one")])
-    feed, stream, _ = a_feed(*plain, *others)
-    stream.on_object(heard("one"))
-    (record,) = feed.records.values()
+    assert "more than the 16 rules of their cluster that may" in str(cache.unclear["b-16"][ObjectKey("ns", "one")])
+    cache, stream, _ = a_feed(*plain, *others)
+    stream.on_object(obj("one"))
+    (record,) = cache.records.values()
     assert len(record.hits) == rule_evaluator.MOST_HITS // 2 + len(others)
 
 
@@ -133,39 +133,39 @@ def test_so_many_objects_may_be_given_one_name_by_rules_of_other_clusters(monkey
     """Who had it keeps it, and what goes makes room; a rule of this cluster has no limit."""
     monkeypatch.setattr(rule_evaluator, "MOST_AT_ONE_PLACE", 2)
     stranger = renaming("b", "same", owner=ClusterUID("b"))
-    feed, stream, _ = a_feed(stranger)
+    cache, stream, _ = a_feed(stranger)
     for name in ("n0", "n1", "n2", "n0"):
-        stream.on_object(heard(name))
-    assert [len(record.hits) for record in feed.records.values()] == [1, 1, 0]
-    assert "give one name to more than 2 objects" in str(feed.unclear["b"][ObjectKey("ns", "n2")])
+        stream.on_object(obj(name))
+    assert [len(record.hits) for record in cache.records.values()] == [1, 1, 0]
+    assert "give one name to more than 2 objects" in str(cache.unclear["b"][ObjectKey("ns", "n2")])
     stream.on_delete(ObjectKey("ns", "n1"), None)
-    stream.on_object(heard("n2"))
-    assert [len(record.hits) for record in feed.records.values()] == [1, 1]
-    feed, stream, _ = a_feed(renaming("a", "same"))
+    stream.on_object(obj("n2"))
+    assert [len(record.hits) for record in cache.records.values()] == [1, 1]
+    cache, stream, _ = a_feed(renaming("a", "same"))
     for name in ("n0", "n1", "n2"):
-        stream.on_object(heard(name))
-    assert [len(record.hits) for record in feed.records.values()] == [1, 1, 1]
+        stream.on_object(obj(name))
+    assert [len(record.hits) for record in cache.records.values()] == [1, 1, 1]
 
 
 def test_what_a_rule_reads_is_paid_for_before_it_is_read() -> None:
     """A template that fails spares nobody the reading of those behind it; nor do labels of which there are many."""
     long = "{{ if false }}" + "{{ print 1 }}" * 4_000 + "{{ end }}"
     rules = [two_overrides(f"b-{number:02}", "{{ fail `x` }}", long, owner=ClusterUID("b")) for number in range(20)]
-    feed, stream, _ = a_feed(*rules)
-    stream.on_object(heard("one"))
-    assert ["fail" in str(feed.unclear[rule][ObjectKey("ns", "one")]) for rule in ("b-00", "b-19")] == [True, False]
+    cache, stream, _ = a_feed(*rules)
+    stream.on_object(obj("one"))
+    assert ["fail" in str(cache.unclear[rule][ObjectKey("ns", "one")]) for rule in ("b-00", "b-19")] == [True, False]
 
 
 def losers(*rules: ActiveRule) -> tuple[str, ...]:
     """Name those that make something else of an object than the first rule does."""
-    feed, stream, _ = a_feed(*rules)
-    source = heard("one", data={"x": "old"})
+    cache, stream, _ = a_feed(*rules)
+    source = obj("one", data={"x": "old"})
     stream.on_object(source)
-    (record,) = feed.records.values()
+    (record,) = cache.records.values()
     first, *_ = record.hits
     manifest = json.loads(source.raw)
     ours = desired(manifest, MAP, first.entries, owner=PEER, context=first.context)
-    return losers_of(Offer(feed, source.key, record, first), ours, manifest, owner=PEER)
+    return losers_of(Offer(cache, source.key, record, first), ours, manifest, owner=PEER)
 
 
 def test_who_makes_the_same_otherwise_is_no_loser() -> None:
@@ -190,9 +190,9 @@ def test_the_rivals_of_one_cluster_share_what_one_rule_may_take_of_an_object() -
 def test_what_a_rule_makes_and_copies_is_paid_for_too() -> None:
     long = "{{ repeat 1000000 `x` | trunc 3 }}-{{ .Object.GetName }}"
     rules = [renaming(f"b-{number:02}", long, owner=ClusterUID("b")) for number in range(20)]
-    feed, stream, _ = a_feed(*rules)
-    stream.on_object(heard("one"))
-    (record,) = feed.records.values()
+    cache, stream, _ = a_feed(*rules)
+    stream.on_object(obj("one"))
+    (record,) = cache.records.values()
     assert 0 < len(record.hits) < 8
 
 
@@ -226,20 +226,20 @@ def test_objects_that_other_clusters_rules_move_are_limited_and_the_others_wait(
     monkeypatch.setattr(rule_evaluator, "MOST_MOVED", 3)
     stranger = renaming("b", "b-{{ .Object.GetName }}", owner=ClusterUID("b"))
     ours = renaming("a", "a-{{ .Object.GetName }}")
-    feed, stream, kept = a_feed(ours, stranger)
+    cache, stream, kept = a_feed(ours, stranger)
     for number in range(5):
-        stream.on_object(heard(f"n{number}"))
-    assert [len(record.hits) for record in feed.records.values()] == [2, 2, 2, 1, 1]
-    assert [bool(record.unclear) for record in feed.records.values()] == [False, False, False, True, True]
-    assert "more than 3 objects of other names or kinds" in str(feed.unclear["b"][ObjectKey("ns", "n3")])
+        stream.on_object(obj(f"n{number}"))
+    assert [len(record.hits) for record in cache.records.values()] == [2, 2, 2, 1, 1]
+    assert [bool(record.unclear) for record in cache.records.values()] == [False, False, False, True, True]
+    assert "more than 3 objects of other names or kinds" in str(cache.unclear["b"][ObjectKey("ns", "n3")])
     for _ in range(3):
-        stream.on_object(heard("n0"))
+        stream.on_object(obj("n0"))
     stream.on_delete(ObjectKey("ns", "n1"), None)
     stream.on_delete(ObjectKey("ns", "n4"), None)
-    stream.on_object(heard("n3"))
-    assert [len(record.hits) for record in feed.records.values()] == [2, 2, 2]
-    assert (feed.unclear, kept.moved["b"], +kept.words) == ({}, 3, {})
-    feed.close()
+    stream.on_object(obj("n3"))
+    assert [len(record.hits) for record in cache.records.values()] == [2, 2, 2]
+    assert (cache.unclear, kept.moved["b"], +kept.words) == ({}, 3, {})
+    cache.close()
     assert not +kept.moved
 
 
@@ -247,14 +247,14 @@ def test_words_on_what_other_clusters_rules_cannot_tell_are_limited(monkeypatch:
     """Each rule keeps some, and no object is taken for one that does not match."""
     monkeypatch.setattr(rule_evaluator, "MOST_WORDS", 4)
     rules = [renaming(f"b-{number}", '{{ fail "x" }}', owner=ClusterUID("b")) for number in range(3)]
-    feed, stream, kept = a_feed(*rules)
+    cache, stream, kept = a_feed(*rules)
     for number in range(10):
-        stream.on_object(heard(f"n{number}"))
-    assert all(record.unclear == {"b-0", "b-1", "b-2"} for record in feed.records.values())
-    assert len({id(record.unclear) for record in feed.records.values()}) == 1
-    assert {rule: len(held) for rule, held in feed.unclear.items()} == {"b-0": 2, "b-1": 1, "b-2": 1}
-    feed.close()
-    assert feed.unclear == {}
+        stream.on_object(obj(f"n{number}"))
+    assert all(record.unclear == {"b-0", "b-1", "b-2"} for record in cache.records.values())
+    assert len({id(record.unclear) for record in cache.records.values()}) == 1
+    assert {rule: len(held) for rule, held in cache.unclear.items()} == {"b-0": 2, "b-1": 1, "b-2": 1}
+    cache.close()
+    assert cache.unclear == {}
     assert not +kept.words
 
 
@@ -266,10 +266,10 @@ def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatc
         "spec": {"groupVersionKind": meta.RULE._asdict(), "rules": [{"match": [{}]}]},
     })  # fmt: skip
     assert every is not None
-    feed, stream, _ = a_feed(activate(every, born="", owner=HOME), kind=meta.RULE)
+    cache, stream, _ = a_feed(activate(every, born="", owner=HOME), kind=meta.RULE)
 
     def offer(name: str, size: int, **more: Any) -> None:
-        stream.on_object(heard(name, kind=meta.RULE, spec={"text": "x" * size}, **more))
+        stream.on_object(obj(name, kind=meta.RULE, spec={"text": "x" * size}, **more))
 
     offer("one", 4_000, status={"text": "x" * 20_000})
     offer("two", 4_000)
@@ -278,9 +278,9 @@ def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatc
         TooMuch, match="it offers more than 0 MiB of the kind ResourceSyncRule: the others are not heard"
     ):
         offer("three", 4_000)
-    assert [key.name for key in feed.records] == ["one", "two"]
+    assert [key.name for key in cache.records] == ["one", "two"]
     stream.on_delete(ObjectKey("ns", "one"), None)
     offer("three", 4_000)
-    assert [key.name for key in feed.records] == ["two", "three"]
+    assert [key.name for key in cache.records] == ["two", "three"]
     values = {"metadata": {"name": "x"}, "spec": {"rules": [{}] * 200}}
     assert limits.weigh(json.dumps(values).encode()) > 200 * 64

@@ -253,9 +253,9 @@ def test_the_audit_log_and_the_watch_make_one_history() -> None:
         _line("delete", history.ACCOUNT, "configmaps", responseObject={"kind": "Status", "details": {"uid": "u"}}),
         _line("update", history.ACCOUNT, "configmaps", responseStatus={"code": 409}),
     ]  # fmt: skip
-    heard = [Heard(place, 1.0, _stored(number), False, number, 0) for number in (5, 6, 7)]
-    heard.append(Heard(place, 2.0, _stored(7), True, 8, 0))
-    states = history.merge(history.read_writes("a", lines), heard, ids=IDS, restored={}).states[place]
+    obj = [Heard(place, 1.0, _stored(number), False, number, 0) for number in (5, 6, 7)]
+    obj.append(Heard(place, 2.0, _stored(7), True, 8, 0))
+    states = history.merge(history.read_writes("a", lines), obj, ids=IDS, restored={}).states[place]
     assert [(state.revision, state.who, state.object is None) for state in states] == [
         (5, PEOPLE, False), (6, "unknown", False), (7, DAEMON, False), (8, DAEMON, True),
     ]  # fmt: skip
@@ -264,8 +264,8 @@ def test_the_audit_log_and_the_watch_make_one_history() -> None:
 def test_what_was_put_back_comes_after_what_it_replaced() -> None:
     place = Place("a", "ConfigMap", "default", "x")
     written = Written(place, 10.0, 9.9, PEOPLE, _stored(9), "u")
-    heard = [Heard(place, 20.0, _stored(4), False, 4, 1)]
-    states = history.merge([written], heard, ids=IDS, restored={"a": [15.0]}).states[place]
+    obj = [Heard(place, 20.0, _stored(4), False, 4, 1)]
+    states = history.merge([written], obj, ids=IDS, restored={"a": [15.0]}).states[place]
     assert [state.revision for state in states] == [9, 4]
 
 
@@ -366,8 +366,8 @@ def test_a_planted_secret_in_a_state_that_is_over_is_seen_once(tmp_path: Path) -
     place = Place("a", "Cluster", "", "b")
     for revision, message in enumerate(("well", f"refused {CANARY}", "well"), start=1):
         said = {"metadata": {"name": "b"}, "status": {"conditions": [{"message": message}]}}
-        recorder.heard.append(Heard(place, 1.0, said, False, revision, 0))
-    recorder.heard.append(
+        recorder.obj.append(Heard(place, 1.0, said, False, revision, 0))
+    recorder.obj.append(
         Heard(place._replace(kind="Secret"), 1.0, {"metadata": {"name": "b"}, "data": {"x": CANARY}}, False, 4, 0)
     )
     found = [violation for _ in range(2) for violation in seer.judge({}).violations]

@@ -16,11 +16,11 @@ class Hearsay:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def ways(self, name: str, held: object, *, refused: bool) -> Sequence[Any]:
+    async def credentials_for(self, name: str, held: object, *, refused: bool) -> Sequence[Any]:
         self.asked.append(name)
         return ()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         raise AssertionError("nobody answered")
 
 

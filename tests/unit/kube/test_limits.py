@@ -66,7 +66,7 @@ def listing(*items: Any, more: str = "") -> bytes:
 
 async def names_of(server: Any) -> list[str]:
     pages = list_objects(server, meta.SECRETS, EVERYTHING, kind=meta.SECRET)
-    return [heard.key.name async for page in pages for heard in page.items]
+    return [obj.key.name async for page in pages for obj in page.items]
 
 
 async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
@@ -154,7 +154,7 @@ async def test_items_are_decoded_one_by_one() -> None:
     async for page in list_objects(server, meta.SECRETS, EVERYTHING, kind=meta.SECRET):
         tracemalloc.start()
         try:
-            assert sum(len(heard.labels) for heard in page.items) == 500_000
+            assert sum(len(obj.labels) for obj in page.items) == 500_000
             assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
         finally:
             tracemalloc.stop()

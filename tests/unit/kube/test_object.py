@@ -29,20 +29,20 @@ def test_metadata_is_read_and_the_rest_kept() -> None:
         "generation": 3,
     }
     raw = json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": info, "type": "t", "data": {"x": "eA=="}})
-    heard = decode_object(raw.encode(), kind=SECRET)
-    assert heard.key == ObjectKey("n", "a")
-    assert (heard.uid, heard.revision, heard.created, heard.deleting) == ("u", 12, "2026-01-01T00:00:00Z", True)
-    assert (heard.labels, heard.annotations, heard.generation) == ({"l": "1"}, {"a": "ä"}, 3)
-    assert heard.kind_type == "t"
-    assert heard.raw == raw.encode()
+    obj = decode_object(raw.encode(), kind=SECRET)
+    assert obj.key == ObjectKey("n", "a")
+    assert (obj.uid, obj.revision, obj.created, obj.deleting) == ("u", 12, "2026-01-01T00:00:00Z", True)
+    assert (obj.labels, obj.annotations, obj.generation) == ({"l": "1"}, {"a": "ä"}, 3)
+    assert obj.kind_type == "t"
+    assert obj.raw == raw.encode()
 
 
 def test_an_item_of_a_list_gets_the_kind_that_it_lacks() -> None:
-    heard = decode_object(b'{"metadata":{"name":"a"},"type":{"x":1}}', kind=SECRET)
+    obj = decode_object(b'{"metadata":{"name":"a"},"type":{"x":1}}', kind=SECRET)
     found = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "type": {"x": 1}}
-    assert json.loads(heard.raw) == found
-    assert heard.kind_type == ""
-    assert heard.labels == {}
+    assert json.loads(obj.raw) == found
+    assert obj.kind_type == ""
+    assert obj.labels == {}
 
 
 @pytest.mark.parametrize(

@@ -207,16 +207,16 @@ async def test_a_silent_stream_ends(peer: Peer, reader: Reader) -> None:
         return response
 
     peer.response = silence
-    heard: list[bytes] = []
+    obj: list[bytes] = []
 
     async def hear() -> None:
         async with reader.stream(meta.SECRETS, EVERYTHING, query={"watch": "1"}, silence_s=0.2) as chunks:
             async for chunk in chunks:
-                heard.append(chunk)
+                obj.append(chunk)
 
     with pytest.raises(errors.Unreachable):
         await hear()
-    assert heard == [b"a"]
+    assert obj == [b"a"]
 
 
 @pytest.mark.parametrize(

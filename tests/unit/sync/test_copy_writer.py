@@ -35,6 +35,6 @@ async def test_a_copy_that_overrides_nested_too_deeply_is_an_error_of_that_objec
     )  # fmt: skip
     kind = GVK("test.example.com", "v1", "Widget")
     wanted = DesiredCopy(Target("test.example.com", "Widget", "default", "a"), kind, {"spec": nested}, b"", NATIVE)
-    feed: Any = None
+    cache: Any = None
     with pytest.raises(InvalidObject, match="nested too deeply"):
-        await hand.create(wanted, feed)
+        await hand.create(wanted, cache)

@@ -65,7 +65,7 @@ def test_whoever_wants_a_place_of_a_kind_that_is_not_heard_here_hears_that_it_wa
     """R2, S1: an object may be there or not; who may not write it, or makes no new copy, does not wait for that."""
     first, second, third, fourth = (_claim(FIRST, created="2026-01-01", rule=name) for name in "abcd")
     claims = (first, second._replace(barrier=Barrier.CLOSED), third._replace(sync_disabled=True), fourth)
-    view = _view(None)._replace(claims=claims, local_heard=False)
+    view = _view(None)._replace(claims=claims, local_synced=False)
     said = outcomes_of(decide(view), view, name_of=str)
     assert [(one.outcome.rule, one.outcome.result) for one in said] == [
         ("a", ResultClass.WAITING), ("d", ResultClass.WAITING), ("b", ResultClass.SKIPPED)

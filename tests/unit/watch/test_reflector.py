@@ -127,23 +127,23 @@ class Diary:
         self.lines: list[str] = []
         self.troubles: list[errors.RegistryError] = []
 
-    def upsert(self, heard: PartialObject) -> None:
-        self.lines.append(f"+{heard.key.name}@{heard.revision}")
+    def on_object(self, obj: PartialObject) -> None:
+        self.lines.append(f"+{obj.key.name}@{obj.revision}")
 
-    def remove(self, key: ObjectKey, heard: PartialObject | None) -> None:
-        self.lines.append(f"-{key.name}" + (f"@{heard.revision}" if heard else ""))
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
+        self.lines.append(f"-{key.name}" + (f"@{obj.revision}" if obj else ""))
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         self.lines.append("complete")
 
-    def stalled(self, error: errors.RegistryError) -> None:
+    def on_error(self, error: errors.RegistryError) -> None:
         self.troubles.append(error)
         self.lines.append(type(error).__name__)
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         self.lines.append("current")
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         self.lines.append("outdated")
 
 
@@ -153,7 +153,7 @@ class Follower:
 
         self.server = server
         self.diary = Diary()
-        self.heard = 0
+        self.obj = 0
         found: dict[str, Any] = {"kind": KIND, "selection": EVERYTHING} | options
         reader: Any = server
         self.reflector = Reflector(
@@ -161,7 +161,7 @@ class Follower:
         )
 
     def _hear(self) -> None:
-        self.heard += 1
+        self.obj += 1
 
     async def until(self, holds: Callable[[], bool], *, within_s: float = 5.0) -> None:
         in_time = True
@@ -200,7 +200,7 @@ async def test_r4_one_stream_brings_everything_and_then_events() -> None:
     assert follower.server.asked[0]["resourceVersion"] == ""
     assert follower.reflector.revision == 11
     assert follower.reflector.synced
-    assert follower.heard
+    assert follower.obj
 
 
 async def test_events_are_cut_anywhere() -> None:
@@ -317,8 +317,8 @@ async def test_only_answers_prove_life() -> None:
     await follower.until(lambda: len(follower.diary.troubles) == 6)
     follower_alive = Follower(Server(streams=[errors.Forbidden("no", status=403)] * 2))
     await follower_alive.until(lambda: len(follower_alive.diary.troubles) == 2)
-    assert follower.heard <= 1  # the first quiet stream after the script
-    assert follower_alive.heard >= 2
+    assert follower.obj <= 1  # the first quiet stream after the script
+    assert follower_alive.obj >= 2
 
 
 @pytest.mark.parametrize(
@@ -512,10 +512,10 @@ async def test_w3_one_that_does_not_resume_is_outdated_by_another_connection() -
 async def test_a_bug_of_ours_ends_it_loudly() -> None:
     follower = Follower(Server(streams=[[*INITIAL, FOREVER]]))
 
-    def broken(heard: PartialObject) -> None:
+    def broken(obj: PartialObject) -> None:
         raise ZeroDivisionError
 
-    follower.diary.upsert = broken  # type: ignore[method-assign]
+    follower.diary.on_object = broken  # type: ignore[method-assign]
     with pytest.raises(ExceptionGroup) as caught:
         await follower.until(lambda: False)
     assert caught.value.subgroup(ZeroDivisionError)
@@ -529,7 +529,7 @@ async def test_a_list_at_which_rules_look_for_long_lets_others_run(
     objects = [obj(f"o{index}", index + 1) for index in range(60)]
     everything = b"".join(line("ADDED", item) for item in objects)
     server = Server(lists=[listing(*objects, revision=99)], streams=[[everything, bookmark(99, ends=True), FOREVER]])
-    monkeypatch.setattr(Diary, "upsert", lambda *_: time.sleep(0.005))
+    monkeypatch.setattr(Diary, "on_object", lambda *_: time.sleep(0.005))
     follower = Follower(server, watch_list=watch_list)
     turns = 0
 

@@ -31,13 +31,13 @@ def local(**changes: Any) -> ClusterFacts:
 
 
 def peer(**changes: Any) -> ClusterFacts:
-    heard = {
+    obj = {
         "connected": True,
         "metadata": METADATA,
         "known_here": (view(A), view(B)),
         "known_there": (view(A), view(B)),
     }
-    return ClusterFacts(**{"is_local": False, **heard, **changes})
+    return ClusterFacts(**{"is_local": False, **obj, **changes})
 
 
 def said(status: Mapping[str, Any], kind: str) -> tuple[Any, Any] | None:
