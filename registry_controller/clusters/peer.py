@@ -211,7 +211,7 @@ class Peer:
             await asyncio.sleep(30.0 if self.metadata_problem else pause_s)
 
     def _heard(self) -> None:
-        self._note(self.health.obj(_now()))
+        self._note(self.health.signal_received(_now()))
 
     def _note(self, is_back: bool) -> None:
         if is_back:

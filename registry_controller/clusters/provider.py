@@ -216,7 +216,7 @@ class ClusterProvider:
         active = self._registry.active_rules(self.local)
         self._is_judged = self._registry.own_cluster(self.local) is not None
         self.active = {found.rule.name: found for found in active}
-        kinds = target_kinds(active, obj=self._home.kinds, served=self.orphans.served)
+        kinds = target_kinds(active, watched=self._home.kinds, served=self.orphans.served)
         self._home.set_kinds(self.orphans.with_kinds(kinds))
         given, self._given = self._given, {}
         for cluster_id, link in self.peers.items():

@@ -67,7 +67,7 @@ class PeerHealth:
         self._refused = False
         self._in_question = False
 
-    def obj(self, now: float) -> bool:
+    def signal_received(self, now: float) -> bool:
         """Note a sign of life; return True when the peer had been unreachable until now."""
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, Sign.HEARD]
@@ -79,7 +79,7 @@ class PeerHealth:
     def answered(self, now: float) -> bool:
         """Note an answer to a probe; return what `heard` returns."""
         self._refused = self._in_question = False
-        return self.obj(now)
+        return self.signal_received(now)
 
     def probe_failed(self, now: float, *, started_at: float | None = None, refused: bool = False) -> bool:
         """Note a probe without an answer; return True when this made the peer unreachable.

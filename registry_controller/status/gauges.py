@@ -56,18 +56,18 @@ class Gauges:
             self._metrics.peers.labels(state=state).set(count)
 
     def _count_feeds(self) -> None:
-        obj: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         self._metrics.reflector_stalled.clear()
         for cache in self._sources.all_caches():
             place = (self._name(cache.peer), cache.kind.kind)
             streams = cache.streams.values()
-            obj[place] += sum(stream.obj for stream in streams)
+            counts[place] += sum(stream.events for stream in streams)
             stalled = any(stream.error is not None for stream in streams)
             self._metrics.reflector_stalled.labels(peer=place[0], kind=place[1]).set(stalled)
-        for (peer, kind), count in obj.items():
+        for (peer, kind), count in counts.items():
             fresh = count - self._heard[(peer, kind)]
             self._metrics.watch_events_total.labels(peer=peer, kind=kind).inc(max(fresh, 0))
-        self._heard = obj
+        self._heard = counts
 
     def _count_copies(self) -> None:
         synced: Counter[tuple[str, str]] = Counter()

@@ -42,13 +42,13 @@ class SelectionStream:
         self.bit = bit
         self.is_complete = False
         self.error: RegistryError | None = None
-        self.obj = 0
+        self.events = 0
         self.revision = 0
         self._feed = cache
 
     def on_object(self, obj: PartialObject) -> None:
         """Hear an object's present state."""
-        self.obj += 1
+        self.events += 1
         self.revision = max(self.revision, obj.revision)
         self._feed.on_object(self, obj)
 

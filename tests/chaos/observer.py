@@ -99,8 +99,8 @@ class Observer:
     def forget_kind(self, kind: str) -> None:
         """Ask for a kind no more, because it is gone; what was heard of it stays."""
         self.kinds = tuple(one for one in self.kinds if one != kind)
-        for (_, obj), recorder in self.recorders.items():
-            if obj == kind:
+        for (_, states), recorder in self.recorders.items():
+            if states == kind:
                 recorder.ended.set()
 
     def put_back(self, name: str) -> None:
@@ -142,8 +142,8 @@ class Observer:
             for one in self.watched
             for write in read_writes(one.name, _audit(one.audit_log, self.lies.get(one.name, ())))
         ]
-        obj = [event for recorder in self.recorders.values() for event in list(recorder.obj)]
-        history = merge(writes, obj, ids=self.ids, restored=self.restored)
+        states = [event for recorder in self.recorders.values() for event in list(recorder.states)]
+        history = merge(writes, states, ids=self.ids, restored=self.restored)
         history.absent = {name: list(times) for name, times in self.absent.items()}
         return history
 
@@ -167,9 +167,9 @@ class Observer:
     def _search(self, verdict: Verdict) -> None:
         """Look for canaries in each state of each object that was heard since the last time, its conditions too."""
         for key, recorder in self.recorders.items():
-            obj = recorder.obj[self._searched.get(key, 0) :]
-            self._searched[key] = self._searched.get(key, 0) + len(obj)
-            for event in obj:
+            states = recorder.states[self._searched.get(key, 0) :]
+            self._searched[key] = self._searched.get(key, 0) + len(states)
+            for event in states:
                 hidden = ("data",) if event.place.kind == "Secret" else ()
                 shown = {name: value for name, value in event.object.items() if name not in hidden}
                 check_secrecy(verdict, self.canaries, f"{event.place} @{event.revision}", json.dumps(shown))

@@ -42,7 +42,7 @@ class Recorder(threading.Thread):
 
     def __init__(self, watched: Watched, kind: str, *, epoch: int = 0) -> None:
         super().__init__(name=f"observer-{watched.name}-{kind}", daemon=True)
-        self.obj: list[Heard] = []
+        self.states: list[Heard] = []
         self.epoch = epoch
         self.ended = threading.Event()
         self.current = threading.Event()
@@ -131,4 +131,4 @@ class Recorder(threading.Thread):
             self._known.pop(place, None)
         else:
             self._known[place] = manifest
-        self.obj.append(Heard(place, time.time(), manifest, bool(gone_at), revision, epoch))
+        self.states.append(Heard(place, time.time(), manifest, bool(gone_at), revision, epoch))

@@ -46,7 +46,7 @@ def test_every_part_that_a_rule_writes_is_watched_in_one_version(
     rules: Sequence[ActiveRule], obj: set[GVK], served: set[GVK] | None
 ) -> None:
     """R1: whatever versions the others write."""
-    found = target_kinds(rules, obj=obj, served=served)
+    found = target_kinds(rules, watched=obj, served=served)
     alone = [target_kinds([rule]) for rule in rules]
     parts: dict[tuple[str, str], set[object]] = {}
     for kinds in alone:
@@ -69,7 +69,7 @@ def test_a_version_stays_while_a_rule_writes_it_and_it_is_served(
 ) -> None:
     """R1: rules that come and go do not have everything heard anew."""
     obj = target_kinds(before, served=served)
-    found = target_kinds(after, obj=obj, served=served)
+    found = target_kinds(after, watched=obj, served=served)
     written = {kind for rule in after for kind in target_kinds([rule])}
     for kind in found:
         mates = {one for one in written if _what(one) == _what(kind)}

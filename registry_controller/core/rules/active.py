@@ -127,12 +127,12 @@ def reads_from(rule: SyncRule, features: Collection[Feature] | None) -> bool:
 
 
 def target_kinds(
-    rules: Iterable[ActiveRule], *, obj: Collection[GVK] = (), served: Collection[GVK] | None = None
+    rules: Iterable[ActiveRule], *, watched: Collection[GVK] = (), served: Collection[GVK] | None = None
 ) -> Mapping[GVK, frozenset[Selection]]:
     """List the kinds that rules write here, with the parts of each that must be watched here.
 
     An object is served in every version of its kind, so one is enough to hear it: of those that rules write one that
-    is `served` here (None: nobody knows yet), the one that is `heard` already, that of the first rule in rank.
+    is `served` here (None: nobody knows yet), the one that is `watched` already, that of the first rule in rank.
 
     A target lies in its source's namespace, so what narrows the source to namespaces narrows the target, too, unless
     an override may move it. A wide part does not replace a narrow one: where only the narrow one is allowed, the rules
@@ -146,7 +146,7 @@ def target_kinds(
             parts.setdefault((kind.group, kind.kind), set()).update(places)
 
     def choose(kinds: Iterable[GVK]) -> GVK:
-        return min(kinds, key=lambda kind: (served is not None and kind not in served, kind not in obj))
+        return min(kinds, key=lambda kind: (served is not None and kind not in served, kind not in watched))
 
     return {choose(kinds): frozenset(parts[what]) for what, kinds in versions.items()}
 

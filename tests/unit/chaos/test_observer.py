@@ -366,8 +366,8 @@ def test_a_planted_secret_in_a_state_that_is_over_is_seen_once(tmp_path: Path) -
     place = Place("a", "Cluster", "", "b")
     for revision, message in enumerate(("well", f"refused {CANARY}", "well"), start=1):
         said = {"metadata": {"name": "b"}, "status": {"conditions": [{"message": message}]}}
-        recorder.obj.append(Heard(place, 1.0, said, False, revision, 0))
-    recorder.obj.append(
+        recorder.states.append(Heard(place, 1.0, said, False, revision, 0))
+    recorder.states.append(
         Heard(place._replace(kind="Secret"), 1.0, {"metadata": {"name": "b"}, "data": {"x": CANARY}}, False, 4, 0)
     )
     found = [violation for _ in range(2) for violation in seer.judge({}).violations]

@@ -31,7 +31,7 @@ def test_the_second_unanswered_probe_makes_it_unreachable_and_says_so_once() -> 
 def test_a_sign_of_life_between_two_failures_starts_the_count_again() -> None:
     health = PeerHealth(now=0.0)
     health.probe_failed(15.0)
-    assert health.obj(16.0) is False
+    assert health.signal_received(16.0) is False
     assert health.probe_failed(31.0) is False
     assert health.alive
 
@@ -40,14 +40,14 @@ def test_an_unreachable_peer_that_is_heard_is_alive_and_says_so_once() -> None:
     health = PeerHealth(now=0.0)
     health.probe_failed(15.0)
     health.probe_failed(20.0)
-    assert health.obj(21.0) is True
-    assert health.obj(22.0) is False
+    assert health.signal_received(21.0) is True
+    assert health.signal_received(22.0) is False
     assert health.last_heard == 22.0
 
 
 def test_probes_follow_15_s_after_the_last_sign_and_then_every_5_s() -> None:
     health = PeerHealth(now=0.0)
-    health.obj(3.0)
+    health.signal_received(3.0)
     assert health.next_probe_at() == 18.0
     health.probe_failed(18.5)
     assert health.next_probe_at() == 23.5
@@ -64,7 +64,7 @@ def test_a_probe_that_waited_for_its_timeout_does_not_stretch_the_interval() -> 
 def test_a_probe_that_began_before_the_last_sign_of_life_is_old_news() -> None:
     health = PeerHealth(now=0.0)
     health.probe_failed(15.0)
-    health.obj(17.0)
+    health.signal_received(17.0)
     assert health.probe_failed(18.0, started_at=16.0) is False
     assert health.probe_failed(37.0) is False
     assert health.alive
@@ -104,10 +104,10 @@ def test_who_refuses_us_is_probed_at_once_but_not_more_often_than_every_5_s() ->
 def test_a_suspicion_is_not_put_off_by_what_older_streams_bring() -> None:
     health = PeerHealth(now=0.0)
     health.suspect(1.0)
-    health.obj(2.0)
+    health.signal_received(2.0)
     assert health.next_probe_at() == 1.0
     assert health.probe_failed(3.0, started_at=1.0) is False  # no answer, and old news: it is in question as before
-    health.obj(4.0)
+    health.signal_received(4.0)
     assert health.next_probe_at() == 6.0
     health.answered(6.5)
     assert health.next_probe_at() == 6.5 + SILENCE_S
@@ -124,10 +124,10 @@ def test_a_suspicion_does_not_hasten_what_is_already_doubted() -> None:
 
 def test_who_refuses_us_does_so_until_it_answers_whatever_older_streams_bring() -> None:
     health = PeerHealth(now=0.0)
-    health.obj(2.0)
+    health.signal_received(2.0)
     assert health.probe_failed(2.1, started_at=1.0, refused=True) is False
     assert health.refused
-    health.obj(3.0)
+    health.signal_received(3.0)
     assert health.refused
     assert health.alive
     assert health.probe_failed(18.0, refused=True) is False
@@ -139,10 +139,10 @@ def test_who_refuses_us_does_so_until_it_answers_whatever_older_streams_bring() 
 @pytest.mark.parametrize("started_at", [0.9, 1.5], ids=["began before it was heard", "began after that"])
 def test_who_refused_us_is_asked_again_soon_however_much_older_streams_bring(started_at: float) -> None:
     health = PeerHealth(now=0.0)
-    health.obj(1.0)
+    health.signal_received(1.0)
     health.probe_failed(2.0, started_at=started_at, refused=True)
     for moment in range(3, 60):
-        health.obj(float(moment))
+        health.signal_received(float(moment))
         assert health.next_probe_at() == started_at + PROBE_INTERVAL_S
     health.probe_failed(60.0, started_at=55.0)  # no answer at all, and old news
     assert health.next_probe_at() == 60.0

@@ -153,7 +153,7 @@ class Follower:
 
         self.server = server
         self.diary = Diary()
-        self.obj = 0
+        self.alive_count = 0
         found: dict[str, Any] = {"kind": KIND, "selection": EVERYTHING} | options
         reader: Any = server
         self.reflector = Reflector(
@@ -161,7 +161,7 @@ class Follower:
         )
 
     def _hear(self) -> None:
-        self.obj += 1
+        self.alive_count += 1
 
     async def until(self, holds: Callable[[], bool], *, within_s: float = 5.0) -> None:
         in_time = True
@@ -200,7 +200,7 @@ async def test_r4_one_stream_brings_everything_and_then_events() -> None:
     assert follower.server.asked[0]["resourceVersion"] == ""
     assert follower.reflector.revision == 11
     assert follower.reflector.synced
-    assert follower.obj
+    assert follower.alive_count
 
 
 async def test_events_are_cut_anywhere() -> None:
@@ -317,8 +317,8 @@ async def test_only_answers_prove_life() -> None:
     await follower.until(lambda: len(follower.diary.troubles) == 6)
     follower_alive = Follower(Server(streams=[errors.Forbidden("no", status=403)] * 2))
     await follower_alive.until(lambda: len(follower_alive.diary.troubles) == 2)
-    assert follower.obj <= 1  # the first quiet stream after the script
-    assert follower_alive.obj >= 2
+    assert follower.alive_count <= 1  # the first quiet stream after the script
+    assert follower_alive.alive_count >= 2
 
 
 @pytest.mark.parametrize(
