@@ -75,7 +75,7 @@ class Reconciler:
             found_empty = not await holds_natives(self._home, target)
             judgement = self._decide(target, inquiry, found_empty=found_empty)
         if (target.group, target.kind) == _CLUSTER:
-            self._departures.hear(judgement.decision, judgement.view)
+            self._departures.record_decision(judgement.decision, judgement.view)
         return judgement
 
     def _decide(self, target: Target, inquiry: OwnerAnswer | None, *, found_empty: bool = False) -> Judgment:
