@@ -274,8 +274,8 @@ class Engine:
     def _copy_changed(self, target: Target, owner: ClusterUID) -> None:
         self._listener.target_changed(target, owner)
         self.departures.on_copy_changed(target)
-        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self.copies.has(target):
-            self.clusters.request_plan()  # for others there may be room now
+        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and self.quota.has_surplus:
+            self.clusters.request_plan()  # there may be room now for Clusters that peers offer
 
     def _local_feed_changed(self, cache: LocalCache) -> None:
         self._listener.cache_changed(cache)
@@ -303,6 +303,11 @@ class Engine:
         """Enqueue the objects and copies of a member that has left or is back."""
         self.enqueue.on_member_changed(member)
 
+    def on_departure(self, member: ClusterUID) -> None:
+        """Enqueue what is affected by a departure or a return; tombstones record a departure."""
+        self.enqueue.on_member_changed(member)
+        self.clusters.request_plan()
+
     def on_cluster_due(self, target: Target, flow: str) -> None:
         """Enqueue a Cluster whose removal waited for a copy."""
         self._listener.target_changed(target, flow)
@@ -325,10 +330,10 @@ class Engine:
             held = self.registry.clusters.get(name)
             self.members.set_here(name, held.cluster if held else None)
         self._listener.own_kind_changed(plural, name)
-        self.clusters.request_plan()
+        self.clusters.on_own_kind_changed(plural, name)
 
     def _credentials_changed(self, key: ObjectKey) -> None:
-        self.clusters.request_plan()
+        self.clusters.on_credentials_changed(key)
         self._listener.credentials_changed(key)
 
 

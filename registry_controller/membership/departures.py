@@ -28,7 +28,7 @@ _PROVEN = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
 class DepartureObserver(Protocol):
     """Receives what a departure affects."""
 
-    def on_member_changed(self, member: ClusterUID) -> None:
+    def on_departure(self, member: ClusterUID) -> None:
         """A member has left or is back: its objects and copies need new decisions."""
 
     def on_cluster_due(self, target: Target, flow: str) -> None:
@@ -118,4 +118,4 @@ class Departures:
         was, self.left = self.left, left
         if member is not None and (member in left) != (member in was):
             log.info("member left" if member in left else "member is back", clusterID=member)
-            self._observer.on_member_changed(member)
+            self._observer.on_departure(member)

@@ -45,6 +45,11 @@ class MemberQuota:
                 if (secret := there[name].secret) is not None:
                     self._add(secret_target(secret))
 
+    @property
+    def has_surplus(self) -> bool:
+        """True while Clusters that peers offer are not copied here, as of the last update."""
+        return bool(self._surplus_before)
+
     def has_room_for(self, peer: ClusterUID, name: str) -> bool:
         """Return whether a Cluster that a peer holds is here, or may be copied."""
         return name not in self._surplus(peer)
