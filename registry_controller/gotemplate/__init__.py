@@ -21,7 +21,7 @@ from registry_controller.gotemplate.library import FUNCTIONS
 from registry_controller.gotemplate.limits import DEFAULT, Budget, Limits, Pool, TemplateError
 from registry_controller.gotemplate.nodes import Tree
 from registry_controller.gotemplate.parse import parse
-from registry_controller.gotemplate.values import Object, as_decoded
+from registry_controller.gotemplate.values import TemplateObject, as_decoded
 
 __all__ = [
     "DEFAULT",
@@ -52,7 +52,7 @@ class Template:
         Templates that are rendered together share a budget. Raises InvalidObject with the path, the position and what
         cannot be done; it holds nothing of the data.
         """
-        shown = {name: Object(found) for name, found in data.items() if found is not None}
+        shown = {name: TemplateObject(found) for name, found in data.items() if found is not None}
         budget = budget or Budget(self._limits)
         try:
             return evaluate(self._tree, shown, library=FUNCTIONS, budget=budget)

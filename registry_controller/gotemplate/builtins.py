@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-from registry_controller.gotemplate.arguments import count, text
+from registry_controller.gotemplate.arguments import as_string, check_count
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.printf import printf, sprint, sprintln
 from registry_controller.gotemplate.values import (
-    NOTHING,
+    MISSING,
     Byte,
     Int,
-    Nothing,
-    TextMap,
+    Missing,
+    StringMap,
     equal,
     is_missing,
     is_true,
@@ -27,42 +27,42 @@ _JS: Final = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003
 
 
 def _eq(_: Budget, *given: Any) -> bool:
-    count(given, 2)
+    check_count(given, 2)
     return any(equal(given[0], other) for other in given[1:])
 
 
 def _ne(_: Budget, *given: Any) -> bool:
-    count(given, 2, 2)
+    check_count(given, 2, 2)
     return not equal(*given)
 
 
 def _lt(_: Budget, *given: Any) -> bool:
-    count(given, 2, 2)
+    check_count(given, 2, 2)
     return less(*given)
 
 
 def _le(_: Budget, *given: Any) -> bool:
-    count(given, 2, 2)
+    check_count(given, 2, 2)
     return less(*given) or equal(*given)
 
 
 def _gt(_: Budget, *given: Any) -> bool:
-    count(given, 2, 2)
+    check_count(given, 2, 2)
     return not _le(_, *given)
 
 
 def _ge(_: Budget, *given: Any) -> bool:
-    count(given, 2, 2)
+    check_count(given, 2, 2)
     return not less(*given)
 
 
 def _not(_: Budget, *given: Any) -> bool:
-    count(given, 1, 1)
+    check_count(given, 1, 1)
     return not is_true(given[0])
 
 
 def _len(_: Budget, *given: Any) -> Int:
-    count(given, 1, 1)
+    check_count(given, 1, 1)
     (value,) = given
     if isinstance(value, str):
         return Int(len(value.encode()))
@@ -72,7 +72,7 @@ def _len(_: Budget, *given: Any) -> Int:
 
 
 def _index(_: Budget, *given: Any) -> Any:
-    count(given, 1)
+    check_count(given, 1)
     value, *keys = given
     if is_missing(value):
         raise TemplateError("index of nil")
@@ -80,7 +80,7 @@ def _index(_: Budget, *given: Any) -> Any:
         if is_missing(value):
             raise TemplateError("index of nil")
         if isinstance(value, Mapping):
-            value = value.get(text(key), "" if isinstance(value, TextMap) else NOTHING)
+            value = value.get(as_string(key), "" if isinstance(value, StringMap) else MISSING)
         elif isinstance(value, list | str):
             sequence: Any = value.encode() if isinstance(value, str) else value
             if not isinstance(key, int) or isinstance(key, bool):
@@ -90,12 +90,12 @@ def _index(_: Budget, *given: Any) -> Any:
             value = Byte(sequence[key]) if isinstance(sequence, bytes) else sequence[key]
         else:
             raise TemplateError(f"cannot index an item of type {type_of(value)}")
-    return Nothing("the key") if isinstance(value, Nothing) else value
+    return Missing("the key") if isinstance(value, Missing) else value
 
 
 def _printf(budget: Budget, *given: Any) -> str:
-    count(given, 1)
-    return printf(budget, text(given[0]), *given[1:])
+    check_count(given, 1)
+    return printf(budget, as_string(given[0]), *given[1:])
 
 
 def _joined(budget: Budget, given: tuple[Any, ...]) -> str:
@@ -106,13 +106,13 @@ def _joined(budget: Budget, given: tuple[Any, ...]) -> str:
 
 def _html(budget: Budget, *given: Any) -> str:
     written = _joined(budget, given)
-    budget.make(6 * len(written))
+    budget.reserve(6 * len(written))
     return written.translate(_HTML)
 
 
 def _js(budget: Budget, *given: Any) -> str:
     written = _joined(budget, given)
-    budget.make(6 * len(written))
+    budget.reserve(6 * len(written))
 
     def escape(char: str) -> str:
         if char in _JS:
@@ -126,7 +126,7 @@ def _js(budget: Budget, *given: Any) -> str:
 
 def _urlquery(budget: Budget, *given: Any) -> str:
     written = _joined(budget, given)
-    budget.make(9 * len(written))
+    budget.reserve(9 * len(written))
     return quote_plus(written, safe="-_.~")
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from registry_controller.gotemplate.limits import TemplateError
-from registry_controller.gotemplate.values import Ideal, Whole
+from registry_controller.gotemplate.values import UntypedFloat, UntypedInt
 
 _ESCAPES: Final = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"',
@@ -49,15 +49,15 @@ def read_text(source: str) -> str:
     return _ESCAPE.sub(unescape, source[1:-1])
 
 
-def read_character(source: str) -> Whole:
+def read_character(source: str) -> UntypedInt:
     """Read a character in single quotes: its number."""
     text = read_text(source)
     if len(text) != 1:
         raise TemplateError("a character constant of several characters")
-    return Whole(ord(text))
+    return UntypedInt(ord(text))
 
 
-def read_number(source: str) -> Whole | Ideal:
+def read_number(source: str) -> UntypedInt | UntypedFloat:
     """Read a number; TemplateError for what Go would not read, and beyond 64 bits."""
     if source.endswith("i"):
         raise TemplateError("a complex number")
@@ -71,7 +71,7 @@ def read_number(source: str) -> Whole | Ideal:
         if not -(2**63) <= number < 2**63:
             raise TemplateError("a number beyond 64 bits")
         has_exponent = source[0] in "+-" and digits.startswith("0x") and "e" in digits
-        return Ideal(number) if has_exponent else Whole(number)  # Go takes the digit for one, behind a sign
+        return UntypedFloat(number) if has_exponent else UntypedInt(number)  # Go takes the digit for one, behind a sign
     if _FLOAT.fullmatch(source) and set(source) & set(".eE"):
         found = float(plain)
     elif _HEX_FLOAT.fullmatch(source):
@@ -80,4 +80,4 @@ def read_number(source: str) -> Whole | Ideal:
         raise TemplateError("no number")
     if found in (float("inf"), float("-inf")):
         raise TemplateError("a number beyond 64 bits")
-    return Ideal(found)
+    return UntypedFloat(found)

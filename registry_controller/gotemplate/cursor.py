@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from registry_controller.gotemplate.lex import Token, place, tokens
+from registry_controller.gotemplate.lex import LexToken, place, tokens
 from registry_controller.gotemplate.limits import Limits, TemplateError
 
-_END: Final = Token("eof", "", 0)
+_END: Final = LexToken("eof", "", 0)
 
 
 class Cursor:
@@ -30,12 +30,12 @@ class Cursor:
         """Come back up."""
         self._depth -= 1
 
-    def peek(self, ahead: int = 0) -> Token:
+    def peek(self, ahead: int = 0) -> LexToken:
         """Look at a token, this one or one further on."""
         index = self.at + ahead
         return self._tokens[index] if index < len(self._tokens) else _END
 
-    def next(self) -> Token:
+    def advance(self) -> LexToken:
         """Take a token."""
         token = self.peek()
         self.at += 1
@@ -46,10 +46,10 @@ class Cursor:
         while self.peek().kind == "space":
             self.at += 1
 
-    def expect(self, kind: str, what: str) -> Token:
+    def expect(self, kind: str, what: str) -> LexToken:
         """Take a token of a kind behind any space; `what` names it in the error."""
         self.skip_space()
-        token = self.next()
+        token = self.advance()
         if token.kind != kind:
             self.fail(token, f"{what} is expected")
         return token
@@ -61,7 +61,7 @@ class Cursor:
             ahead += 1
         return bool(ahead) and self.peek(ahead).kind == word
 
-    def fail(self, token: Token, words: str) -> NoReturn:
+    def fail(self, token: LexToken, words: str) -> NoReturn:
         """Raise TemplateError with a token's position."""
         at = token.at if token.kind != "eof" else len(self.source)
         raise TemplateError(f"template {place(self.source, at)}: {words}")

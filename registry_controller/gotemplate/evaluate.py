@@ -11,11 +11,20 @@ from typing import Any
 from registry_controller.gotemplate.expressions import Expressions, Library, Scope
 from registry_controller.gotemplate.formats import text_of
 from registry_controller.gotemplate.limits import Budget, TemplateError
-from registry_controller.gotemplate.nodes import Action, Branch, Call, Jump, Node, Pipeline, Text, Tree
-from registry_controller.gotemplate.values import NOTHING, Int, Nothing, is_missing, is_true, type_of
+from registry_controller.gotemplate.nodes import (
+    ActionNode,
+    BranchNode,
+    JumpNode,
+    Node,
+    Pipeline,
+    TemplateNode,
+    TextNode,
+    Tree,
+)
+from registry_controller.gotemplate.values import MISSING, Int, Missing, is_missing, is_true, type_of
 
 
-class _Jumping(Exception):
+class _LoopExit(Exception):
     """A break or continue on its way to its range."""
 
     def __init__(self, kind: str) -> None:
@@ -45,33 +54,33 @@ class _Walker:
         for node in nodes:
             self._budget.step()
             match node:
-                case Text():
+                case TextNode():
                     self._write(node.text)
-                case Action():
+                case ActionNode():
                     value = self._values.pipeline(node.pipeline, dot, scope)
                     if not node.pipeline.variables:
                         self._print(value, node.pipeline)
-                case Branch(kind="range"):
+                case BranchNode(kind="range"):
                     self._range(node, dot, scope)
-                case Branch():
+                case BranchNode():
                     self._branch(node, dot, scope)
-                case Call():
+                case TemplateNode():
                     self._call(node, dot, scope)
-                case Jump():
-                    raise _Jumping(node.kind)
+                case JumpNode():
+                    raise _LoopExit(node.kind)
 
     def _write(self, text: str) -> None:
-        self._budget.write(len(text))
+        self._budget.reserve_output(len(text))
         self.written.append(text)
 
     def _print(self, value: Any, pipeline: Pipeline) -> None:
         at = pipeline.commands[0][0].at
         if is_missing(value):
-            key = f": there is no {value.path}" if isinstance(value, Nothing) and value.path else ""
+            key = f": there is no {value.path}" if isinstance(value, Missing) and value.path else ""
             raise self._values.error(f"nothing to write{key}", at)
         self._write(self._values.guard(lambda: text_of(value, self._budget), at))
 
-    def _branch(self, node: Branch, dot: Any, scope: Scope) -> None:
+    def _branch(self, node: BranchNode, dot: Any, scope: Scope) -> None:
         known = len(scope)
         value = self._values.pipeline(node.pipeline, dot, scope)
         if is_true(value):
@@ -80,7 +89,7 @@ class _Walker:
             self.walk(node.otherwise, dot, scope)
         del scope[known:]
 
-    def _range(self, node: Branch, dot: Any, scope: Scope) -> None:
+    def _range(self, node: BranchNode, dot: Any, scope: Scope) -> None:
         known = len(scope)
         value = self._values.pipeline(node.pipeline, dot, scope)
         mark = len(scope)
@@ -90,7 +99,7 @@ class _Walker:
             self._bind(node.pipeline, key, item, scope, mark)
             try:
                 self.walk(node.body, item, scope)
-            except _Jumping as jump:
+            except _LoopExit as jump:
                 if jump.kind == "break":
                     break
             finally:
@@ -123,17 +132,17 @@ class _Walker:
             kind = type(value)
             for index in range(value):
                 self._budget.step()
-                yield NOTHING, kind(index)
+                yield MISSING, kind(index)
         elif not is_missing(value):
             raise self._values.error(f"range cannot iterate over {type_of(value)}", pipeline.at)
 
-    def _call(self, node: Call, dot: Any, scope: Scope) -> None:
+    def _call(self, node: TemplateNode, dot: Any, scope: Scope) -> None:
         body = self._tree.defined.get(node.name)
         if body is None:
             raise self._values.error(f"no template {node.name!r} is defined", node.at)
         self._depth += 1
         if self._depth > self._budget.limits.depth:
             raise self._values.error(f"templates call each other more than {self._budget.limits.depth} deep", node.at)
-        value = NOTHING if node.pipeline is None else self._values.pipeline(node.pipeline, dot, scope)
+        value = MISSING if node.pipeline is None else self._values.pipeline(node.pipeline, dot, scope)
         self.walk(body, value, [("$", value)])
         self._depth -= 1

@@ -21,13 +21,13 @@ from registry_controller.gotemplate.nodes import (
     Variable,
 )
 from registry_controller.gotemplate.values import (
-    NOTHING,
-    Ideal,
+    MISSING,
     Int,
-    Nothing,
-    Object,
-    TextMap,
-    Whole,
+    Missing,
+    StringMap,
+    TemplateObject,
+    UntypedFloat,
+    UntypedInt,
     is_true,
     key_of,
     type_of,
@@ -39,11 +39,11 @@ Scope = list[tuple[str, Any]]
 """Variables, the newest last."""
 
 _LAZY: Final = frozenset(("and", "or"))
-_NO_FINAL: Final = object()
+_NOT_PIPED: Final = object()
 _READ_IN_ONE_STEP: Final = 64
 
 
-class _At(TemplateError):
+class _PositionedError(TemplateError):
     """An error that has its position already."""
 
 
@@ -58,11 +58,11 @@ class Expressions:
 
     def pipeline(self, node: Pipeline, dot: Any, scope: Scope) -> Any:
         """Evaluate a pipeline, and set its variables."""
-        value: Any = _NO_FINAL
+        value: Any = _NOT_PIPED
         for command in node.commands:
             value = self._command(command, value, dot, scope)
             if value is None:
-                value = NOTHING
+                value = MISSING
         for name in node.variables:
             if node.declares:
                 scope.append((name, value))
@@ -85,13 +85,13 @@ class Expressions:
 
     def error(self, words: str, at: int) -> TemplateError:
         """Make an error with its position."""
-        return _At(f"template {place(self._tree.source, at)}: {words}")
+        return _PositionedError(f"template {place(self._tree.source, at)}: {words}")
 
     def guard(self, call: Callable[[], Any], at: int, *, name: str = "") -> Any:
         """Call; give errors their position, and let no mistake of an argument's type escape."""
         try:
             return call()
-        except _At:
+        except _PositionedError:
             raise
         except TemplateError as error:
             words = str(error)
@@ -106,7 +106,7 @@ class Expressions:
             return self._function(first, rest, final, dot, scope)
         if isinstance(first, Chain):
             return self._chain(first, rest, final, dot, scope)
-        if rest or final is not _NO_FINAL:
+        if rest or final is not _NOT_PIPED:
             raise self.error("arguments for what is no function", first.at)
         if isinstance(first, Constant) and first.value is None:
             raise self.error("nil is no command", first.at)
@@ -121,42 +121,42 @@ class Expressions:
             case Variable():
                 return scope[self._find(scope, operand.name, operand.at)][1]
             case Function():
-                return self._function(operand, (), _NO_FINAL, dot, scope)
+                return self._function(operand, (), _NOT_PIPED, dot, scope)
             case Chain():
-                return self._chain(operand, (), _NO_FINAL, dot, scope)
+                return self._chain(operand, (), _NOT_PIPED, dot, scope)
             case Pipeline():
                 return self.pipeline(operand, dot, scope)
 
     def _function(self, node: Function, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
         if node.name in _LAZY:
-            return self._lazy(node, rest, final, dot, scope)
+            return self._and_or(node, rest, final, dot, scope)
         arguments = [self._argument(operand, dot, scope) for operand in rest]
-        if final is not _NO_FINAL:
+        if final is not _NOT_PIPED:
             arguments.append(final)
-        self.guard(lambda: self._pay(arguments), node.at, name=node.name)
+        self.guard(lambda: self._charge(arguments), node.at, name=node.name)
         return self.guard(lambda: self._library[node.name](self._budget, *arguments), node.at, name=node.name)
 
     def _argument(self, operand: Operand, dot: Any, scope: Scope) -> Any:
         """Evaluate an argument. A constant has no type yet, and an explicit nil is no nil that lies in an object."""
         if isinstance(operand, Constant):
-            return NOTHING if operand.value is None else operand.value
+            return MISSING if operand.value is None else operand.value
         return self._value(operand, dot, scope)
 
-    def _pay(self, arguments: list[Any]) -> None:
+    def _charge(self, arguments: list[Any]) -> None:
         """Take steps for what a function will look at."""
         size = sum(len(value) for value in arguments if isinstance(value, str | list | Mapping))
         self._budget.step(size // _READ_IN_ONE_STEP)
 
-    def _lazy(self, node: Function, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
+    def _and_or(self, node: Function, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
         """`and` and `or` stop at the first value that decides."""
-        if not rest and final is _NO_FINAL:
+        if not rest and final is _NOT_PIPED:
             raise self.error(f"{node.name}: needs an argument", node.at)
-        value: Any = NOTHING
+        value: Any = MISSING
         for operand in rest:
             value = _typed(self._argument(operand, dot, scope))
             if is_true(value) == (node.name == "or"):
                 return value
-        return value if final is _NO_FINAL else final
+        return value if final is _NOT_PIPED else final
 
     def _chain(self, node: Chain, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
         if isinstance(node.base, Constant) and node.base.value is None:
@@ -167,32 +167,32 @@ class Expressions:
         for index, name in enumerate(node.fields):
             path += f".{name}"
             is_last = index == len(node.fields) - 1
-            if is_last and (rest or final is not _NO_FINAL) and not isinstance(value, Nothing):
-                called = isinstance(value, Object) and value.method(name)[0]
+            if is_last and (rest or final is not _NOT_PIPED) and not isinstance(value, Missing):
+                called = isinstance(value, TemplateObject) and value.method(name)[0]
                 words = f"{name} takes no arguments" if called else f"{name} has arguments but is no method"
                 raise self.error(words, node.at)
             value = self._field(value, name, path, node.at)
         return value
 
     def _field(self, value: Any, name: str, path: str, at: int) -> Any:
-        if isinstance(value, Nothing):
-            return Nothing(path)
-        if isinstance(value, Object):
+        if isinstance(value, Missing):
+            return Missing(path)
+        if isinstance(value, TemplateObject):
             is_method, result = value.method(name)
             if is_method:
-                self._budget.pass_by(len(result) if isinstance(result, TextMap) else 0)
+                self._budget.pass_by(len(result) if isinstance(result, StringMap) else 0)
                 return result
             if name[:1].isupper():
                 self._budget.pass_by(value.width)
             found = value.field(name)
-            return Nothing(path) if isinstance(found, Nothing) else found
+            return Missing(path) if isinstance(found, Missing) else found
         if value is self._data and name not in value:
             raise self.error(f"there is no .{name}; there are {', '.join(f'.{known}' for known in self._data)}", at)
         if isinstance(value, Mapping):
             if name not in value:
                 self._budget.pass_by(len(value))
             key = key_of(value, name)
-            return value[key] if key is not None else Nothing(path)
+            return value[key] if key is not None else Missing(path)
         if value is None:
             raise self.error(f"nil has no field {name}", at)
         raise self.error(f"a {type_of(value)} has no field {name}", at)
@@ -200,6 +200,6 @@ class Expressions:
 
 def _typed(value: Any) -> Any:
     """Give a constant the type that it has where nothing asks for another."""
-    if isinstance(value, Ideal):
+    if isinstance(value, UntypedFloat):
         return float(value)
-    return Int(value) if isinstance(value, Whole) else value
+    return Int(value) if isinstance(value, UntypedInt) else value

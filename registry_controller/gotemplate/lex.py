@@ -32,7 +32,7 @@ _GLUED: Final = frozenset(("field", "variable", "word", "number", "char"))
 _AFTER: Final = re.compile(r"[ \t\r\n.,|:()]|\}\}|\Z")
 
 
-class Token(NamedTuple):
+class LexToken(NamedTuple):
     """A piece: its kind, its text, and where it begins. `text` is what stands between actions."""
 
     kind: str
@@ -40,7 +40,7 @@ class Token(NamedTuple):
     at: int
 
 
-def tokens(source: str) -> Iterator[Token]:
+def tokens(source: str) -> Iterator[LexToken]:
     """Cut a source; TemplateError with a position for what is no template."""
     at, trim_next = 0, False
     while True:
@@ -54,7 +54,7 @@ def tokens(source: str) -> Iterator[Token]:
             text = text.rstrip(_TRIMMED)
             inner += 1
         if text:
-            yield Token("text", text, at)
+            yield LexToken("text", text, at)
         if start < 0:
             return
         comment = inner + (1 if trims else 0)
@@ -64,11 +64,11 @@ def tokens(source: str) -> Iterator[Token]:
                 raise _error(source, start, "a comment that does not end with its action")
             at, trim_next = end.end(), end["trim"] is not None
             continue
-        yield Token("begin", "{{", start)
+        yield LexToken("begin", "{{", start)
         at, trim_next = yield from _action(source, inner)
 
 
-def _action(source: str, at: int) -> Generator[Token, None, tuple[int, bool]]:  # noqa: C901 -- one loop
+def _action(source: str, at: int) -> Generator[LexToken, None, tuple[int, bool]]:  # noqa: C901 -- one loop
     """Cut one action; return where it ends, and whether it trims what comes after."""
     depth = 0
     while True:
@@ -78,7 +78,7 @@ def _action(source: str, at: int) -> Generator[Token, None, tuple[int, bool]]:  
         if trims or source.startswith("}}", at):
             if depth:
                 raise _error(source, at, "a ( that is not closed")
-            yield Token("end", "}}", at)
+            yield LexToken("end", "}}", at)
             return at + (4 if trims else 2), trims
         found = _TOKEN.match(source, at)
         kind = found.lastgroup if found is not None else None
@@ -95,7 +95,7 @@ def _action(source: str, at: int) -> Generator[Token, None, tuple[int, bool]]:  
         if kind == "word" and text in _KEYWORDS:
             kind = text
         if text:
-            yield Token(kind, text, at)
+            yield LexToken(kind, text, at)
         at = end
 
 

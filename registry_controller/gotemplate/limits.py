@@ -39,7 +39,7 @@ class Pool:
         self._left = self._most = most
         self._whose = whose
 
-    def take(self, count: int) -> None:
+    def spend(self, count: int) -> None:
         """Take steps; TemplateError when there are no more."""
         self._left -= count
         if self._left < 0:
@@ -62,28 +62,28 @@ class Budget:
         if self.steps_left < 0:
             raise TemplateError(f"takes more than {self.limits.steps} steps")
         if self._pool is not None:
-            self._pool.take(count)
+            self._pool.spend(count)
 
     def pass_by(self, count: int) -> None:
         """Take steps for keys, fields or variables that are looked at one by one."""
         self.step(count // _PASSED_IN_ONE_STEP)
 
-    def spelled(self, text: str) -> str:
+    def scan(self, text: str) -> str:
         """Take steps for a text whose characters are looked at one by one, and give it back."""
         self.step(len(text) // _SPELLED_IN_ONE_STEP)
         return text
 
-    def write(self, size: int) -> None:
+    def reserve_output(self, size: int) -> None:
         """Ask to write so many characters."""
         self._written += size
         if self._written > self.limits.output:
             raise TemplateError(f"template writes more than {self.limits.output} characters")
 
-    def hold(self, count: int) -> None:
+    def reserve_elements(self, count: int) -> None:
         """Ask to make a list or dict of so many elements, each of which takes as much memory as many characters."""
-        self.make(_ELEMENT * count)
+        self.reserve(_ELEMENT * count)
 
-    def make(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Ask to make a text or list of so many elements, before it is made."""
         if size > self.limits.output:
             raise TemplateError(f"makes a value of more than {self.limits.output} characters or elements")
@@ -91,4 +91,4 @@ class Budget:
         if self._made < 0:
             raise TemplateError(f"makes more than {4 * self.limits.output} characters or elements in all")
         if self._pool is not None:
-            self._pool.take(max(size, 0) // _MADE_IN_ONE_STEP)
+            self._pool.spend(max(size, 0) // _MADE_IN_ONE_STEP)

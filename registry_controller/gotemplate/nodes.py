@@ -60,21 +60,21 @@ Operand = Constant | Dot | Variable | Function | Chain | Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextNode:
     """What is written as it is."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ActionNode:
     """A pipeline whose value is written, unless it sets a variable."""
 
     pipeline: Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class BranchNode:
     """`if`, `with` or `range`."""
 
     kind: str
@@ -84,7 +84,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TemplateNode:
     """Another template by its name."""
 
     name: str
@@ -93,13 +93,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Jump:
+class JumpNode:
     """`break` or `continue`."""
 
     kind: str
 
 
-Node = Text | Action | Branch | Call | Jump
+Node = TextNode | ActionNode | BranchNode | TemplateNode | JumpNode
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from registry_controller.gotemplate.constants import read_character, read_number, read_text
 from registry_controller.gotemplate.cursor import Cursor
-from registry_controller.gotemplate.lex import Token
+from registry_controller.gotemplate.lex import LexToken
 from registry_controller.gotemplate.limits import TemplateError
 from registry_controller.gotemplate.nodes import Chain, Constant, Dot, Function, Operand, Pipeline, Variable
 
-_NOT_STAGES: Final = (Constant, Dot)
-_NOT_HERE: Final = "; those that read the process, the network, the clock or chance are left out"
+_NOT_CALLABLE: Final = (Constant, Dot)
+_LEFT_OUT: Final = "; those that read the process, the network, the clock or chance are left out"
 
 
 class Pipelines:
@@ -32,13 +32,13 @@ class Pipelines:
             self._cursor.skip_space()
             token = self._cursor.peek()
             if token.kind == closes and (closes != "end" or token.text == "}}"):
-                self._cursor.next()
+                self._cursor.advance()
                 break
             commands.append(self._command(closes))
         if not commands:
             self._cursor.fail(self._cursor.peek(-1), "a value is missing")
         for command in commands[1:]:
-            if isinstance(command[0], _NOT_STAGES):
+            if isinstance(command[0], _NOT_CALLABLE):
                 self._cursor.fail(self._cursor.peek(-1), "only a function or method can take a piped value")
         self._cursor.ascend()
         return Pipeline(tuple(commands), tuple(variables), declares, at)
@@ -51,13 +51,13 @@ class Pipelines:
             start = self._cursor.at
             if self._cursor.peek().kind != "variable":
                 break
-            name = self._cursor.next().text
+            name = self._cursor.advance().text
             self._cursor.skip_space()
             kind = self._cursor.peek().kind
             if kind not in ("declare", "assign", "comma"):
                 self._cursor.at = start
                 break
-            self._cursor.next()
+            self._cursor.advance()
             names.append(name)
             self.variables.append(name)
             if kind != "comma":
@@ -67,7 +67,7 @@ class Pipelines:
                 self._cursor.fail(self._cursor.peek(), "too many or unfinished declarations")
         return names, True
 
-    def _known(self, name: str) -> None:
+    def _check_variable(self, name: str) -> None:
         if name not in self.variables:
             self._cursor.fail(self._cursor.peek(-1), f"an undefined variable {name}")
 
@@ -83,7 +83,7 @@ class Pipelines:
         if not operands or token.kind not in ("pipe", closes):
             self._cursor.fail(token, f"an unexpected {token.text!r}")
         if token.kind == "pipe":
-            self._cursor.next()
+            self._cursor.advance()
         return tuple(operands)
 
     def _operand(self) -> Operand | None:
@@ -93,7 +93,7 @@ class Pipelines:
         fields: list[str] = []
         first = self._cursor.peek()
         while self._cursor.peek().kind == "field":
-            fields.append(self._cursor.next().text[1:])
+            fields.append(self._cursor.advance().text[1:])
         if not fields:
             return term
         if isinstance(term, Constant | Dot):
@@ -109,7 +109,7 @@ class Pipelines:
                 found: Operand = Constant(token.text == "true", token.at)
             case "word":
                 if token.text not in self._functions:
-                    self._cursor.fail(token, f"an unknown function {token.text!r}{_NOT_HERE}")
+                    self._cursor.fail(token, f"an unknown function {token.text!r}{_LEFT_OUT}")
                 found = Function(token.text, token.at)
             case "nil":
                 found = Constant(None, token.at)
@@ -118,8 +118,8 @@ class Pipelines:
             case "field":
                 found = Chain(Dot(token.at), (token.text[1:],), token.at)
             case "variable":
-                self._cursor.next()
-                self._known(token.text)
+                self._cursor.advance()
+                self._check_variable(token.text)
                 return Variable(token.text, token.at)
             case "number":
                 found = Constant(self._constant(read_number, token), token.at)
@@ -128,14 +128,14 @@ class Pipelines:
             case "string" | "raw":
                 found = Constant(self._constant(read_text, token), token.at)
             case "open":
-                self._cursor.next()
+                self._cursor.advance()
                 return self.read(token.at, closes="close")
             case _:
                 return None
-        self._cursor.next()
+        self._cursor.advance()
         return found
 
-    def _constant(self, reader: Callable[[str], Any], token: Token) -> Any:
+    def _constant(self, reader: Callable[[str], Any], token: LexToken) -> Any:
         try:
             return reader(token.text)
         except TemplateError as error:

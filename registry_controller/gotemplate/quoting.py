@@ -10,13 +10,13 @@ from typing import Any, Final
 from registry_controller.gotemplate.floats import float_text
 from registry_controller.gotemplate.limits import TemplateError
 
-_SHORT: Final = {
+_SHORT_ESCAPES: Final = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\",
 }  # fmt: skip
 _JSON: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
 
-def is_shown(char: str) -> bool:
+def is_printable(char: str) -> bool:
     """Say whether Go prints a character as it is."""
     return char == " " or char.isprintable()
 
@@ -28,9 +28,9 @@ def quote(value: str, *, mark: str = '"', ascii_only: bool = False) -> str:
         code = ord(char)
         if char == mark:
             parts.append("\\" + mark)
-        elif char in _SHORT:
-            parts.append(_SHORT[char])
-        elif is_shown(char) and (code < 0x80 or not ascii_only):
+        elif char in _SHORT_ESCAPES:
+            parts.append(_SHORT_ESCAPES[char])
+        elif is_printable(char) and (code < 0x80 or not ascii_only):
             parts.append(char)
         elif code < 0x80:
             parts.append(f"\\x{code:02x}")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.arguments import count, real, text, whole
+from registry_controller.gotemplate.arguments import as_float64, as_int, as_string, check_count
 from registry_controller.gotemplate.formats import text_of
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.values import Int, Slice
@@ -57,7 +57,7 @@ def _sub(_: Budget, one: Any, other: Any) -> int:
     return _wrapped(to_int64(one) - to_int64(other))
 
 
-def _divided(one: Any, other: Any) -> tuple[int, int]:
+def _divmod(one: Any, other: Any) -> tuple[int, int]:
     number, by = to_int64(one), to_int64(other)
     if by == 0:
         raise TemplateError("a division by zero")
@@ -66,7 +66,7 @@ def _divided(one: Any, other: Any) -> tuple[int, int]:
 
 
 def _mul(_: Budget, *given: Any) -> int:
-    count(given, 1)
+    check_count(given, 1)
     product = 1
     for value in given:
         product = _wrapped(product * to_int64(value))
@@ -74,12 +74,12 @@ def _mul(_: Budget, *given: Any) -> int:
 
 
 def _max(_: Budget, *given: Any) -> int:
-    count(given, 1)
+    check_count(given, 1)
     return max(map(to_int64, given))
 
 
 def _min(_: Budget, *given: Any) -> int:
-    count(given, 1)
+    check_count(given, 1)
     return min(map(to_int64, given))
 
 
@@ -97,12 +97,12 @@ def _ceil(_: Budget, value: Any) -> float:
 
 
 def _round(_: Budget, value: Any, places: Any, *half: Any) -> float:
-    digits = whole(places)
+    digits = as_int(places)
     if abs(digits) > 300:
         raise TemplateError("too many places")
-    at = real(half[0]) if half else 0.5
+    at = as_float64(half[0]) if half else 0.5
     for other in half[1:]:
-        real(other)
+        as_float64(other)
     power = 10.0**digits
     scaled = power * to_float(value)
     if not math.isfinite(scaled):
@@ -112,17 +112,17 @@ def _round(_: Budget, value: Any, places: Any, *half: Any) -> float:
 
 
 def _until(budget: Budget, end: Any) -> list[Any]:
-    number = whole(end)
+    number = as_int(end)
     return _until_step(budget, Int(0), Int(number), Int(-1 if number < 0 else 1))
 
 
 def _until_step(budget: Budget, start: Any, stop: Any, step: Any) -> list[Any]:
-    first, last, by = whole(start), whole(stop), whole(step)
+    first, last, by = as_int(start), as_int(stop), as_int(step)
     if by == 0 or (last < first and by > 0) or (last > first and by < 0):
         return Slice(element="int")
     numbers = range(first, last, by)
     size = max(0, (last - first + by - (1 if by > 0 else -1)) // by)  # len() of a range stops at 63 bits
-    budget.hold(size)
+    budget.reserve_elements(size)
     return Slice(map(Int, numbers), element="int")
 
 
@@ -132,7 +132,7 @@ def _int(_: Budget, value: Any) -> Int:
 
 def _atoi(_: Budget, value: Any) -> Int:
     """Read a decimal number: what is too large is the largest, as Go's Atoi leaves it."""
-    found = text(value)
+    found = as_string(value)
     return Int(min(max(int(found), _LEAST), _MOST) if _DECIMAL.fullmatch(found) else 0)
 
 
@@ -144,7 +144,7 @@ def _to_decimal(budget: Budget, value: Any) -> int:
 
 NUMBERS: Final[Mapping[str, Callable[..., Any]]] = {
     "add": _add, "add1": lambda _, value: _wrapped(to_int64(value) + 1), "sub": _sub, "mul": _mul,
-    "div": lambda _, one, other: _divided(one, other)[0], "mod": lambda _, one, other: _divided(one, other)[1],
+    "div": lambda _, one, other: _divmod(one, other)[0], "mod": lambda _, one, other: _divmod(one, other)[1],
     "max": _max, "min": _min, "biggest": _max, "floor": _floor, "ceil": _ceil, "round": _round, "until": _until,
     "untilStep": _until_step, "int": _int, "int64": lambda _, value: to_int64(value),
     "float64": lambda _, value: to_float(value), "atoi": _atoi, "toDecimal": _to_decimal,

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.arguments import text, whole
+from registry_controller.gotemplate.arguments import as_int, as_string
 from registry_controller.gotemplate.cutting import cut
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.sprig_names import camel, separated
@@ -34,17 +34,17 @@ def is_space(char: str) -> bool:
     return char in _SPACE
 
 
-def _each(function: Callable[[str], str]) -> Callable[..., str]:
+def _per_character(function: Callable[[str], str]) -> Callable[..., str]:
     def call(budget: Budget, value: Any) -> str:
-        found = text(value)
-        return function(found) if found.isascii() else "".join(map(function, budget.spelled(found)))
+        found = as_string(value)
+        return function(found) if found.isascii() else "".join(map(function, budget.scan(found)))
 
     return call
 
 
 def _title(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in budget.spelled(text(value)):
+    for char in budget.scan(as_string(value)):
         written.append(_title_of(char) if starts else char)
         if char.isascii():
             starts = not (char.isalnum() or char == "_")
@@ -55,7 +55,7 @@ def _title(budget: Budget, value: Any) -> str:
 
 def _untitle(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in budget.spelled(text(value)):
+    for char in budget.scan(as_string(value)):
         written.append(lower(char) if starts else char)
         starts = is_space(char)
     return "".join(written)
@@ -63,7 +63,7 @@ def _untitle(budget: Budget, value: Any) -> str:
 
 def _swapcase(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in budget.spelled(text(value)):
+    for char in budget.scan(as_string(value)):
         if char.isupper() or char.istitle():
             written.append(lower(char))
             starts = False
@@ -78,7 +78,7 @@ def _swapcase(budget: Budget, value: Any) -> str:
 
 def _initials(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in budget.spelled(text(value)):
+    for char in budget.scan(as_string(value)):
         if starts and not is_space(char):
             written.append(char)
         starts = is_space(char)
@@ -86,16 +86,16 @@ def _initials(budget: Budget, value: Any) -> str:
 
 
 def _plural(_: Budget, one: Any, many: Any, number: Any) -> str:
-    few, several = text(one), text(many)
-    return few if whole(number) == 1 else several
+    few, several = as_string(one), as_string(many)
+    return few if as_int(number) == 1 else several
 
 
 def _wrap(budget: Budget, width: Any, value: Any) -> str:
-    return _wrapped(budget, whole(width), "", text(value), cuts_words=False)
+    return _wrapped(budget, as_int(width), "", as_string(value), cuts_words=False)
 
 
 def _wrap_with(budget: Budget, width: Any, new_line: Any, value: Any) -> str:
-    return _wrapped(budget, whole(width), text(new_line), text(value), cuts_words=True)
+    return _wrapped(budget, as_int(width), as_string(new_line), as_string(value), cuts_words=True)
 
 
 def _wrapped(budget: Budget, width: int, new_line: str, value: str, *, cuts_words: bool) -> str:
@@ -115,7 +115,7 @@ def _wrapped(budget: Budget, width: int, new_line: str, value: str, *, cuts_word
             if space < 0:
                 break
         end = space if space >= 0 else at + width
-        budget.make(end - at + len(between))
+        budget.reserve(end - at + len(between))
         lines.append(rest[at:end])
         at = end + (space >= 0)
     try:
@@ -125,12 +125,12 @@ def _wrapped(budget: Budget, width: int, new_line: str, value: str, *, cuts_word
 
 
 def _abbrev(budget: Budget, width: Any, value: Any) -> str:
-    size, found = whole(width), text(value)
+    size, found = as_int(width), as_string(value)
     return found if size < 4 else _abbreviated(budget, found, 0, size)
 
 
 def _abbrevboth(budget: Budget, left: Any, right: Any, value: Any) -> str:
-    offset, size, found = whole(left), whole(right), text(value)
+    offset, size, found = as_int(left), as_int(right), as_string(value)
     return found if size < 4 or (offset > 0 and size < 7) else _abbreviated(budget, found, offset, size)
 
 
@@ -149,19 +149,19 @@ def _abbreviated(budget: Budget, value: str, offset: int, width: int) -> str:
     return "..." + cut(value, length - room, length)
 
 
-def _name(function: Callable[[str], str]) -> Callable[..., str]:
+def _of_name(function: Callable[[str], str]) -> Callable[..., str]:
     def call(budget: Budget, value: Any) -> str:
-        budget.step(len(text(value)))  # every letter is looked at several times
-        return function(text(value))
+        budget.step(len(as_string(value)))  # every letter is looked at several times
+        return function(as_string(value))
 
     return call
 
 
 WORDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "trim": lambda _, value: text(value).strip(_SPACE), "upper": _each(upper), "lower": _each(lower), "title": _title,
-    "untitle": _untitle, "swapcase": _swapcase, "initials": _initials,
-    "nospace": lambda budget, value: "".join(char for char in budget.spelled(text(value)) if not is_space(char)),
-    "snakecase": _name(lambda name: separated(name, "_")), "kebabcase": _name(lambda name: separated(name, "-")),
-    "camelcase": _name(camel), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
+    "trim": lambda _, value: as_string(value).strip(_SPACE), "upper": _per_character(upper),
+    "lower": _per_character(lower), "title": _title, "untitle": _untitle, "swapcase": _swapcase, "initials": _initials,
+    "nospace": lambda budget, value: "".join(char for char in budget.scan(as_string(value)) if not is_space(char)),
+    "snakecase": _of_name(lambda name: separated(name, "_")), "kebabcase": _of_name(lambda name: separated(name, "-")),
+    "camelcase": _of_name(camel), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
     "abbrevboth": _abbrevboth, "plural": _plural, "hello": lambda _: "Hello!",
 }  # fmt: skip

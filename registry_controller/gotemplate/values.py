@@ -16,7 +16,7 @@ class Int(int):
     """Go's `int`."""
 
 
-class Whole(Int):
+class UntypedInt(Int):
     """A whole constant without a type yet: where a float is asked for, `1` is one."""
 
 
@@ -24,18 +24,18 @@ class Byte(int):
     """Go's `uint8`: what indexing a text gives."""
 
 
-class Ideal(float):
+class UntypedFloat(float):
     """A constant with a point or exponent, without a type yet: where an int is asked for, `1e3` is one."""
 
 
-class Nothing:
+class Missing:
     """What a missing key gives: nil for conditions and defaults, an error to print."""
 
     def __init__(self, path: str = "") -> None:
         self.path = path
 
 
-NOTHING: Final = Nothing()
+MISSING: Final = Missing()
 
 
 class Slice(list[Any]):
@@ -52,17 +52,17 @@ def strings(items: Iterable[Any]) -> Slice:
     return Slice(items, element="string")
 
 
-class Dict(dict[str, Any]):
+class MutableDict(dict[str, Any]):
     """A dict that the template made: the only kind that it may change."""
 
 
-class TextMap(dict[str, str]):
+class StringMap(dict[str, str]):
     """Go's `map[string]string`: a missing key is the empty text for `index`."""
 
     is_nil = False
 
 
-class Object:
+class TemplateObject:
     """A Kubernetes object: its fields by their JSON names or Go's, and its methods."""
 
     METHODS: Final[Mapping[str, tuple[str, Any]]] = {
@@ -88,7 +88,7 @@ class Object:
             key, default = self.METHODS[name]
             found = (self.manifest.get("metadata") or {}).get(key)
             if isinstance(default, dict):
-                labels = TextMap(found or {})
+                labels = StringMap(found or {})
                 labels.is_nil = found is None
                 return True, labels
             return True, found or default
@@ -105,7 +105,7 @@ class Object:
             return self.manifest[found]
         info = self.manifest.get("metadata") or {}
         found = key_of(info, name) if name[:1].isupper() else None
-        return info[found] if found is not None else NOTHING
+        return info[found] if found is not None else MISSING
 
 
 def as_decoded(value: Any, *, budget: Budget) -> Any:
@@ -136,21 +136,21 @@ def key_of(found: Mapping[str, Any], name: str) -> str | None:
 
 def is_missing(value: object) -> bool:
     """Say whether a value is nil."""
-    return value is None or isinstance(value, Nothing)
+    return value is None or isinstance(value, Missing)
 
 
 def is_true(value: object) -> bool:
     """Say whether `if` takes a value for true."""
     if is_missing(value):
         return False
-    if isinstance(value, Object):
+    if isinstance(value, TemplateObject):
         return True
     return bool(value)
 
 
 _TYPES: Final = (
-    (Nothing, "<nil>"), (type(None), "<nil>"), (bool, "bool"), (Int, "int"), (Byte, "uint8"), (int, "int64"),
-    (float, "float64"), (str, "string"), (Object, "object"), (TextMap, "map[string]string"),
+    (Missing, "<nil>"), (type(None), "<nil>"), (bool, "bool"), (Int, "int"), (Byte, "uint8"), (int, "int64"),
+    (float, "float64"), (str, "string"), (TemplateObject, "object"), (StringMap, "map[string]string"),
     (Mapping, "map[string]interface {}"), (list, "[]interface {}"),
 )  # fmt: skip
 
@@ -200,7 +200,7 @@ def equal(one: object, other: object) -> bool:
         raise TemplateError("eq: types that cannot be compared")
     if _is_nil(one) or _is_nil(other):
         return _is_nil(one) and _is_nil(other)
-    if not isinstance(other, Object):
+    if not isinstance(other, TemplateObject):
         raise TemplateError(f"eq: values of type {type_of(other)} cannot be compared")
     return one is other
 

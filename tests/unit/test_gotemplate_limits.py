@@ -13,7 +13,7 @@ from registry_controller.gotemplate import DEFAULT, FUNCTIONS, Limits, compile_t
 from registry_controller.gotemplate.evaluate import evaluate
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.parse import parse
-from registry_controller.gotemplate.values import Object
+from registry_controller.gotemplate.values import TemplateObject
 
 BIG = "{{ $x := repeat 1000000 `a` }}"
 
@@ -97,7 +97,7 @@ def _peak_kib() -> int:
 
 def _steps(source: str, **data: Any) -> int:
     """Render with the default limits, and give the steps that it took, as far as it came."""
-    shown = {name: Object(found) for name, found in data.items()}
+    shown = {name: TemplateObject(found) for name, found in data.items()}
     budget = Budget(DEFAULT)
     with contextlib.suppress(TemplateError):
         evaluate(parse(source, functions=FUNCTIONS.keys(), limits=DEFAULT), shown, library=FUNCTIONS, budget=budget)
