@@ -1,1 +1,1 @@
-"""WORDS: the names and shapes that are written on the wire. Pure data; no I/O, no policy, no clock."""
+"""The objects, labels, annotations and errors of the registry's API. Pure data: no I/O, no policy, no clock."""

@@ -2,24 +2,24 @@
 
 The classes, whose fault they are, and whether they are transient: whether a retry can succeed although no person acts.
 
-RegistryError            nobody         yes  base of all errors that the daemon raises deliberately
+RegistryError            none           yes  base of all errors that the daemon raises deliberately
   BadInput               author         no   a person wrote something wrong; the message names the place
     InvalidOption        author         no   an option of the daemon; the start fails
     InvalidObject        author         no   a field of a Cluster, ClusterFeature or ResourceSyncRule
-      Mistake            program        no   a bug of this program that one object triggers
+      Mistake            program        no   a bug of this program, triggered by an object
     InvalidKubeconfig    author         no   the credentials of a peer
   ApiError               server         yes  an error response of an API server; `.status` is the HTTP code
     Unauthorized         administrator  yes  401: the credentials are wrong or expired; new ones may arrive
     Forbidden            administrator  no   403: a right is missing, or admission refuses the request
-    NotFound             nobody         no   404; `.names_object` when the response itself names the missing object
-    Conflict             nobody         yes  409: another client was faster; read again
-      AlreadyExists      nobody         yes  409 to a create
-    Gone                 nobody         yes  410: the history is compacted; list again
+    NotFound             none           no   404; `.names_object` when the response itself names the missing object
+    Conflict             none           yes  409: another client was faster; read again
+      AlreadyExists      none           yes  409 to a create
+    Gone                 none           yes  410: the history is compacted; list again
     Invalid              author         no   400, 406, 413, 415, 422: the server refuses this object
       Immutable          author         no   422: a field may not change; the object must be created again
     TooManyRequests      server         yes  429: wait for `.retry_after_s`
     ServerError          server         yes  5xx
-  NotYet                 nobody         yes  the daemon itself postpones the work by `.retry_after_s`
+  NotYet                 none           yes  the daemon itself postpones the work by `.retry_after_s`
     Contested            administrator  yes  another client in this cluster keeps changing a copy
     ChangesTooOften      author         yes  members keep changing their rules
   Unreachable            network        yes  no response: connection, TLS handshake or timeout
@@ -47,14 +47,14 @@ class Party(enum.Enum):
     NETWORK = "network"
     PROGRAM = "program"
     """This program."""
-    NOBODY = "nobody"
+    NONE = "none"
     """Expected during normal operation."""
 
 
 class RegistryError(Exception):
     """Base of all errors that the daemon raises deliberately. Messages never contain data of an object."""
 
-    fault: ClassVar[Party] = Party.NOBODY
+    fault: ClassVar[Party] = Party.NONE
     is_transient: ClassVar[bool] = True
     retry_after_s: float = 0.0
     """The minimum wait before a retry; 0 leaves the wait to the caller's backoff."""
@@ -105,7 +105,7 @@ class Mistake(InvalidObject):
 
 
 def _place_of(trace: TracebackType | None) -> str:
-    """Return ` at MODULE:LINE` for the innermost frame of this program in a traceback; empty if there is none."""
+    """Return ` at MODULE:LINE` for the innermost frame of this program in a traceback; empty without such a frame."""
     place = ""
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__"))
@@ -153,7 +153,7 @@ class Forbidden(ApiError):
 class NotFound(ApiError):
     """404. `names_object` is true if the response is a Status whose details name the requested object."""
 
-    fault = Party.NOBODY
+    fault = Party.NONE
     is_transient = False
 
     def __init__(
@@ -167,7 +167,7 @@ class NotFound(ApiError):
 class Conflict(ApiError):
     """409: the object has changed since the read, or a precondition failed."""
 
-    fault = Party.NOBODY
+    fault = Party.NONE
 
 
 class AlreadyExists(Conflict):
@@ -177,7 +177,7 @@ class AlreadyExists(Conflict):
 class Gone(ApiError):
     """410: the resourceVersion is too old; list again."""
 
-    fault = Party.NOBODY
+    fault = Party.NONE
 
 
 class Invalid(ApiError):

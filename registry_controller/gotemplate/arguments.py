@@ -1,4 +1,4 @@
-"""What functions ask of their arguments, as the types of Go's parameters do."""
+"""Checks and converts the arguments of functions, as the types of Go's parameters do."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from registry_controller.gotemplate.values import (
 
 
 def as_string(value: Any) -> str:
-    """Ask for a text."""
+    """Return a string argument."""
     if not isinstance(value, str):
         raise TemplateError(f"wrong type of argument; expected string; got {type_of(value)}")
     return value
 
 
 def as_int(value: Any) -> int:
-    """Ask for Go's int: a constant, or what a function such as `int` or `len` gave. A number of an object is none."""
+    """Return an argument of Go's type int: a constant, or a result such as `len`. A number in an object is an int64."""
     if isinstance(value, UntypedFloat) and value.is_integer():
         return int(value)
     if not isinstance(value, Int):
@@ -36,50 +36,50 @@ def as_int(value: Any) -> int:
 
 
 def as_float64(value: Any) -> float:
-    """Ask for Go's float64: any number that is a constant, or a float."""
+    """Return an argument of Go's type float64: a numeric constant, or a float."""
     if not isinstance(value, UntypedInt | float):
         raise TemplateError(f"wrong type of argument; expected float64; got {type_of(value)}")
     return float(value)
 
 
 def as_list(value: Any) -> list[Any]:
-    """Ask for a list."""
+    """Return a list argument."""
     if not isinstance(value, list):
         raise TemplateError(f"wrong type of argument; expected a list; got {type_of(value)}")
     return value
 
 
 def as_dict(value: Any) -> Mapping[str, Any]:
-    """Ask for a dict; a key that is missing stands for an empty one."""
+    """Return a dict argument; a missing key is an empty dict."""
     if isinstance(value, Missing):
         return {}
     if isinstance(value, TemplateObject):
-        raise TemplateError("a whole object is no dict; take .Object.Object")
+        raise TemplateError("a whole object is not a dict; use .Object.Object")
     if not isinstance(value, Mapping):
         raise TemplateError(f"wrong type of argument; expected a dict; got {type_of(value)}")
     return value
 
 
 def as_mutable_dict(value: Any) -> MutableDict:
-    """Ask for a dict that the template may change: one that it made."""
+    """Return a dict argument that the template may change, because the template created it."""
     if isinstance(value, MutableDict):
         return value
     as_dict(value)
-    raise TemplateError("only what the template made can be changed; take a deepCopy")
+    raise TemplateError("only a dict that the template created can be changed; use deepCopy")
 
 
 def as_element(value: Any) -> Any:
-    """Make a value fit to be an element: nil is nil there, wherever it came from."""
+    """Convert a value to an element of a list or dict: every kind of nil becomes None."""
     return None if is_missing(value) else value
 
 
 def to_string(budget: Budget, value: Any) -> str:
-    """Make a text of anything, as sprig's strval does."""
+    """Convert any value to a string, as sprig's strval does."""
     return value if isinstance(value, str) else text_of(value, budget)
 
 
 def to_strings(budget: Budget, value: Any) -> list[str]:
-    """Make texts of a list's elements without nils, or of one value, as sprig's strslice does."""
+    """Convert the elements of a list, or one value, to strings without nils, as sprig's strslice does."""
     if is_missing(value):
         return []
     made = []
@@ -92,6 +92,6 @@ def to_strings(budget: Budget, value: Any) -> list[str]:
 
 
 def check_count(given: tuple[Any, ...], least: int, most: int | None = None) -> None:
-    """Hold that so many arguments were given."""
+    """Raise TemplateError unless the number of arguments is between `least` and `most`."""
     if len(given) < least or (most is not None and len(given) > most):
         raise TemplateError(f"wrong number of arguments: {len(given)}")

@@ -1,4 +1,4 @@
-"""The functions that Go's text/template brings along."""
+"""The built-in functions of Go's text/template."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _printf(budget: Budget, *given: Any) -> str:
 
 def _joined(budget: Budget, given: tuple[Any, ...]) -> str:
     if any(map(is_missing, given)):
-        raise TemplateError("nothing to write")
+        raise TemplateError("cannot print nil")
     return given[0] if len(given) == 1 and isinstance(given[0], str) else sprint(budget, *given)
 
 
@@ -131,15 +131,15 @@ def _urlquery(budget: Budget, *given: Any) -> str:
 
 
 def _call(_: Budget, *_given: Any) -> Any:
-    raise TemplateError("nothing that a template is given can be called")
+    raise TemplateError("no value in a template is a function")
 
 
-def _decided(_: Budget, *_given: Any) -> Any:
-    raise AssertionError("and, or: are evaluated where they stand")
+def _never_called(_: Budget, *_given: Any) -> Any:
+    raise AssertionError("the evaluator handles `and` and `or`")
 
 
 BUILTINS: Final[Mapping[str, Callable[..., Any]]] = {
-    "and": _decided, "call": _call, "or": _decided, "not": _not, "len": _len, "index": _index,
+    "and": _never_called, "call": _call, "or": _never_called, "not": _not, "len": _len, "index": _index,
     "print": sprint, "println": sprintln,
     "printf": _printf, "html": _html, "js": _js, "urlquery": _urlquery, "eq": _eq, "ne": _ne, "lt": _lt,
     "le": _le, "gt": _gt, "ge": _ge,

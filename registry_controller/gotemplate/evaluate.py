@@ -1,6 +1,6 @@
-"""Walk a tree with data, and write.
+"""Evaluates the tree of a template with data, and returns the output.
 
-Law: every loop and every call takes from the budget, so an evaluation ends.
+Law: every loop and every call charges the budget, so every evaluation ends.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from registry_controller.gotemplate.nodes import (
     TextNode,
     Tree,
 )
+from registry_controller.gotemplate.quoting import quote
 from registry_controller.gotemplate.values import MISSING, Int, Missing, is_missing, is_true, type_of
 
 
 class _LoopExit(Exception):
-    """A break or continue on its way to its range."""
+    """Leaves the body of a range for `break` or `continue`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
 
 def evaluate(tree: Tree, data: Mapping[str, Any], *, library: Library, budget: Budget) -> str:
-    """Render a tree; TemplateError with a position for what cannot be evaluated."""
+    """Return the output of a tree. Raises TemplateError with a position if the evaluation fails."""
     walker = _Walker(tree, data, library, budget)
     try:
         walker.walk(tree.body, data, [("$", data)])
@@ -50,7 +51,7 @@ class _Walker:
         self._depth = 0
 
     def walk(self, nodes: tuple[Node, ...], dot: Any, scope: Scope) -> None:
-        """Write nodes; variables that they declare stay until whoever called takes them away."""
+        """Output nodes. Variables that they declare stay in `scope`; the caller removes them."""
         for node in nodes:
             self._budget.step()
             match node:
@@ -76,8 +77,8 @@ class _Walker:
     def _print(self, value: Any, pipeline: Pipeline) -> None:
         at = pipeline.commands[0][0].at
         if is_missing(value):
-            key = f": there is no {value.path}" if isinstance(value, Missing) and value.path else ""
-            raise self._values.error(f"nothing to write{key}", at)
+            key = f": {value.path} does not exist" if isinstance(value, Missing) and value.path else ""
+            raise self._values.error(f"cannot print nil{key}", at)
         self._write(self._values.guard(lambda: text_of(value, self._budget), at))
 
     def _branch(self, node: BranchNode, dot: Any, scope: Scope) -> None:
@@ -109,7 +110,7 @@ class _Walker:
         del scope[known:]
 
     def _bind(self, pipeline: Pipeline, key: Any, item: Any, scope: Scope, mark: int) -> None:
-        """Set a range's variables: of two, the first is the key."""
+        """Set the variables of a range; the first of two variables is the key."""
         names = pipeline.variables
         bound = (key, item)[-len(names) :] if names else ()
         for index, (name, value) in enumerate(zip(names, bound, strict=True)):
@@ -124,11 +125,11 @@ class _Walker:
                 self._budget.step()
                 yield Int(index), item
         elif isinstance(value, Mapping):
-            self._budget.step(len(value))  # all are sorted, however soon it breaks off, and may go meanwhile
+            self._budget.step(len(value))  # sorts all keys even if the loop breaks early; the body may remove keys
             yield from [(key, value[key]) for key in sorted(value)]
         elif isinstance(value, int) and not isinstance(value, bool):
             if len(pipeline.variables) > 1:
-                raise self._values.error("a range over a number has no second variable", pipeline.at)
+                raise self._values.error("a range over a number takes only one variable", pipeline.at)
             kind = type(value)
             for index in range(value):
                 self._budget.step()
@@ -139,10 +140,11 @@ class _Walker:
     def _call(self, node: TemplateNode, dot: Any, scope: Scope) -> None:
         body = self._tree.defined.get(node.name)
         if body is None:
-            raise self._values.error(f"no template {node.name!r} is defined", node.at)
+            raise self._values.error(f"template {quote(node.name)} is not defined", node.at)
         self._depth += 1
         if self._depth > self._budget.limits.depth:
-            raise self._values.error(f"templates call each other more than {self._budget.limits.depth} deep", node.at)
+            limit = self._budget.limits.depth
+            raise self._values.error(f"template calls nested more than {limit} levels deep", node.at)
         value = MISSING if node.pipeline is None else self._values.pipeline(node.pipeline, dot, scope)
         self.walk(body, value, [("$", value)])
         self._depth -= 1

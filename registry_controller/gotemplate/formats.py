@@ -1,6 +1,6 @@
-"""One value in one of the forms of Go's fmt: `%5.2f`, `%-8s`, `%#x`, and the mistakes as Go spells them.
+"""Formats one value as Go's fmt does: `%5.2f`, `%-8s`, `%#x`, and Go's text for a wrong verb.
 
-Law: what a width or a precision asks for is taken from the budget before it is made.
+Law: the budget is charged for a width or a precision before the text is created.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LAST: Final = 0x10FFFF
 
 @dataclass(frozen=True, slots=True)
 class FormatSpec:
-    """What stands between `%` and its verb. Of `%#v` and `%+v`, the `#` and `+` mean Go's syntax."""
+    """A directive: its verb, and the flags, width and precision before it. `go_syntax` is `%#v`."""
 
     verb: str = "v"
     flags: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ PLAIN: Final = FormatSpec()
 
 
 def format_value(budget: Budget, form: FormatSpec, value: Any) -> str:
-    """Write a value that is an argument of its own."""
+    """Format a value that is an argument, not an element of one."""
     budget.step()
     budget.reserve((form.width or 0) + (form.precision or 0))
     if is_missing(value):
@@ -43,14 +43,14 @@ def format_value(budget: Budget, form: FormatSpec, value: Any) -> str:
     if form.verb == "T":
         return _pad(form, _cut(form, type_of(value)))
     if form.verb == "p" and isinstance(value, Mapping | list | TemplateObject):
-        raise TemplateError("an address in memory is not shown")
+        raise TemplateError("%p is not supported: a memory address is never printed")
     if form.verb == "w":
         return _wrong_verb(budget, form, value)
     return _value(budget, form, value)
 
 
 def text_of(value: object, budget: Budget) -> str:
-    """Spell a value as %v does."""
+    """Format a value as %v does."""
     if isinstance(value, str):
         budget.step()
         return str(value)
@@ -68,14 +68,14 @@ def _value(budget: Budget, form: FormatSpec, value: Any) -> str:
     if isinstance(value, str):
         return _text(budget, form, value)
     if isinstance(value, TemplateObject):
-        raise TemplateError("a whole object cannot be written; take its fields, or toJson of .Object.Object")
+        raise TemplateError("a whole object cannot be printed; use a field, or toJson of .Object.Object")
     if not isinstance(value, Mapping | list):
-        raise TemplateError(f"a value of type {type_of(value)} cannot be written")
+        raise TemplateError(f"a value of type {type_of(value)} cannot be printed")
     return _compound(budget, form, value)
 
 
 def _wrong_verb(budget: Budget, form: FormatSpec, value: Any) -> str:
-    """Name the mistake; the value stands in it in the form that was asked for."""
+    """Return Go's text for a wrong verb. It contains the value, formatted by the directive with the verb v."""
     return f"%!{form.verb}({type_of(value)}={_value(budget, replace(form, verb='v'), value)})"
 
 
@@ -159,7 +159,7 @@ def _digits(form: FormatSpec, verb: str, number: float) -> str:
 
 
 def _with_point(form: FormatSpec, verb: str, digits: str) -> str:
-    """Keep the point, and the zeros behind it, as `#` asks for."""
+    """Add the decimal point and the trailing zeros that the flag `#` requires."""
     wanted = 0
     if form.verb in "vgG" or verb == "x":
         wanted = 6 if form.precision is None else form.precision

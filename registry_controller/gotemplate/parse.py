@@ -1,4 +1,4 @@
-"""Read a template into a tree. Functions and variables must be known, as Go wants them to be when it reads."""
+"""Parses a template into a tree. As in Go, an unknown function or variable is an error of the parser."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from registry_controller.gotemplate.lex import LexToken
 from registry_controller.gotemplate.limits import Limits, TemplateError
 from registry_controller.gotemplate.nodes import ActionNode, BranchNode, JumpNode, Node, TemplateNode, TextNode, Tree
 from registry_controller.gotemplate.pipelines import Pipelines
+from registry_controller.gotemplate.quoting import quote
 
 
 def parse(source: str, *, functions: Collection[str], limits: Limits) -> Tree:
-    """Read a template; TemplateError with a position for one that Go would refuse."""
+    """Return the tree of a template. Raises TemplateError with a position if Go refuses the template."""
     if len(source) > limits.source:
         raise TemplateError(f"template is longer than {limits.source} characters")
     return _Parser(source, functions, limits).tree()
@@ -39,13 +40,13 @@ class _Parser:
                 nodes, stop = self._nodes(top=True)
                 body += nodes
                 if stop:
-                    self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
+                    self._cursor.fail(self._cursor.peek(), f"unexpected {stop}")
         self._add_definition("", tuple(body))
         self._tree.body = self._tree.defined[""]
         return self._tree
 
     def _nodes(self, *, top: bool = False) -> tuple[list[Node], str]:
-        """Read until `end` or `else` (its word is returned and not taken) or, at the top, until `define`."""
+        """Return the nodes up to `end` or `else`, and this keyword, not consumed; at the top, up to `define`."""
         nodes: list[Node] = []
         self._cursor.descend()
         try:
@@ -58,11 +59,11 @@ class _Parser:
                         return nodes, word
                 if self._cursor.is_keyword("define"):
                     if not top:
-                        self._cursor.fail(token, "an unexpected define")
+                        self._cursor.fail(token, "unexpected define")
                     return nodes, ""
                 nodes.append(self._action())
             if not top:
-                self._cursor.fail(self._cursor.peek(), "an action without its end")
+                self._cursor.fail(self._cursor.peek(), "missing {{ end }} of an action")
             return nodes, ""
         finally:
             self._cursor.ascend()
@@ -75,7 +76,7 @@ class _Parser:
         self._cursor.skip_space()
         token = self._cursor.advance()
         if (token.kind, token.text) != ("end", "}}"):
-            self._cursor.fail(token, f"an unexpected {token.text!r}")
+            self._cursor.fail_unexpected(token)
 
     def _define(self) -> None:
         self._expect_action("define")
@@ -87,26 +88,26 @@ class _Parser:
         self._cursor.skip_space()
         token = self._cursor.advance()
         if token.kind not in ("string", "raw"):
-            self._cursor.fail(token, "a name in quotes is expected")
+            self._cursor.fail(token, "expected a name in quotes")
         return self._unquoted(token)
 
     def _define_body(self, name: str) -> None:
         saved, self._pipelines.variables, loops, self._loops = self._pipelines.variables, ["$"], self._loops, 0
         nodes, stop = self._nodes()
         if stop != "end":
-            self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
+            self._cursor.fail(self._cursor.peek(), f"unexpected {stop}")
         self._expect_action("end")
         self._expect_end()
         self._pipelines.variables, self._loops = saved, loops
         self._add_definition(name, tuple(nodes))
 
     def _add_definition(self, name: str, nodes: tuple[Node, ...]) -> None:
-        """Keep a template; of two with one name, one may hold something."""
-        held = self._tree.defined.get(name, ())
-        if not _has_content(held):
+        """Store a defined template. Of two templates with one name, only one may have content."""
+        defined = self._tree.defined.get(name, ())
+        if not _has_content(defined):
             self._tree.defined[name] = nodes
         elif _has_content(nodes):
-            self._cursor.fail(self._cursor.peek(-1), f"a second template {name!r}")
+            self._cursor.fail(self._cursor.peek(-1), f"template {quote(name)} is defined twice")
 
     def _action(self) -> Node:
         begin = self._cursor.expect("begin", "an action")
@@ -118,14 +119,14 @@ class _Parser:
         if token.kind in ("break", "continue"):
             self._cursor.advance()
             if not self._loops:
-                self._cursor.fail(token, f"a {token.kind} outside of range")
+                self._cursor.fail(token, f"{token.kind} outside a range")
             self._expect_end()
             return JumpNode(token.kind)
         if token.kind in ("template", "block"):
             self._cursor.advance()
             return self._call(token)
         if token.kind in ("end", "else", "define") and token.text != "}}":
-            self._cursor.fail(token, f"an unexpected {token.text}")
+            self._cursor.fail(token, f"unexpected {token.text}")
         return ActionNode(self._pipelines.read(begin.at, closes="end"))
 
     def _call(self, token: LexToken) -> Node:
@@ -135,7 +136,7 @@ class _Parser:
         if self._cursor.peek().text == "}}" and self._cursor.peek().kind == "end":
             self._cursor.advance()
             if token.kind == "block":
-                self._cursor.fail(token, "a block without a value")
+                self._cursor.fail(token, "missing value of a block")
         else:
             pipeline = self._pipelines.read(token.at, closes="end")
         if token.kind == "block":
@@ -161,7 +162,7 @@ class _Parser:
             self._expect_end()
             otherwise, stop = self._nodes()
             if stop != "end":
-                self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
+                self._cursor.fail(self._cursor.peek(), f"unexpected {stop}")
         self._expect_action("end")
         self._expect_end()
         del self._pipelines.variables[known:]

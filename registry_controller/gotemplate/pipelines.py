@@ -1,4 +1,4 @@
-"""Read pipelines: what they set, their commands, and the operands of those."""
+"""Parses pipelines: their variables, commands and operands."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from registry_controller.gotemplate.cursor import Cursor
 from registry_controller.gotemplate.lex import LexToken
 from registry_controller.gotemplate.limits import TemplateError
 from registry_controller.gotemplate.nodes import Chain, Constant, Dot, Function, Operand, Pipeline, Variable
+from registry_controller.gotemplate.quoting import quote
 
 _NOT_CALLABLE: Final = (Constant, Dot)
-_LEFT_OUT: Final = "; those that read the process, the network, the clock or chance are left out"
+_LEFT_OUT: Final = "; functions that read the process, the network, the clock or randomness do not exist"
 
 
 class Pipelines:
-    """Reads pipelines at a cursor. `variables` are those that are known there."""
+    """Parses pipelines at a cursor. `variables` are the variables that are defined there."""
 
     def __init__(self, cursor: Cursor, functions: Collection[str]) -> None:
         self.variables = ["$"]
@@ -24,7 +25,7 @@ class Pipelines:
         self._functions = functions
 
     def read(self, at: int, *, closes: str, is_range: bool = False) -> Pipeline:
-        """Read up to what closes it: `end` for an action, `close` for a parenthesis."""
+        """Return the pipeline up to the token that closes it: `end` for an action, `close` for a parenthesis."""
         self._cursor.descend()
         variables, declares = self._declarations(is_range=is_range)
         commands: list[tuple[Operand, ...]] = []
@@ -36,15 +37,18 @@ class Pipelines:
                 break
             commands.append(self._command(closes))
         if not commands:
-            self._cursor.fail(self._cursor.peek(-1), "a value is missing")
+            self._cursor.fail(self._cursor.peek(-1), "missing value")
         for command in commands[1:]:
             if isinstance(command[0], _NOT_CALLABLE):
-                self._cursor.fail(self._cursor.peek(-1), "only a function or method can take a piped value")
+                self._cursor.fail(self._cursor.peek(-1), "only a function or a method accepts a piped value")
         self._cursor.ascend()
         return Pipeline(tuple(commands), tuple(variables), declares, at)
 
     def _declarations(self, *, is_range: bool) -> tuple[list[str], bool]:
-        """Read what is set; whether it is known shows when it is evaluated, as in Go."""
+        """Return the names of the variables that the pipeline sets, and whether it declares them.
+
+        As in Go, the evaluation reports an assignment to an undefined variable.
+        """
         names: list[str] = []
         while True:
             self._cursor.skip_space()
@@ -64,12 +68,12 @@ class Pipelines:
                 return names, kind == "declare"
             self._cursor.skip_space()
             if not is_range or len(names) == 2 or self._cursor.peek().kind not in ("variable", "end", "close"):
-                self._cursor.fail(self._cursor.peek(), "too many or unfinished declarations")
+                self._cursor.fail(self._cursor.peek(), "too many variables, or an incomplete declaration")
         return names, True
 
     def _check_variable(self, name: str) -> None:
         if name not in self.variables:
-            self._cursor.fail(self._cursor.peek(-1), f"an undefined variable {name}")
+            self._cursor.fail(self._cursor.peek(-1), f"undefined variable {name}")
 
     def _command(self, closes: str) -> tuple[Operand, ...]:
         operands: list[Operand] = []
@@ -81,7 +85,7 @@ class Pipelines:
             self._cursor.skip_space()
         token = self._cursor.peek()
         if not operands or token.kind not in ("pipe", closes):
-            self._cursor.fail(token, f"an unexpected {token.text!r}")
+            self._cursor.fail_unexpected(token)
         if token.kind == "pipe":
             self._cursor.advance()
         return tuple(operands)
@@ -97,7 +101,7 @@ class Pipelines:
         if not fields:
             return term
         if isinstance(term, Constant | Dot):
-            self._cursor.fail(first, "a field of a constant or of the dot")
+            self._cursor.fail(first, "unexpected field after a constant or a dot")
         if isinstance(term, Chain):
             return Chain(term.base, (*term.fields, *fields), term.at)
         return Chain(term, tuple(fields), term.at)
@@ -109,7 +113,7 @@ class Pipelines:
                 found: Operand = Constant(token.text == "true", token.at)
             case "word":
                 if token.text not in self._functions:
-                    self._cursor.fail(token, f"an unknown function {token.text!r}{_LEFT_OUT}")
+                    self._cursor.fail(token, f"unknown function {quote(token.text)}{_LEFT_OUT}")
                 found = Function(token.text, token.at)
             case "nil":
                 found = Constant(None, token.at)

@@ -1,4 +1,4 @@
-"""Go's Printf, Sprint and Sprintln for the values that templates have."""
+"""Go's Printf, Sprint and Sprintln for the values of templates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _GO_SYNTAX: Final = "vw"
 
 
 def printf(budget: Budget, pattern: str, *given: Any) -> str:
-    """Write values by a pattern, mistakes included, as Go does."""
+    """Format values by a pattern as Go does, with Go's texts for mistakes in the pattern."""
     text = _Printf(budget, pattern, given).text()
     budget.reserve(len(text))
     return text
 
 
 def sprint(budget: Budget, *given: Any) -> str:
-    """Write values, with a space between two of which none is a text."""
+    """Format values, with a space between two values if neither is a string."""
     parts: list[str] = []
     for index, value in enumerate(given):
         if index and not isinstance(value, str) and not isinstance(given[index - 1], str):
@@ -31,7 +31,7 @@ def sprint(budget: Budget, *given: Any) -> str:
 
 
 def sprintln(budget: Budget, *given: Any) -> str:
-    """Write values with spaces between all, and the end of a line."""
+    """Format values with spaces between all of them, and a newline at the end."""
     return _joined(budget, " ", [text_of(value, budget) for value in given]) + "\n"
 
 
@@ -41,7 +41,7 @@ def _joined(budget: Budget, between: str, parts: list[str]) -> str:
 
 
 class _Printf:
-    """One pattern on its way: where it is read, and which value comes next."""
+    """Formats one pattern: keeps the offset in the pattern, and the index of the next argument."""
 
     def __init__(self, budget: Budget, pattern: str, given: tuple[Any, ...]) -> None:
         self._budget = budget
@@ -72,7 +72,7 @@ class _Printf:
         return "".join(written)
 
     def _directive(self) -> bool:
-        """Write what one % asks for; say whether the pattern goes on."""
+        """Write the text of one directive; return whether the pattern goes on."""
         flags = set()
         while self._peek() and self._peek() in _FLAGS:
             flags.add(self._next_char())
@@ -108,7 +108,7 @@ class _Printf:
         return self._pattern[self._at - 1]
 
     def _read_index(self) -> None:
-        """Read `[3]`: which value comes next."""
+        """Read an index such as `[3]`, which selects the next argument."""
         if self._peek() != "[":
             self._is_after_index = False
             return
@@ -170,7 +170,7 @@ class _Printf:
             return None
         number = _number(self._pattern[start : self._at])
         if number is None:
-            self._at = len(self._pattern)  # Go gives up on a pattern with such a number
+            self._at = len(self._pattern)  # Go stops reading a pattern at such a number
         return number
 
     def _int_argument(self) -> int | None:
@@ -190,7 +190,7 @@ class _Printf:
 
 
 def _number(digits: str) -> int | None:
-    """Read a number as Go's fmt does: None for none, and for one that was too large before its last digit."""
+    """Return a number as Go's fmt reads it; None without digits, or if it is too large before its last digit."""
     if not digits or not digits.isascii() or not digits.isdigit():
         return None
     significant = digits.lstrip("0")

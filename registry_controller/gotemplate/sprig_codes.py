@@ -1,4 +1,4 @@
-"""Sprig's functions on encodings, digests and paths."""
+"""Sprig's functions for encodings, digests and paths."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _decoded(decode: Callable[..., bytes], value: str, error: type[Exception]) -
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise TemplateError("is no text when it is decoded") from None
+        raise TemplateError("the decoded value is not UTF-8") from None
 
 
 def _digest(name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Sprig's functions on dicts. They change what the template itself made, and nothing that it was given."""
+"""Sprig's functions for dicts. They change only dicts that the template created."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def _merged(budget: Budget, overwrite: bool, *given: Any) -> MutableDict:
 
 
 def _merge(budget: Budget, into: dict[str, Any], other: Mapping[str, Any], overwrite: bool) -> None:
-    """Do as mergo does. A dict below that is not the template's own becomes so before it is changed.
+    """Merge as mergo does. A nested dict that the template did not create is copied before it is changed.
 
-    What is merged into may be below the other one, and so change it: its keys are those that it has now.
+    `into` may be nested in `other`, which then changes, too. So the keys of `other` are listed before any change.
     """
     takes = not isinstance(into, StringMap) or isinstance(other, StringMap)
     budget.reserve_elements(len(other))
@@ -102,7 +102,7 @@ def _merge(budget: Budget, into: dict[str, Any], other: Mapping[str, Any], overw
 
 def _checked_value(value: Any, *, takes: bool) -> Any:
     if not takes:
-        raise TemplateError("labels and annotations take no values of other dicts")
+        raise TemplateError("only labels and annotations can be merged into labels and annotations")
     return value
 
 

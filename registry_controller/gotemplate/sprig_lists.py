@@ -1,4 +1,4 @@
-"""Sprig's functions on lists."""
+"""Sprig's functions for lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _last(_: Budget, value: Any) -> Any:
 
 
 def _part(budget: Budget, found: list[Any]) -> list[Any]:
-    """Give some elements of a list; nil for none of an empty one."""
+    """Return a copy of some elements of a list, and reserve its memory."""
     budget.reserve_elements(len(found))
     return list(found)
 
@@ -64,7 +64,7 @@ def _slice(budget: Budget, value: Any, *bounds: Any) -> Any:
     start = to_int64(bounds[0]) if bounds else 0
     end = to_int64(bounds[1]) if len(bounds) > 1 else len(found)
     if not 0 <= start <= end <= len(found):
-        raise TemplateError("out of range")
+        raise TemplateError("bounds out of range")
     part = _part(budget, found[start:end])
     return Slice(part, element=found.element) if isinstance(found, Slice) else part
 
@@ -89,7 +89,7 @@ def _uniq(budget: Budget, value: Any) -> list[Any]:
 
 
 def _sort_alpha(budget: Budget, value: Any) -> list[Any]:
-    """Sort texts by their bytes; a list of texts itself, as Go does."""
+    """Sort strings by their bytes. As in Go, a `[]string` is sorted in place."""
     if not isinstance(value, list):
         return strings([to_string(budget, value)])
     budget.step(len(value))

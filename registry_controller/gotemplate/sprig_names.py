@@ -1,4 +1,4 @@
-"""Names in another spelling: snake_case, kebab-case and CamelCase, word by word as huandu/xstrings 1.3 does it."""
+"""Converts names to snake_case, kebab-case and CamelCase, word by word as huandu/xstrings 1.3 does."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _CharClass(enum.Enum):
 
 
 def camel(value: str) -> str:
-    """Join words, each with a capital; what connects them at the beginning stays."""
+    """Join words, each with a capital letter; connectors at the beginning stay."""
     start = next((index for index, char in enumerate(value) if not _is_connector(char)), len(value))
     if start >= len(value):
-        return value + value[-1:]  # a slip of the original, which people's names may hold by now
+        return value + value[-1:]  # a bug of xstrings, on which existing names may depend
     written = [value[:start]]
     held = _upper(value[start])
     for char in value[start + 1 :]:
@@ -42,12 +42,12 @@ def camel(value: str) -> str:
 
 
 def separated(value: str, mark: str) -> str:
-    """Write words in small letters with a mark between them. A number belongs to the word before it, or begins one."""
+    """Write words in lower case with a mark between them. A number belongs to the word before it, or begins a word."""
     return _WordSeparator(list(_words(value)), mark).text()
 
 
 class _WordSeparator:
-    """The words of a name on their way."""
+    """Writes the words of one name with marks between them."""
 
     def __init__(self, words: list[tuple[_CharClass, str]], mark: str) -> None:
         self._words = words
@@ -73,7 +73,7 @@ class _WordSeparator:
         return "".join(self._written)
 
     def _write_number(self) -> None:
-        """Take the number behind a word: with small letters behind it, it begins a word of its own."""
+        """Write the number after a word; before lower-case letters, the number begins a new word."""
         if self._next(1) is not _CharClass.LETTERS:
             self._write_word()
         else:
@@ -86,7 +86,7 @@ class _WordSeparator:
             self._write_word()
 
     def _write_mark(self, *unless: _CharClass) -> None:
-        """Write a mark, unless nothing more comes, or something that parts by itself."""
+        """Write a mark, unless the name ends here or the next word is of a kind in `unless`."""
         if self._next() not in (None, *unless):
             self._written.append(self._mark)
 
@@ -101,7 +101,7 @@ class _WordSeparator:
 
 
 def _words(value: str) -> Iterator[tuple[_CharClass, str]]:
-    """Cut a text into runs of one kind; the last of several capitals belongs to the small letters behind it."""
+    """Yield runs of one kind; the last of several capital letters belongs to the lower-case letters after it."""
     start = 0
     while start < len(value):
         kind, end = _kind_of(value[start]), start + 1
@@ -139,7 +139,7 @@ def _is_connector(char: str) -> bool:
 
 
 def _is_letter(char: str) -> bool:
-    """Say whether a character is a letter that has no capital form of its own in front of it: none of Chinese's."""
+    """Return whether a character is a letter, except capital letters and CJK ideographs."""
     category = unicodedata.category(char)
     return category.startswith("L") and category != "Lu" and ord(char) not in _CJK
 

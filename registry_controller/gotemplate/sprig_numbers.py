@@ -1,4 +1,4 @@
-"""Sprig's arithmetic, in 64 bits as Go's."""
+"""Sprig's arithmetic, in 64 bits as in Go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST: Final = 2**63 - 1
 
 
 def to_int64(value: Any) -> int:
-    """Make an int64 of anything, 0 of what is no number, as sprig does."""
+    """Convert any value to an int64 as sprig does; a value that is not a number becomes 0."""
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -35,12 +35,12 @@ def to_int64(value: Any) -> int:
 
 
 def _wrapped(number: int) -> int:
-    """Keep 64 bits, as Go's integers do."""
+    """Wrap around at 64 bits, as Go's integers do."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 def to_float(value: Any) -> float:
-    """Make a float of anything, 0 of what is no number, as sprig does."""
+    """Convert any value to a float as sprig does; a value that is not a number becomes 0."""
     if isinstance(value, str):
         if _FLOAT.fullmatch(value):
             found = float(value)
@@ -60,7 +60,7 @@ def _sub(_: Budget, one: Any, other: Any) -> int:
 def _divmod(one: Any, other: Any) -> tuple[int, int]:
     number, by = to_int64(one), to_int64(other)
     if by == 0:
-        raise TemplateError("a division by zero")
+        raise TemplateError("division by zero")
     quotient = abs(number) // abs(by) * (1 if (number < 0) == (by < 0) else -1)
     return _wrapped(quotient), number - quotient * by
 
@@ -84,7 +84,7 @@ def _min(_: Budget, *given: Any) -> int:
 
 
 def _to_whole(number: float, function: Callable[[float], int]) -> float:
-    """Round up or down; -0.5 becomes -0, which is written with its sign."""
+    """Round up or down. The sign stays: -0.5 becomes -0."""
     return math.copysign(float(function(number)), number) if math.isfinite(number) else number
 
 
@@ -99,7 +99,7 @@ def _ceil(_: Budget, value: Any) -> float:
 def _round(_: Budget, value: Any, places: Any, *half: Any) -> float:
     digits = as_int(places)
     if abs(digits) > 300:
-        raise TemplateError("too many places")
+        raise TemplateError("too many decimal places")
     at = as_float64(half[0]) if half else 0.5
     for other in half[1:]:
         as_float64(other)
@@ -121,7 +121,7 @@ def _until_step(budget: Budget, start: Any, stop: Any, step: Any) -> list[Any]:
     if by == 0 or (last < first and by > 0) or (last > first and by < 0):
         return Slice(element="int")
     numbers = range(first, last, by)
-    size = max(0, (last - first + by - (1 if by > 0 else -1)) // by)  # len() of a range stops at 63 bits
+    size = max(0, (last - first + by - (1 if by > 0 else -1)) // by)  # len() of a range fails beyond 63 bits
     budget.reserve_elements(size)
     return Slice(map(Int, numbers), element="int")
 
@@ -131,7 +131,7 @@ def _int(_: Budget, value: Any) -> Int:
 
 
 def _atoi(_: Budget, value: Any) -> Int:
-    """Read a decimal number: what is too large is the largest, as Go's Atoi leaves it."""
+    """Read a decimal number. As in Go's Atoi, a number that is too large becomes the largest int."""
     found = as_string(value)
     return Int(min(max(int(found), _LEAST), _MOST) if _DECIMAL.fullmatch(found) else 0)
 

@@ -1,4 +1,4 @@
-"""Sprig's functions on regular expressions: RE2's, which take linear time."""
+"""Sprig's functions for regular expressions, with RE2, which takes linear time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from registry_controller.gotemplate.values import Slice, strings
 _REPLACEMENT: Final = re.compile(r"\$(?:\{(\w*)\}|(\w+)|(\$))")
 _PATTERN: Final = 1000
 _BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
-"""`\\C`, one byte, is in RE2 and not in Go."""
+"""`\\C`, one byte, exists in RE2 and not in Go."""
 
 
 def _options() -> Any:
@@ -26,19 +26,19 @@ def _options() -> Any:
 
 
 _OPTIONS: Final = _options()
-"""One for all: RE2's own cache tells patterns apart by it, too."""
+"""One object for all patterns, because it is part of the key of RE2's own cache."""
 
 
 def _pattern(budget: Budget, pattern: Any) -> Any:
     source = as_string(pattern)
     if len(source) > _PATTERN:
-        raise TemplateError(f"a regular expression of more than {_PATTERN} characters")
+        raise TemplateError(f"the regular expression has more than {_PATTERN} characters")
     if _BYTE.search(source):
-        raise TemplateError("no regular expression that Go knows")
+        raise TemplateError("not a regular expression in Go's syntax")
     try:
         compiled = re2.compile(source.encode(), _OPTIONS)
     except re2.error:
-        raise TemplateError("no regular expression that Go knows") from None
+        raise TemplateError("not a regular expression in Go's syntax") from None
     budget.pass_by(compiled.programsize // 2)
     return compiled
 
@@ -53,9 +53,9 @@ def _regex_find(budget: Budget, pattern: Any, value: Any) -> str:
 
 
 def _matches(budget: Budget, pattern: Any, value: bytes) -> Iterator[Any]:
-    """Find all matches as Go does: an empty one directly behind another is none, nor is one within a character.
+    """Yield all matches as Go does: no empty match directly after another match, and none inside a character.
 
-    RE2 looks at bytes, and finds that between two of one character there is no word's boundary (`\\B`).
+    RE2 works on bytes, and matches `\\B` between two bytes of one character.
     """
     end = -1
     for match in _pattern(budget, pattern).finditer(value):
@@ -99,7 +99,7 @@ def _regex_replace(budget: Budget, pattern: Any, value: Any, replacement: Any, *
 
 
 def _read_replacement(compiled: Any, replacement: str) -> list[str | int]:
-    """Cut a replacement into texts and numbers of groups; a group that there is none of is empty."""
+    """Split a replacement into strings and numbers of groups; a group that does not exist is empty."""
     parts: list[str | int] = []
     at = 0
     for found in _REPLACEMENT.finditer(replacement):

@@ -1,4 +1,4 @@
-"""Sprig's functions that cut, join and fill texts."""
+"""Sprig's functions that cut, join and pad strings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from registry_controller.gotemplate.values import StringMap, is_missing, strings
 def _trunc(_: Budget, length: Any, value: Any) -> str:
     size, found = as_int(length), as_string(value)
     if size < 0:
-        raise TemplateError("a negative length")
+        raise TemplateError("negative length")
     return cut(found, 0, size) if size < len(found.encode()) else found
 
 
@@ -25,21 +25,21 @@ def _substr(_: Budget, start: Any, end: Any, value: Any) -> str:
     size = len(found.encode())
     if first < 0:
         if not 0 <= last <= size:
-            raise TemplateError("out of range")
+            raise TemplateError("bounds out of range")
         return cut(found, 0, last)
     if last < 0 or last > size:
         if first > size:
-            raise TemplateError("out of range")
+            raise TemplateError("bounds out of range")
         return cut(found, first, size)
     if first > last:
-        raise TemplateError("out of range")
+        raise TemplateError("bounds out of range")
     return cut(found, first, last)
 
 
 def _repeat(budget: Budget, times: Any, value: Any) -> str:
     number, found = as_int(times), as_string(value)
     if number < 0:
-        raise TemplateError("a negative count")
+        raise TemplateError("negative count")
     budget.reserve(number * len(found))
     return found * number
 
@@ -54,7 +54,7 @@ def _replace(budget: Budget, old: Any, new: Any, value: Any) -> str:
 def _indent(budget: Budget, spaces: Any, value: Any) -> str:
     pad, found = as_int(spaces), as_string(value)
     if pad < 0:
-        raise TemplateError("a negative count")
+        raise TemplateError("negative count")
     budget.reserve(len(found) + pad * (found.count("\n") + 1))
     return " " * pad + found.replace("\n", "\n" + " " * pad)
 
@@ -106,7 +106,7 @@ def _split_list(budget: Budget, separator: Any, value: Any) -> list[Any]:
 
 
 def _split_in(budget: Budget, separator: str, value: str, most: int = -1) -> list[str]:
-    """Split a text; a split takes memory for every part."""
+    """Split a string, and reserve the memory of every part."""
     places = value.count(separator) if separator else len(value)
     budget.reserve_elements(places + 1 if most < 0 else min(places + 1, most))
     return _parts(value, separator, most)

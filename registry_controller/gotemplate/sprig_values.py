@@ -1,4 +1,4 @@
-"""Sprig's functions on values of any type: defaults, types, comparison, JSON."""
+"""Sprig's functions for values of any type: defaults, types, comparison, JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from registry_controller.gotemplate.values import (
 
 
 def is_empty(value: Any) -> bool:
-    """Say whether `default` takes a value for none."""
+    """Return whether `default` replaces a value."""
     return is_missing(value) or (not isinstance(value, TemplateObject) and not value)
 
 
 def _to_strings(budget: Budget, value: Any) -> Slice:
-    """Make texts of all elements; a `[]string` is one already, and may be nil."""
+    """Convert all elements to strings. A `[]string` is returned itself, and may be nil."""
     return value if isinstance(value, Slice) and value.element == "string" else strings(to_strings(budget, value))
 
 
@@ -46,14 +46,14 @@ def _ternary(_: Budget, yes: Any, no: Any, choice: Any) -> Any:
 
 def _fail(_: Budget, words: Any) -> Any:
     as_string(words)
-    raise TemplateError("the template itself says that it fails")
+    raise TemplateError("the template calls fail")
 
 
 def deep_copied(budget: Budget, value: Any) -> Any:
-    """Copy a value with everything in it; dicts become the template's own."""
+    """Return a deep copy of a value. The template may change the dicts in it."""
     budget.step()
     if isinstance(value, TemplateObject):
-        raise TemplateError("a whole object cannot be copied; take .Object.Object")
+        raise TemplateError("a whole object cannot be copied; use .Object.Object")
     if isinstance(value, StringMap):
         return value
     if isinstance(value, Mapping):
@@ -73,12 +73,15 @@ def _deep_copy(budget: Budget, value: Any) -> Any:
 
 
 def _to_json(budget: Budget, value: Any, *, indent: int | None = None) -> str:
-    """Write JSON, its size first: a value that holds another many times grows with its depth."""
+    """Encode a value as JSON.
+
+    Its size is charged first, because the text of a value that contains another value many times grows with its depth.
+    """
     _count(budget, value, 1)
     try:
         text = to_json(as_element(value), indent=indent)
     except TemplateError:
-        return ""  # as sprig does, with a number that JSON has no word for
+        return ""  # as in sprig, for a number that JSON cannot represent
     budget.reserve(len(text))
     return text
 
@@ -86,7 +89,7 @@ def _to_json(budget: Budget, value: Any, *, indent: int | None = None) -> str:
 def _count(budget: Budget, value: Any, depth: int) -> None:
     budget.step()
     if isinstance(value, TemplateObject):
-        raise TemplateError("a whole object cannot be written; take .Object.Object")
+        raise TemplateError("a whole object cannot be printed; use .Object.Object")
     if isinstance(value, str):
         budget.reserve(len(value))
     elif isinstance(value, Mapping | list):
@@ -96,7 +99,7 @@ def _count(budget: Budget, value: Any, depth: int) -> None:
 
 
 def is_deeply_equal(budget: Budget, one: Any, other: Any) -> bool:
-    """Compare as reflect.DeepEqual does: types count."""
+    """Compare as reflect.DeepEqual does: values of different types differ."""
     budget.step()
     if type_of(one) != type_of(other) or getattr(one, "is_nil", False) != getattr(other, "is_nil", False):
         return False

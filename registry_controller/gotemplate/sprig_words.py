@@ -1,4 +1,4 @@
-"""Sprig's functions on the letters and words of a text, letter for letter as Go changes their case."""
+"""Sprig's functions for the letters and words of a string. The case of each letter changes as in Go."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.sprig_names import camel, separated
 
 _SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""What Go's unicode.IsSpace holds for space."""
+"""The characters for which Go's unicode.IsSpace is true."""
 
 
 def upper(char: str) -> str:
-    """Give a letter's capital, if that is one letter; or all of a text in ASCII."""
+    """Return the capital of a letter, or the letter if its capital is several letters. Takes ASCII strings, too."""
     return found if len(found := char.upper()) == len(char) else char
 
 
 def lower(char: str) -> str:
-    """Give a capital's small letter, the first where it would be several; or all of a text in ASCII."""
+    """Return the lower case of a letter, only the first of several letters. Takes ASCII strings, too."""
     return char.lower()[: len(char)]
 
 
@@ -30,7 +30,7 @@ def _title_of(char: str) -> str:
 
 
 def is_space(char: str) -> bool:
-    """Say whether a character is space for Go."""
+    """Return whether a character is space in Go."""
     return char in _SPACE
 
 
@@ -99,7 +99,7 @@ def _wrap_with(budget: Budget, width: Any, new_line: Any, value: Any) -> str:
 
 
 def _wrapped(budget: Budget, width: int, new_line: str, value: str, *, cuts_words: bool) -> str:
-    """Break a text at its spaces into lines of so many bytes."""
+    """Break a string at spaces into lines of `width` bytes. A longer word has a longer line, unless `cuts_words`."""
     rest = value.encode()
     width, between = max(width, 1), (new_line or "\n").encode()
     lines: list[bytes] = []
@@ -121,7 +121,7 @@ def _wrapped(budget: Budget, width: int, new_line: str, value: str, *, cuts_word
     try:
         return between.join([*lines, rest[at:]]).decode()
     except UnicodeDecodeError:
-        raise TemplateError("a character is cut in two") from None
+        raise TemplateError("a cut inside a character") from None
 
 
 def _abbrev(budget: Budget, width: Any, value: Any) -> str:
@@ -135,7 +135,7 @@ def _abbrevboth(budget: Budget, left: Any, right: Any, value: Any) -> str:
 
 
 def _abbreviated(budget: Budget, value: str, offset: int, width: int) -> str:
-    """Keep so many bytes of a text, from about `offset` on, with dots for what is left out."""
+    """Return `width` bytes of a string from about `offset` on, with dots in place of the rest."""
     length, room = len(value.encode()), width - 3
     if length <= width:
         return value
@@ -151,7 +151,7 @@ def _abbreviated(budget: Budget, value: str, offset: int, width: int) -> str:
 
 def _of_name(function: Callable[[str], str]) -> Callable[..., str]:
     def call(budget: Budget, value: Any) -> str:
-        budget.step(len(as_string(value)))  # every letter is looked at several times
+        budget.step(len(as_string(value)))  # every character is read several times
         return function(as_string(value))
 
     return call

@@ -164,8 +164,8 @@ def test_a_regular_expression_that_would_be_too_large_is_refused(source: str) ->
     [
         ("{{ range until 20 }}{{ end }}", {"steps": 10}, "takes more than 10 steps"),
         ("abcdefghijk", {"output": 10}, "writes more than 10 characters"),
-        ("{{ repeat 11 `a` | len }}", {"output": 10}, "makes a value of more than 10"),
-        ("{{ if true }}{{ if true }}{{ end }}{{ end }}", {"depth": 2}, "nested more than 2 deep"),
+        ("{{ repeat 11 `a` | len }}", {"output": 10}, "creates a value of more than 10"),
+        ("{{ if true }}{{ if true }}{{ end }}{{ end }}", {"depth": 2}, "nested more than 2 levels deep"),
         ("abcdefghijk", {"source": 10}, "longer than 10 characters"),
     ],
 )
