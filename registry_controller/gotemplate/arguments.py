@@ -9,7 +9,7 @@ from registry_controller.gotemplate.formats import text_of
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.values import (
     Int,
-    Missing,
+    MissingKey,
     MutableDict,
     TemplateObject,
     UntypedFloat,
@@ -51,7 +51,7 @@ def as_list(value: Any) -> list[Any]:
 
 def as_dict(value: Any) -> Mapping[str, Any]:
     """Return a dict argument; a missing key is an empty dict."""
-    if isinstance(value, Missing):
+    if isinstance(value, MissingKey):
         return {}
     if isinstance(value, TemplateObject):
         raise TemplateError("a whole object is not a dict; use .Object.Object")

@@ -13,7 +13,7 @@ from registry_controller.gotemplate.values import (
     MISSING,
     Byte,
     Int,
-    Missing,
+    MissingKey,
     StringMap,
     equal,
     is_missing,
@@ -90,7 +90,7 @@ def _index(_: Budget, *given: Any) -> Any:
             value = Byte(sequence[key]) if isinstance(sequence, bytes) else sequence[key]
         else:
             raise TemplateError(f"cannot index an item of type {type_of(value)}")
-    return Missing("the key") if isinstance(value, Missing) else value
+    return MissingKey("the key") if isinstance(value, MissingKey) else value
 
 
 def _printf(budget: Budget, *given: Any) -> str:

@@ -22,7 +22,7 @@ from registry_controller.gotemplate.nodes import (
     Tree,
 )
 from registry_controller.gotemplate.quoting import quote
-from registry_controller.gotemplate.values import MISSING, Int, Missing, is_missing, is_true, type_of
+from registry_controller.gotemplate.values import MISSING, Int, MissingKey, is_missing, is_true, type_of
 
 
 class _LoopExit(Exception):
@@ -77,7 +77,7 @@ class _Walker:
     def _print(self, value: Any, pipeline: Pipeline) -> None:
         at = pipeline.commands[0][0].at
         if is_missing(value):
-            key = f": {value.path} does not exist" if isinstance(value, Missing) and value.path else ""
+            key = f": {value.path} does not exist" if isinstance(value, MissingKey) and value.path else ""
             raise self._values.error(f"cannot print nil{key}", at)
         self._write(self._values.guard(lambda: text_of(value, self._budget), at))
 

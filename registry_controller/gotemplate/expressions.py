@@ -23,7 +23,7 @@ from registry_controller.gotemplate.nodes import (
 from registry_controller.gotemplate.values import (
     MISSING,
     Int,
-    Missing,
+    MissingKey,
     StringMap,
     TemplateObject,
     UntypedFloat,
@@ -167,7 +167,7 @@ class Expressions:
         for index, name in enumerate(node.fields):
             path += f".{name}"
             is_last = index == len(node.fields) - 1
-            if is_last and (rest or final is not _NOT_PIPED) and not isinstance(value, Missing):
+            if is_last and (rest or final is not _NOT_PIPED) and not isinstance(value, MissingKey):
                 called = isinstance(value, TemplateObject) and value.method(name)[0]
                 words = f"{name} takes no arguments" if called else f"{name} has arguments but is not a method"
                 raise self.error(words, node.at)
@@ -175,8 +175,8 @@ class Expressions:
         return value
 
     def _field(self, value: Any, name: str, path: str, at: int) -> Any:
-        if isinstance(value, Missing):
-            return Missing(path)
+        if isinstance(value, MissingKey):
+            return MissingKey(path)
         if isinstance(value, TemplateObject):
             is_method, result = value.method(name)
             if is_method:
@@ -185,14 +185,14 @@ class Expressions:
             if name[:1].isupper():
                 self._budget.pass_by(value.width)
             found = value.field(name)
-            return Missing(path) if isinstance(found, Missing) else found
+            return MissingKey(path) if isinstance(found, MissingKey) else found
         if value is self._data and name not in value:
             raise self.error(f".{name} does not exist; available: {', '.join(f'.{known}' for known in self._data)}", at)
         if isinstance(value, Mapping):
             if name not in value:
                 self._budget.pass_by(len(value))
             key = key_of(value, name)
-            return value[key] if key is not None else Missing(path)
+            return value[key] if key is not None else MissingKey(path)
         if value is None:
             raise self.error(f"nil has no field {name}", at)
         raise self.error(f"type {type_of(value)} has no field {name}", at)

@@ -28,14 +28,14 @@ class UntypedFloat(float):
     """A constant with a point or exponent, without a type yet: as an int argument, `1e3` is an int."""
 
 
-class Missing:
+class MissingKey:
     """The value of a missing key: nil in conditions and for defaults, an error when printed. `path` names the key."""
 
     def __init__(self, path: str = "") -> None:
         self.path = path
 
 
-MISSING: Final = Missing()
+MISSING: Final = MissingKey()
 
 
 class Slice(list[Any]):
@@ -136,7 +136,7 @@ def key_of(found: Mapping[str, Any], name: str) -> str | None:
 
 def is_missing(value: object) -> bool:
     """Return whether a value is nil."""
-    return value is None or isinstance(value, Missing)
+    return value is None or isinstance(value, MissingKey)
 
 
 def is_true(value: object) -> bool:
@@ -149,7 +149,7 @@ def is_true(value: object) -> bool:
 
 
 _TYPES: Final = (
-    (Missing, "<nil>"), (type(None), "<nil>"), (bool, "bool"), (Int, "int"), (Byte, "uint8"), (int, "int64"),
+    (MissingKey, "<nil>"), (type(None), "<nil>"), (bool, "bool"), (Int, "int"), (Byte, "uint8"), (int, "int64"),
     (float, "float64"), (str, "string"), (TemplateObject, "object"), (StringMap, "map[string]string"),
     (Mapping, "map[string]interface {}"), (list, "[]interface {}"),
 )  # fmt: skip
