@@ -1,7 +1,8 @@
-"""Every option of the daemon, read once at the start and frozen.
+"""Every option: default, unit, environment name.
 
 The fields of `Settings`, the environment names, the flags, `--dump-config` and the tables in the docs come from one
-table, `OPTIONS`. A flag takes precedence over the environment. A variable that is set but empty is a value.
+table, `OPTIONS`. They are read once at the start, and do not change. A flag takes precedence over the environment. A
+variable that is set but empty is a value.
 """
 
 from __future__ import annotations

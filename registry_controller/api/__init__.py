@@ -1,1 +1,1 @@
-"""The objects, labels, annotations and errors of the registry's API. Pure data: no I/O, no policy, no clock."""
+"""The kinds, names and errors, as plain data."""

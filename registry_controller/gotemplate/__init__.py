@@ -1,4 +1,4 @@
-"""Evaluates Go's text/template for the values of overrides. No I/O, no clock, no randomness.
+"""Go's text/template with sprig's functions, evaluated without I/O and within limits.
 
 The language is Go's, with sprig's text functions. Deliberate differences:
 

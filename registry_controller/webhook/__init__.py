@@ -1,4 +1,4 @@
-"""GATE: the API server asks before it stores a Cluster; core answers.
+"""Answers the API server that asks before it stores a Cluster.
 
 Law: nothing here can keep the API server from storing anything but a second local Cluster: the configuration says
 Ignore, and what goes wrong here is words in the log.

@@ -17,7 +17,7 @@ from typing import Final, NoReturn, Protocol
 
 from registry_controller.api.errors import BadInput, Conflict, RegistryError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
-from registry_controller.core.peer import backoff_s
+from registry_controller.core.peer_health import backoff_s
 from registry_controller.kube.tls import load_certificate
 from registry_controller.report.logs import get_logger
 from registry_controller.webhook.certificate import Certificate, make_certificate

@@ -12,11 +12,11 @@ from typing import Protocol
 from registry_controller.api.meta import Manifest
 from registry_controller.api.optiontext import Address
 from registry_controller.api.selection import Selection
-from registry_controller.engine.bell import Bell
-from registry_controller.engine.homeapi import HomeApi
-from registry_controller.engine.reflector import Reflector
 from registry_controller.kube.connect import Writer
 from registry_controller.kube.discover import Discovery
+from registry_controller.local.client import LocalClient
+from registry_controller.watch.bell import NotifyHandler
+from registry_controller.watch.reflector import Reflector
 from registry_controller.webhook.gate import Gate
 from registry_controller.webhook.keeping import CertificateDirectory
 from registry_controller.webhook.registration import KIND
@@ -54,7 +54,7 @@ class Webhook:
     ) -> None:
         name = settings.cluster_validator_webhook_name
         self._gate = Gate(
-            api=HomeApi(writer),
+            api=LocalClient(writer),
             configuration=name,
             directory=CertificateDirectory(Path(settings.cluster_validator_webhook_certificate_directory)),
             holder=holder,
@@ -70,7 +70,7 @@ class Webhook:
             discovery=discovery,
             kind=KIND,
             selection=Selection(fields=f"metadata.name={name}"),
-            sink=Bell(self._gate.poke),
+            sink=NotifyHandler(self._gate.poke),
             heard_from=lambda: None,
         )
 

@@ -13,7 +13,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.gotemplate import FUNCTIONS, Budget, as_decoded, compile_template
 from tests.oracle.oracle import Answer, OracleDied, is_available, the_oracle
 from tests.property import templates
-from tests.unit.test_gotemplate_rows import ROWS
+from tests.unit.gotemplate.test_rows import ROWS
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="neither Go nor TEST_ASSET_ORACLE is there")
 

@@ -12,9 +12,9 @@ from registry_controller.api.meta import CLUSTER_DISABLED, OWNER, ObjectKey
 from registry_controller.planner.explain import Explanation
 from registry_controller.planner.opinions import Fit
 from registry_controller.planner.telling import explanation_document, explanation_text
-from tests.sim.group import SECRET, SimGroup, rule, simulate
-from tests.sim.rehearsing import explained
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
+from tests.sim.cluster.rehearsing import explained
+from tests.sim.cluster.transport import Fault
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
