@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from registry_controller.api.errors import ApiError, NotServed, RegistryError
+from registry_controller.api.errors import NotServed, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import Selection
 from registry_controller.cache.local_cache import LocalCache
@@ -96,7 +96,7 @@ def _is_open(streams: Iterable[SelectionStream]) -> bool:
 
 def _passes(error: RegistryError | None) -> bool:
     """Say whether nothing is wrong, or the server says itself when to ask again: 429, as right after a CRD was made."""
-    return error is None or (isinstance(error, ApiError) and error.retry_after_s > 0)
+    return error is None or error.retry_after_s > 0
 
 
 def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from registry_controller.api.errors import ApiError, Conflict, NotFound, RegistryError
+from registry_controller.api.errors import Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.core.status.merge import merge_status, says_the_same, transitions
 from registry_controller.report import logs
@@ -188,7 +188,7 @@ class StatusWriter:
             say = _log.warning if memory.failures == 1 else _log.debug
             say("cannot write a status", resource=gvr.resource, name=name, problem=str(error))
             limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(memory.failures - 1, 10), _BACKOFF_MOST_S)
-            asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+            asked_s = error.retry_after_s
             return max(asked_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
         said = memory.sent
         memory.failures = 0
