@@ -112,9 +112,9 @@ class Members:
         return frozenset(owner for _, owner in self._naming.get((None, secret), ()))
 
     def natural_of_secret(self, secret: ObjectKey, *, peer: ClusterUID) -> frozenset[ClusterUID]:
-        """Return the members whose local Cluster names that Secret; where none does, the members that the peer's Clusters name.
+        """Return the members whose local Cluster names that Secret.
 
-        A peer does not change what local Clusters name: otherwise it could take a member's Secret from it.
+        Where no local Cluster names it, return the members whose Cluster at the peer does. A peer does not change what local Clusters name: otherwise it could take a member's Secret from it.
         """
         return self.naming_here(secret) or frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
 
