@@ -114,7 +114,8 @@ class Members:
     def natural_of_secret(self, secret: ObjectKey, *, peer: ClusterUID) -> frozenset[ClusterUID]:
         """Return the members whose local Cluster names that Secret.
 
-        Where no local Cluster names it, return the members whose Cluster at the peer does. A peer does not change what local Clusters name: otherwise it could take a member's Secret from it.
+        Where no local Cluster names it, return the members whose Cluster at the peer does. A peer does not change what
+        local Clusters name: otherwise it could take a member's Secret from it.
         """
         return self.naming_here(secret) or frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
 
