@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.planting import Bug, bugs, plant
+from hack.programs.planted import Bug, bugs, plant
 from tests.sim.schedule import draw
 
 ROOT = Path(__file__).parent.parent.parent

@@ -45,7 +45,7 @@ def test_the_map_of_the_docs_names_every_room() -> None:
     assert mapped == re.findall(r"^    ([a-z_]+(?:/|\.py)) +[A-Z]+ ", registry_controller.__doc__, re.MULTILINE)
 
 
-@pytest.mark.parametrize("room", ["hack/demo", "hack/benchmarks", "hack/controlplane"])
+@pytest.mark.parametrize("room", ["hack/demo", "hack/programs/bench", "hack/controlplane"])
 def test_a_package_of_hack_names_its_modules(room: str) -> None:
     folder = ROOT / room
     doc = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""

@@ -21,7 +21,7 @@ from hack.controlplane import Cluster, CommandError, Group, Kubelet
 from hack.controlplane.ports import Port
 
 _BIN = Path(sys.executable).parent
-_CHART = str(Path(__file__).parents[2] / "deploy" / "helm" / "cluster-registry")
+_CHART = str(Path(__file__).parents[3] / "deploy" / "helm" / "cluster-registry")
 _RELEASE = _NAMESPACE = "cluster-registry"
 _DEPLOYMENT = f"{_RELEASE}-controller"
 _PATIENCE_S = 120.0

@@ -1,6 +1,6 @@
 """The floor of relaying: watch one collection on one API server, write each change to the other. One task, no logic.
 
-Run as a program: `python -m hack.benchmarks.relaying SPEC`, where SPEC is JSON: source, sink (endpoints), path.
+Run as a program: `python -m hack.programs.bench.relaying SPEC`, where SPEC is JSON: source, sink (endpoints), path.
 """
 
 from __future__ import annotations

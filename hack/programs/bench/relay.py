@@ -100,7 +100,7 @@ class _bare_relay:  # noqa: N801 - a context manager, used like a function
         self._spec = spell({"source": source, "sink": sink, "path": path})
 
     async def __aenter__(self) -> None:
-        command = (sys.executable, "-m", "hack.benchmarks.relaying", self._spec)
+        command = (sys.executable, "-m", "hack.programs.bench.relaying", self._spec)
         self._process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
         assert self._process.stdout is not None
         await self._process.stdout.readline()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PLANTED = ROOT / "tests" / "planted"
 COPIED = ("registry_controller", "tests", "hack", "crds", "pyproject.toml")
 _SIMULATED_S = 120.0
@@ -81,12 +81,12 @@ def catch(bug: Bug, *, seed: int, workers: int) -> Caught:
 
 def _simulate(seed: int, *, workers: int) -> Sequence[str]:
     options = ["--schedules", "100000", "--seed", str(seed), "--workers", str(workers)]
-    return ["-m", "hack.schedules", *options, "--show", "0", "--until-broken"]
+    return ["-m", "hack.programs.sim", *options, "--show", "0", "--until-broken"]
 
 
 def _is_broken_anyway(seed: str) -> bool:
     """Say whether a seed breaks a law without the bug, too: then it has shown nothing about it."""
-    alone = ["-m", "hack.schedules", "--schedules", "1", "--seed", seed, "--show", "0"]
+    alone = ["-m", "hack.programs.sim", "--schedules", "1", "--seed", seed, "--show", "0"]
     return bool(_BROKEN.search(_run(alone, tree=ROOT, at_most_s=_AT_MOST_S)))
 
 
