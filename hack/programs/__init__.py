@@ -1,4 +1,10 @@
-"""The programs of `hack/`, each started by the link of its name: `hack/sim` runs `sim`.
+"""The programs of `hack/`. The link `hack/NAME` runs program NAME: `parser` reads the arguments, `main` does the work.
 
+bench     measures against the barest client
+faults    injects faults into groups on real control planes
+fuzz      runs property and differential tests on random examples
+planted   plants bugs, and reports which check finds each
+sim       runs random schedules on simulated groups
+soak      runs a group for long, and checks that its daemons do not grow
 words     finds words and openings that the project's texts do not use
 """

@@ -105,9 +105,8 @@ def _run(arguments: Sequence[str], *, tree: Path, at_most_s: float) -> str:
         return process.communicate()[0]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(options: argparse.Namespace) -> int:
     """Plant all of them, one at a time, and print the table."""
-    options = _parser().parse_args(argv)
     known = {bug.name: bug for bug in bugs()}
     if unknown := [name for name in options.names if name not in known]:
         print(f"{', '.join(unknown)}: there is {', '.join(known)}", file=sys.stderr)
@@ -122,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if caught == len(chosen) else 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the options."""
     words = "Plant bugs, one at a time, and see what notices them, within five minutes each."
     parser = argparse.ArgumentParser(prog="hack/planted", description=words)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of a patch in tests/planted/ (all of them)")
@@ -132,4 +132,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(parser().parse_args()))
