@@ -6,5 +6,6 @@ fuzz      runs property and differential tests on random examples
 planted   plants bugs, and reports which check finds each
 sim       runs random schedules on simulated groups
 soak      runs a group for long, and checks that its daemons do not grow
+walks     measures how far four changes walk through the daemon's files
 words     finds words and openings that the project's texts do not use
 """
