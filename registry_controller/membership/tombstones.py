@@ -17,8 +17,8 @@ from registry_controller.api.meta import GVR, ClusterUID, Manifest
 from registry_controller.api.tombstone import Tombstone, read_original_tombstone, read_tombstone
 from registry_controller.cache.members import cluster_target, membership_marked, membership_of
 from registry_controller.cache.registry import Registry, StoredCluster
+from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
-from registry_controller.clusters.silence import SilenceTimer
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import Leavers, MembershipFacts, Memberships, leavers
 from registry_controller.report.logs import get_logger
@@ -134,7 +134,7 @@ class TombstoneTracker:
                 self.update()
 
     def _knowledge(self) -> MembershipFacts:
-        live = {uid: link for uid, link in self._links.items() if link.alive}
+        live = {uid: link for uid, link in self._links.items() if link.is_alive}
         here = frozenset(stone for _, stone in self._standing())
         memberships = self._memberships()
         self._remember(memberships, here)
