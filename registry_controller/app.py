@@ -16,7 +16,7 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.metadata import LocalMetadata
-from registry_controller.core.rules.pruned import pruned_fields
+from registry_controller.core.rules.schema import pruned_fields
 from registry_controller.engine import Engine
 from registry_controller.handlers import KopfWatcher
 from registry_controller.kube.connect import Reader, Writer, connect_peer

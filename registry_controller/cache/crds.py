@@ -16,7 +16,7 @@ import yaml
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.core.rules.pruned import unknown_properties
+from registry_controller.core.rules.schema import unknown_properties
 from registry_controller.kube.watch import PartialObject, decode_manifest
 from registry_controller.report.logs import get_logger
 

@@ -16,7 +16,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
 from registry_controller.cache.crds import read_bundled
 from registry_controller.cli.documents import Document, Duplicate, Item, Position, read_documents
-from registry_controller.core.rules.finding import Finding
+from registry_controller.core.rules.findings import Finding
 from registry_controller.core.rules.schema import did_you_mean, misfits
 from registry_controller.core.rules.validation import examine, is_vast
 

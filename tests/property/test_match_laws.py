@@ -15,7 +15,7 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.api.syncrule import ContentMatch, SyncRule, read_rule
 from registry_controller.core.rules.content import compile_path, content_matches, lookup
-from registry_controller.core.rules.glob import compile_glob
+from registry_controller.core.rules.gjson import compile_glob
 from registry_controller.core.rules.list_options import selections, union
 from registry_controller.core.rules.matching import matching_entries
 from registry_controller.core.rules.mismatch import mismatch_of

@@ -17,8 +17,17 @@ from typing import Any, Final
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.rules.gjson import ContentPath, Each, KeyStep, Length, Query, Step, Wild, compile_path
-from registry_controller.core.rules.glob import Glob
+from registry_controller.core.rules.gjson import (
+    ContentPath,
+    Each,
+    Glob,
+    KeyStep,
+    Length,
+    Query,
+    Step,
+    Wild,
+    compile_path,
+)
 from registry_controller.gotemplate.limits import Budget, Pool, TemplateError
 
 __all__ = ["ContentPath", "Contents", "compile_path", "content_matches", "lookup", "value_matches"]

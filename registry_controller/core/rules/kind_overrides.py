@@ -14,7 +14,7 @@ from registry_controller.api.syncrule import Override, SyncRule
 from registry_controller.core.mutation.gopatch_path import KeyToken
 from registry_controller.core.mutation.overrides import Operation, OverrideAction
 from registry_controller.core.mutation.templates import is_template, read_operation
-from registry_controller.core.rules.finding import Finding
+from registry_controller.core.rules.findings import Finding
 
 _KEPT: Final = ("apiVersion", "kind")
 _INSTEAD: Final = "mutations.groupVersionKind does that"

@@ -16,9 +16,8 @@ from registry_controller.api.meta import GVK
 from registry_controller.api.syncrule import MapMutation, SyncRule, read_rule
 from registry_controller.core.mutation.templates import check_override, is_template
 from registry_controller.core.rules.content import compile_path
-from registry_controller.core.rules.finding import Finding
+from registry_controller.core.rules.findings import Finding, doubts
 from registry_controller.core.rules.kind_overrides import kind_overrides
-from registry_controller.core.rules.warnings import doubts
 from registry_controller.gotemplate import DEFAULT
 
 _MOST_VALUES: Final = 20_000

@@ -16,7 +16,7 @@ from registry_controller.core.mutation import templates
 from registry_controller.core.mutation.mutate import Desired, desired
 from registry_controller.core.mutation.yamlvalue import parse_value
 from registry_controller.core.rules.content import Contents
-from registry_controller.core.rules.glob import compile_glob
+from registry_controller.core.rules.gjson import compile_glob
 from registry_controller.core.rules.matching import matching_entries
 from registry_controller.core.rules.validation import read_and_accept
 from registry_controller.gotemplate import Template

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta, validation
 from registry_controller.api.syncrule import ContentMatch, Match, SyncRule
-from registry_controller.core.rules.finding import Finding
 
 _EVERYTHING: Final = "has no condition: it means everything of the kind"
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+class Finding(NamedTuple):
+    """Something about one field: an error, which can never work, or else a warning, which may not be meant."""
+
+    path: str
+    message: str
+    is_error: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
 
 
 def doubts(rule: SyncRule, manifest: meta.Manifest) -> Iterator[Finding]:
