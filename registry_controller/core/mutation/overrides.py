@@ -46,6 +46,12 @@ class Operation:
     pointer: Pointer
     path: str
 
+    @property
+    def field(self) -> str:
+        """The top-level field of the object that the pointer leads to or into; empty for the whole object."""
+        first = next(iter(self.pointer.tokens), None)
+        return first.name if isinstance(first, KeyToken) else ""
+
 
 @dataclass(frozen=True, slots=True)
 class PatchOperation:

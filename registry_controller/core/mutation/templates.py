@@ -14,7 +14,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override
 from registry_controller.core.mutation.gopatch_path import KeyToken
 from registry_controller.core.mutation.overrides import Operation, OverrideAction, read_override
-from registry_controller.core.mutation.yamlvalue import parse_value
+from registry_controller.core.mutation.yaml_value import parse_value
 from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, as_decoded, compile_template
 
 _KEPT_AT_HOME = frozenset(("labels", "annotations", "finalizers", "ownerReferences"))

@@ -5,7 +5,8 @@ Laws: nothing that a rule asks for is silently left undone · what a rule may co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,11 +14,11 @@ from registry_controller.api import meta, validation
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.meta import GVK
-from registry_controller.api.syncrule import MapMutation, SyncRule, read_rule
-from registry_controller.core.mutation.templates import check_override, is_template
+from registry_controller.api.syncrule import MapMutation, Override, SyncRule, read_rule
+from registry_controller.core.mutation.overrides import Operation, OverrideAction
+from registry_controller.core.mutation.templates import check_override, is_template, read_operation
 from registry_controller.core.rules.content import compile_path
 from registry_controller.core.rules.findings import Finding, doubts
-from registry_controller.core.rules.kind_overrides import kind_overrides
 from registry_controller.gotemplate import DEFAULT
 
 _MOST_VALUES: Final = 20_000
@@ -108,7 +109,34 @@ def _mistakes(rule: SyncRule) -> Iterator[Finding]:
         yield from _map_mistakes(entry.mutations.annotations, f"{where}.annotations", are_labels=False)
         for override in entry.mutations.overrides:
             yield from _mistake_of(check_override, override)
-    yield from kind_overrides(rule)
+    yield from _check_identity_overrides(rule)
+
+
+def _check_identity_overrides(rule: SyncRule) -> Iterator[Finding]:
+    """Find overrides of apiVersion and kind: errors where every override of the field changes it, else warnings."""
+    kinds = [rule.kind, *(entry.mutations.kind for entry in rule.entries)]
+    found: list[tuple[Override, Operation]] = []
+    for override in (override for entry in rule.entries for override in entry.mutations.overrides):
+        with contextlib.suppress(InvalidObject):  # reported where the override itself is checked
+            found.append((override, read_operation(override)))
+    for name in ("apiVersion", "kind"):
+        own = [(override, operation) for override, operation in found if operation.field == name]
+        # An override that writes the former value may undo another one.
+        is_error = not any(_may_keep(name, override, operation, kinds) for override, operation in own)
+        message = f"{'changes' if is_error else 'must not change'} {name}: use mutations.groupVersionKind instead"
+        yield from (Finding(operation.path, message, is_error=is_error) for _, operation in own)
+
+
+def _may_keep(name: str, override: Override, operation: Operation, kinds: Sequence[GVK]) -> bool:
+    """Return whether apiVersion or kind may have the value that one of these kinds asks for after an override."""
+    if operation.action is OverrideAction.REMOVE or len(operation.pointer.tokens) > 1:
+        return False
+    if is_template(override) or override.parse_value:
+        return True
+    if name == "kind":
+        return any(override.value == kind.kind for kind in kinds)
+    group, version = meta.group_version(override.value)
+    return any(group == kind.group for kind in kinds) and any(version == kind.version for kind in kinds)
 
 
 def _kind_mistakes(kind: GVK, path: str) -> Iterator[Finding]:

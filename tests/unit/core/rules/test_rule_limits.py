@@ -14,7 +14,7 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.api.syncrule import ContentMatch, SyncRule
 from registry_controller.core.mutation import templates
 from registry_controller.core.mutation.mutate import Desired, desired
-from registry_controller.core.mutation.yamlvalue import parse_value
+from registry_controller.core.mutation.yaml_value import parse_value
 from registry_controller.core.rules.content import Contents
 from registry_controller.core.rules.gjson import compile_glob
 from registry_controller.core.rules.matching import matching_entries

@@ -18,7 +18,7 @@ from typing import Any, Final
 import yaml
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.mutation.yamlscalar import Scalar, Unreadable, is_merge_key, read_scalar
+from registry_controller.core.mutation.yaml_scalar import Scalar, Unreadable, is_merge_key, read_scalar
 from registry_controller.gotemplate.limits import Budget
 
 _LONGEST: Final = 256 * 1024  # a quarter of what a Secret or ConfigMap can hold
