@@ -16,8 +16,8 @@ import orjson
 from registry_controller.api.errors import InvalidOption, RegistryError
 from registry_controller.api.meta import Manifest
 from registry_controller.kube.connect import REHEARSING, connect_home
-from registry_controller.planner.rehearsal import DryRun, rehearse
-from registry_controller.planner.telling import JsonDocument
+from registry_controller.planner.dry_run import DryRun, rehearse
+from registry_controller.planner.output import JsonDocument
 from registry_controller.settings import Settings
 
 _T = TypeVar("_T")

@@ -15,8 +15,8 @@ from registry_controller.cli.lint import examine_file
 from registry_controller.cli.options import asking_options, load_settings
 
 if TYPE_CHECKING:
-    from registry_controller.planner.rehearsal import DryRun
-    from registry_controller.planner.telling import JsonDocument
+    from registry_controller.planner.dry_run import DryRun
+    from registry_controller.planner.output import JsonDocument
 
 
 @click.command()
@@ -48,8 +48,8 @@ def plan(
     settings, now = load_settings(ctx, flags), datetime.now(UTC)
     rules = _read_rules(file)
     from registry_controller.cli.asking import DryRunCommand, end  # noqa: PLC0415  a wrong rule is refused at once
+    from registry_controller.planner.output import ClusterNames, plan_document, plan_text  # noqa: PLC0415
     from registry_controller.planner.plan import PlanAction, make_plan  # noqa: PLC0415
-    from registry_controller.planner.telling import ClusterNames, plan_document, plan_text  # noqa: PLC0415
 
     async def answer(rehearsal: DryRun) -> tuple[str | JsonDocument, bool]:
         made = await make_plan(rehearsal, [meta.metadata_of(rule)["name"] for rule in rules], now=now)

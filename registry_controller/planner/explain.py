@@ -18,9 +18,9 @@ from registry_controller.core.decision.ownership import Marks, is_membership, re
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.engine import Engine
 from registry_controller.kube.watch import PartialObject, decode_object
-from registry_controller.planner.opinions import Opinion, opinions_of, opinions_unread, own_features, rules_for
+from registry_controller.planner.dry_run import DryRun
 from registry_controller.planner.plan import PlanAction, Row, in_words, name_of, rows_of
-from registry_controller.planner.rehearsal import DryRun
+from registry_controller.planner.rule_fit import Opinion, opinions_of, opinions_unread, own_features, rules_for
 from registry_controller.report.reasons import words_of
 from registry_controller.status.readiness import troubles
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S

@@ -22,8 +22,8 @@ from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import SourceRef, TargetState
 from registry_controller.core.rules.mismatch import Mismatch, feature_miss, targets_miss
 from registry_controller.engine import Engine
-from registry_controller.planner.pencil import RecordedWrite
-from registry_controller.planner.rehearsal import DryRun, PlannedResult
+from registry_controller.planner.dry_run import DryRun, PlannedResult
+from registry_controller.planner.recording_client import RecordedWrite
 from registry_controller.report.reasons import words_of
 from registry_controller.status.readiness import troubles, unserved
 from registry_controller.sync.outcomes import WriteFailure, outcomes_of, rule_of

@@ -10,8 +10,8 @@ import pytest
 
 from registry_controller.api.meta import CLUSTER_DISABLED, OWNER, ObjectKey
 from registry_controller.planner.explain import Explanation
-from registry_controller.planner.opinions import Fit
-from registry_controller.planner.telling import explanation_document, explanation_text
+from registry_controller.planner.output import explanation_document, explanation_text
+from registry_controller.planner.rule_fit import Fit
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
 from tests.sim.cluster.rehearsing import explained
 from tests.sim.cluster.transport import Fault

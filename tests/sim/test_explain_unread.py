@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from registry_controller.api.meta import OWNER
-from registry_controller.planner.opinions import Fit
-from registry_controller.planner.telling import explanation_document, explanation_text
+from registry_controller.planner.output import explanation_document, explanation_text
+from registry_controller.planner.rule_fit import Fit
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
 from tests.sim.cluster.rehearsing import explained

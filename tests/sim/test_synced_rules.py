@@ -11,8 +11,8 @@ import pytest
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ObjectKey
 from registry_controller.planner.explain import explain
-from registry_controller.planner.opinions import Fit
 from registry_controller.planner.plan import PlanAction
+from registry_controller.planner.rule_fit import Fit
 from registry_controller.sync import pace
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.rehearsing import plan, rehearsing

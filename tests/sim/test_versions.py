@@ -10,7 +10,7 @@ import pytest
 from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.planner.explain import explain
-from registry_controller.planner.opinions import Fit
+from registry_controller.planner.rule_fit import Fit
 from tests.sim.cluster.group import SimGroup, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.rehearsing import plan, rehearsing

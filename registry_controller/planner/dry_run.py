@@ -27,7 +27,7 @@ from registry_controller.engine import Settings as EngineSettings
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
-from registry_controller.planner.pencil import RecordedWrite, RecordingClient
+from registry_controller.planner.recording_client import RecordedWrite, RecordingClient
 from registry_controller.planner.staging import stage
 from registry_controller.report.metrics import Metrics
 from registry_controller.status.readiness import waited_for

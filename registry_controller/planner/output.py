@@ -11,8 +11,8 @@ from registry_controller.core.decision.decision import Reason
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.engine import Engine
 from registry_controller.planner.explain import Explanation, Source
-from registry_controller.planner.opinions import Fit, Opinion
 from registry_controller.planner.plan import Plan, PlanAction, Row
+from registry_controller.planner.rule_fit import Fit, Opinion
 
 JsonDocument = Mapping[str, Any]
 
