@@ -16,7 +16,7 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.metadata import LocalMetadata
-from registry_controller.core.rules.schema import pruned_fields
+from registry_controller.core.rules.schema import find_pruned_fields
 from registry_controller.engine import Engine
 from registry_controller.handlers import KopfWatcher
 from registry_controller.kube.connect import Reader, Writer, connect_peer
@@ -252,4 +252,4 @@ class Daemon:
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:
         if (target.group, target.kind) == (meta.GROUP, meta.RULE.kind):
-            self.registry.set_pruned(target.name, pruned_fields(sent, stored=stored))
+            self.registry.set_pruned(target.name, find_pruned_fields(sent, stored=stored))

@@ -17,8 +17,8 @@ from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.members import cluster_target
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.rules.active import ActiveRule, activate
-from registry_controller.core.rules.policy import BarredRule, Fence, RulePolicy
-from registry_controller.core.rules.validation import RuleVerdict, read_and_accept
+from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
+from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
 
 _MOST_GONE: Final = 4096
 """Objects of which is known up to when they are gone: what is late is late by seconds, and the next list mends it."""
@@ -52,7 +52,7 @@ class StoredRule:
 
     def bar(self, allowance: RulePolicy, *, local: ClusterUID) -> BarredRule | None:
         """Say what does not allow the rule to act here; None where nothing does, or it cannot be read."""
-        return allowance.bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
+        return allowance.find_bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
 
     def active(self, allowance: RulePolicy, *, local: ClusterUID) -> ActiveRule | None:
         """Prepare the rule for acting, if this cluster is meant; None when it does not act."""
@@ -60,8 +60,8 @@ class StoredRule:
             return None
         provenance = self.marks.provenance
         born = provenance.created if provenance else self.rule.created
-        fence = Fence(allowance, self.is_synced(local))
-        return activate(self.rule, born=born, owner=self.marks.owner or local, fence=fence)
+        fence = TargetPolicy(allowance, self.is_synced(local))
+        return activate(self.rule, created_at=born, owner=self.marks.owner or local, target_policy=fence)
 
 
 class RuleRequest(NamedTuple):
@@ -190,7 +190,7 @@ class Registry:
             except InvalidObject as error:
                 self.clusters[name] = StoredCluster(None, str(error), manifest)
         elif plural == meta.RULES.resource:
-            rule, verdict = read_and_accept(manifest)
+            rule, verdict = read_and_validate(manifest)
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
             self.rules[name] = StoredRule(rule, verdict, marks, manifest)

@@ -25,7 +25,7 @@ from registry_controller.clusters.rebuilt import RebuiltClusters
 from registry_controller.clusters.resolver import ClusterResolver, ResolvedCluster
 from registry_controller.clusters.rule_state import Liveness
 from registry_controller.clusters.template_context import TemplateContexts
-from registry_controller.core.rules.active import ActiveRule, by_kind, reads_from, target_kinds
+from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds, reads_from
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.watch.fairness import LoopYielder
@@ -216,15 +216,15 @@ class ClusterProvider:
         active = self._registry.active_rules(self.local)
         self._is_judged = self._registry.own_cluster(self.local) is not None
         self.active = {found.rule.name: found for found in active}
-        kinds = target_kinds(active, watched=self._home.kinds, served=self.orphans.served)
+        kinds = list_target_kinds(active, watched=self._home.kinds, served=self.orphans.served)
         self._home.set_kinds(self.orphans.with_kinds(kinds))
         given, self._given = self._given, {}
         for cluster_id, link in self.peers.items():
             context = self._contexts.of(cluster_id, name=link.name)
             giving = (link, active, context, link.features.held)
             if giving != given.get(cluster_id):
-                shown = [found.within(context) for found in active]
-                link.watches.set_rules(by_kind(await choose_rules(shown, link.features.held)))
+                shown = [found.with_context(context) for found in active]
+                link.watches.set_rules(group_by_kind(await choose_rules(shown, link.features.held)))
             self._given[cluster_id] = giving
         wishes = self._registry.rule_requests(self.local)
         features = {uid: (link.features.held, self._is_judged) for uid, link in self.peers.items()}

@@ -20,7 +20,7 @@ from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip, owner_of
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import SourceRef, TargetState
-from registry_controller.core.rules.mismatch import Mismatch, feature_miss, targets_miss
+from registry_controller.core.rules.mismatch import Mismatch, find_feature_mismatch, get_target_mismatch
 from registry_controller.engine import Engine
 from registry_controller.planner.dry_run import DryRun, PlannedResult
 from registry_controller.planner.recording_client import RecordedWrite
@@ -223,7 +223,7 @@ def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
             yield f"rule {name} does nothing here: {idle}"
         for link in sorted(engine.clusters.peers.values(), key=lambda link: link.name):
             if held.rule is not None and link.features.held is not None:
-                miss = feature_miss(held.rule.features, link.features.held)
+                miss = find_feature_mismatch(held.rule.features, link.features.held)
                 if miss is not None:
                     yield f"rule {name} does not read from peer {link.name}: {miss}"
 
@@ -257,4 +257,4 @@ def why_idle(engine: Engine, held: StoredRule) -> Mismatch | None:
     bar = held.bar(engine.registry.allowance, local=engine.local)
     if bar is not None:
         return Mismatch(bar.path, bar.message)
-    return targets_miss(engine.registry.selects_us(held.rule, local=engine.local))
+    return get_target_mismatch(engine.registry.selects_us(held.rule, local=engine.local))

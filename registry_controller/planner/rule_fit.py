@@ -15,7 +15,7 @@ from registry_controller.api.meta import GVK
 from registry_controller.api.names import CORE_RULES
 from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.state import SourceRef
-from registry_controller.core.rules.mismatch import feature_miss, mismatch_of
+from registry_controller.core.rules.mismatch import find_feature_mismatch, find_mismatch
 from registry_controller.engine import Engine
 from registry_controller.kube.watch import PartialObject
 from registry_controller.planner.plan import name_of, why_idle
@@ -71,12 +71,12 @@ def _opinion(
     obj = found.get(rule.kind)
     if obj is None:
         return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
-    lacking = feature_miss(rule.features, features)
+    lacking = find_feature_mismatch(rule.features, features)
     cache = engine.sources.cache_of(ref.owner, rule.kind)
     try:
         if cache is not None and (unclear := cache.unclear.get(rule.name, {}).get(ref.key)):
             raise unclear
-        miss = lacking or mismatch_of(rule, obj, lambda: decode_body(obj.raw, what=str(ref.key)))
+        miss = lacking or find_mismatch(rule, obj, lambda: decode_body(obj.raw, what=str(ref.key)))
     except InvalidObject as error:
         return Opinion(rule.name, Fit.UNCLEAR, error.path, error.message)
     return Opinion(rule.name, Fit.MISSES, miss.path, miss.message) if miss else Opinion(rule.name, Fit.MATCHES)

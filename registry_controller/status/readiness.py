@@ -10,7 +10,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.peer import Peer
-from registry_controller.core.rules.active import target_kinds
+from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.engine import Engine
 from registry_controller.watch.stream import SelectionStream, why_unheard
 
@@ -48,7 +48,7 @@ def unserved(engine: Engine, *, rules: Iterable[str]) -> set[GVK]:
 
 def _written_here(engine: Engine, rules: set[str]) -> Iterator[tuple[LocalCache, frozenset[Selection]]]:
     """Find what these rules write, and where; a kind is heard in one version, whatever version they ask for."""
-    written = target_kinds(active for name, active in engine.clusters.active.items() if name in rules)
+    written = list_target_kinds(active for name, active in engine.clusters.active.items() if name in rules)
     for kind, places in written.items():
         cache = engine.copies.cache_of(kind.group, kind.kind)
         if cache is not None:

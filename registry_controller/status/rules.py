@@ -14,8 +14,8 @@ from registry_controller.api.errors import Gone, ServerError, TooManyRequests, U
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.decide import BARRED
-from registry_controller.core.rules.active import target_kinds
-from registry_controller.core.rules.mismatch import targets_miss
+from registry_controller.core.rules.active import list_target_kinds
+from registry_controller.core.rules.mismatch import get_target_mismatch
 from registry_controller.core.rules.validation import RuleVerdict
 from registry_controller.core.status.rule import PeerCounts, rule_status
 from registry_controller.engine import Engine
@@ -69,7 +69,7 @@ class RuleStatusReporter:
         barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
         if held.rule is not None and not is_silent:
             selected = self._registry.selects_us(held.rule, local=self._supervisor.local)
-            miss = targets_miss(selected)
+            miss = get_target_mismatch(selected)
             if selected is None:
                 barred = (_UNJUDGED, str(miss))
             elif miss is not None:
@@ -122,7 +122,7 @@ class RuleStatusReporter:
     def _look_at_home(self, name: str, troubles: _Problems) -> None:
         """Find what the rule writes and is not heard here; what other rules need of the same kinds is theirs to say."""
         active = self._supervisor.active.get(name)
-        for kind, places in sorted(target_kinds([active] if active is not None else ()).items()):
+        for kind, places in sorted(list_target_kinds([active] if active is not None else ()).items()):
             cache = self._copies.cache_of(kind.group, kind.kind)
             if cache is not None:
                 words = troubles.hear("here", cache.kind, cache.streams_at(places))
