@@ -10,7 +10,7 @@ from typing import Any, Final
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Manifest
 from registry_controller.cache.registry import Registry
-from registry_controller.core.mutation.mutate import NOWHERE, Context
+from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext
 
 _INFO: Final = ("name", "uid", "labels", "annotations", "creationTimestamp")
 _PRIVATE: Final = frozenset((meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.KUBECTL_LAST_APPLIED))
@@ -23,16 +23,16 @@ class TemplateContexts:
     def __init__(self, *, registry: Registry, local: ClusterUID) -> None:
         self._registry = registry
         self._local = local
-        self._made: dict[ClusterUID, Context] = {}
+        self._made: dict[ClusterUID, TemplateContext] = {}
 
-    def of(self, owner: ClusterUID, *, name: str) -> Context:
+    def of(self, owner: ClusterUID, *, name: str) -> TemplateContext:
         """Find the Context of a member that is read through the Cluster of that name; as it was while that is gone."""
-        made = self._made.get(owner, NOWHERE)
+        made = self._made.get(owner, NO_CONTEXT)
         held = self._registry.clusters.get(name)
         if held is None:
             return made  # it is about to be put back
         here = self._registry.own_cluster(self._local)
-        context = Context(_shown(held.manifest), _shown(here))
+        context = TemplateContext(_shown(held.manifest), _shown(here))
         if (made.cluster, made.local_cluster) != (context.cluster, context.local_cluster):
             made = self._made[owner] = context
         return made

@@ -16,7 +16,7 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.clusters.metadata import LocalMetadata
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.resolver import ResolvedCluster
-from registry_controller.core.status.cluster import ClusterFacts, PeerView, cluster_status
+from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
 from registry_controller.engine import Engine
 from registry_controller.local.controller import LocalController
 from registry_controller.status.writer import StatusWriter
@@ -50,12 +50,12 @@ class ClusterStatusReporter:
                 continue
             else:
                 facts = self._facts(choice, here)
-            status = cluster_status(facts, current=current)
+            status = build_cluster_status(facts, current=current)
             # No observedGeneration on Clusters: people carry them to members whose CRD does not know the field, and
             # kubectl refuses to create what it would drop.
             self._writer.want(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
 
-    def _facts(self, choice: ResolvedCluster, here: Sequence[PeerView]) -> ClusterFacts:
+    def _facts(self, choice: ResolvedCluster, here: Sequence[KnownCluster]) -> ClusterFacts:
         cluster = choice.cluster
         if cluster.cluster_id == self._supervisor.local:
             return ClusterFacts(
@@ -65,7 +65,7 @@ class ClusterStatusReporter:
                 connected=True,
                 metadata=self._local_metadata.metadata,
                 metadata_problem=self._local_metadata.problem,
-                own_problem=self._home.problem,
+                local_problem=self._home.problem,
             )
         link = self._supervisor.peers.get(cluster.cluster_id)
         is_read = link is not None and not choice.alias_of and choice.credentials is not None
@@ -78,8 +78,8 @@ class ClusterStatusReporter:
             conflict=choice.conflict,
             known_here=here,
             known_problem=self._list_problem(cluster.cluster_id),
-            said_to_have_left=self._said_by(cluster.cluster_id),
-            said_to_be_rebuilt=self._named(self._supervisor.rebuilt.wait_for(cluster.name)),
+            reported_left_by=self._said_by(cluster.cluster_id),
+            reported_rebuilt_by=self._named(self._supervisor.rebuilt.wait_for(cluster.name)),
             **(_link_facts(link) if is_read and link is not None else {}),
         )
 
@@ -99,14 +99,14 @@ class ClusterStatusReporter:
                 return f"its {kind.kind}s cannot be listed: {error}"
         return self._newcomers.problem(peer)
 
-    def _known_here(self) -> list[PeerView]:
+    def _known_here(self) -> list[KnownCluster]:
         """List our Clusters with the state that we find them in."""
         found = []
         for name, choice in sorted(self._supervisor.resolved.items()):
             cluster = choice.cluster
-            ready = cluster_status(self._facts(choice, ()))["state"] == State.READY.value
+            ready = build_cluster_status(self._facts(choice, ()))["state"] == State.READY.value
             compared = not (choice.alias_of or choice.disabled)
-            found.append(PeerView(cluster.cluster_id, name, ready, compared))
+            found.append(KnownCluster(cluster.cluster_id, name, ready, compared))
         return found
 
 
@@ -114,7 +114,7 @@ def _link_facts(link: Peer) -> Mapping[str, Any]:
     there = None
     if (held := link.clusters.held) is not None:
         there = [
-            PeerView(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
+            KnownCluster(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
             for name, view in sorted(held.items())
         ]
     return {

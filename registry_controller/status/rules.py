@@ -17,7 +17,7 @@ from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.core.rules.mismatch import get_target_mismatch
 from registry_controller.core.rules.validation import RuleVerdict
-from registry_controller.core.status.rule import PeerCounts, rule_status
+from registry_controller.core.status.rule import PeerCounts, build_rule_status
 from registry_controller.engine import Engine
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
@@ -74,7 +74,7 @@ class RuleStatusReporter:
                 barred = (_UNJUDGED, str(miss))
             elif miss is not None:
                 idle = (str(miss),)
-        status = rule_status(
+        status = build_rule_status(
             generation=generation,
             verdict=verdict,
             suspended=suspended,
@@ -82,7 +82,7 @@ class RuleStatusReporter:
             idle=idle,
             peers=peers,
             problems=troubles.problems,
-            waits=troubles.waits,
+            pending=troubles.pending,
             halted=self._halted(name),
             restored=self._restored(name),
             current=current,
@@ -126,7 +126,7 @@ class RuleStatusReporter:
             cache = self._copies.cache_of(kind.group, kind.kind)
             if cache is not None:
                 words = troubles.hear("here", cache.kind, cache.streams_at(places))
-                troubles.waits += [f"here: {words}"] if words else []
+                troubles.pending += [f"here: {words}"] if words else []
 
     def _peer_counts(self, name: str, owner: ClusterUID, peer: str, passing: str) -> PeerCounts:
         place = (name, owner)
@@ -170,11 +170,11 @@ class RuleStatusReporter:
 
 
 class _Problems:
-    """Why not everything is heard: `problems` that somebody must act on, and `waits`, which pass by themselves."""
+    """Why not everything is heard: `problems` that somebody must act on, and `pending`, which pass by themselves."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self.waits: list[str] = []
+        self.pending: list[str] = []
 
     def hear(self, who: str, kind: GVK, streams: Iterable[SelectionStream]) -> str:
         """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3). Give what passes by itself."""

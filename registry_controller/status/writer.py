@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from registry_controller.api.errors import ApiError, Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.core.status.merge import merge_status, says_the_same, transitions
+from registry_controller.core.status.merge import find_transitions, is_same_status, merge_status
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)
@@ -135,7 +135,11 @@ class StatusWriter:
     def _patch_for(self, memory: _Memory, wish: _WantedStatus) -> StatusDocument | None:
         """Compute what to write; None for nothing."""
         base = self._base(memory, wish)
-        if memory.sent is not None and says_the_same(memory.sent, wish.status) and _same_but_times(memory.stored, base):
+        if (
+            memory.sent is not None
+            and is_same_status(memory.sent, wish.status)
+            and _same_but_times(memory.stored, base)
+        ):
             return None  # sent before and answered with exactly this: the CRD prunes the rest
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return merge_status(base, wish.status, now=now)
@@ -197,7 +201,7 @@ class StatusWriter:
         if wish.status.get("conditions") and not memory.stored.get("conditions"):
             base = said if said is not None else wish.status  # pruned: only we know what was said, in this life
         if self._on_transition is not None:
-            for condition in transitions(base, wish.status):
+            for condition in find_transitions(base, wish.status):
                 self._on_transition(gvr, name, wish.uid, condition)
         return _EVERY_S
 
@@ -219,7 +223,7 @@ def _uid_of(answer: StatusDocument) -> str:
 
 
 def _same_but_times(one: StatusDocument | None, other: StatusDocument | None) -> bool:
-    return says_the_same(_without_times(one or {}), _without_times(other or {}))
+    return is_same_status(_without_times(one or {}), _without_times(other or {}))
 
 
 def _without_times(status: StatusDocument) -> StatusDocument:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import read_rule
-from registry_controller.core.mutation.mutate import kind_of
+from registry_controller.core.mutation.mutate import get_copy_kind
 from registry_controller.core.rules.active import ActiveRule, activate, list_target_kinds
 
 VERSIONS = [GVK(group, version, kind) for group in ("", "g") for version in ("v1", "v2", "v3") for kind in ("A", "B")]
@@ -96,6 +96,6 @@ def test_what_several_entries_make_of_one_source_is_watched(entries: list[tuple[
     found = list_target_kinds([active])
     for size in range(1, len(entries) + 1):
         for chosen in itertools.combinations(active.rule.entries, size):
-            kind = kind_of(active.rule.kind, chosen)
+            kind = get_copy_kind(active.rule.kind, chosen)
             assert kind in found
             assert EVERYTHING in found[kind] or not any(entry.mutations.overrides for entry in chosen)

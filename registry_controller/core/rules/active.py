@@ -13,7 +13,7 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.api.syncrule import RuleEntry, SyncRule
-from registry_controller.core.mutation.mutate import NOWHERE, Context, desired, kind_of
+from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext, build_copy, get_copy_kind
 from registry_controller.core.mutation.templates import may_move
 from registry_controller.core.rules.list_options import build_selections
 from registry_controller.core.rules.matching import ObjectFacts, find_matching_entries
@@ -36,7 +36,7 @@ class Hit(NamedTuple):
     policy: str
     entries: tuple[RuleEntry, ...]
     kind: GVK
-    context: Context
+    context: TemplateContext
     moved_to: Target | None = None
     barrier: Barrier | None = None
 
@@ -62,7 +62,7 @@ class ActiveRule:
     owner: ClusterUID
     selections: tuple[Selection, ...]
     target_policy: TargetPolicy = UNRESTRICTED
-    context: Context = NOWHERE
+    context: TemplateContext = NO_CONTEXT
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -79,7 +79,7 @@ class ActiveRule:
             self.context,
         )
 
-    def with_context(self, context: Context) -> ActiveRule:
+    def with_context(self, context: TemplateContext) -> ActiveRule:
         """Let templates see a context; rules without any see none, and need no second look when it changes."""
         return replace(self, context=context) if self.rule.has_templates else self
 
@@ -93,13 +93,13 @@ class ActiveRule:
         entries = find_matching_entries(self.rule, facts, body, pool=pool)
         if not entries:
             return None
-        rule, kind = self.rule, kind_of(self.rule.kind, entries)
+        rule, kind = self.rule, get_copy_kind(self.rule.kind, entries)
         overrides = [override for entry in entries for override in entry.mutations.overrides]
         target, secret_type, moved_to = Target(kind.group, kind.kind, *facts.key), facts.kind_type, None
         if any(may_move(override) for override in overrides) or self._may_change_secret_type(
             kind, has_overrides=bool(overrides)
         ):
-            copy = desired(body(), rule.kind, entries, owner=owner, context=self.context, pool=pool)
+            copy = build_copy(body(), rule.kind, entries, owner=owner, context=self.context, pool=pool)
             target, secret_type = copy.target, str(copy.manifest.get("type") or "")
             moved_to = target if target.key != facts.key else None
         barrier = self.target_policy.find_barrier(target, source=rule.kind, secret_type=secret_type)
@@ -174,7 +174,7 @@ def _list_written_kinds(active: ActiveRule) -> Mapping[GVK, set[Selection]]:
         moves = any(may_move(override) for override in entry.mutations.overrides)
         places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
         for kind, before in [(active.rule.kind, set[Selection]()), *kinds.items()][:_MAX_COMBINATIONS]:
-            kinds.setdefault(kind_of(kind, (entry,)), set()).update(before, places)
+            kinds.setdefault(get_copy_kind(kind, (entry,)), set()).update(before, places)
     return kinds
 
 

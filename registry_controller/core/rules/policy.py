@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from registry_controller.api import meta, names
 from registry_controller.api.meta import GVK, GroupKind, Target
 from registry_controller.api.syncrule import SyncRule
-from registry_controller.core.mutation.mutate import kind_of
+from registry_controller.core.mutation.mutate import get_copy_kind
 from registry_controller.core.rules.matching import CREDENTIAL_TYPES
 
 _CORE_NAMES: Final = frozenset(
@@ -56,7 +56,7 @@ class RulePolicy:
 
     def find_bar(self, rule: SyncRule, *, synced: bool) -> BarredRule | None:
         """Say why a whole rule does nothing here; None when it acts. `synced` says that it came from elsewhere."""
-        written = {(kind.group, kind.kind): kind for kind in (kind_of(rule.kind, (e,)) for e in rule.entries)}
+        written = {(kind.group, kind.kind): kind for kind in (get_copy_kind(rule.kind, (e,)) for e in rule.entries)}
         return (self._find_synced_bar(rule, written) if synced else None) or self._find_closed_bar(written)
 
     def find_barrier(self, target: Target, *, source: GVK, secret_type: str, synced: bool) -> Barrier | None:

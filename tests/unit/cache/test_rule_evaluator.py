@@ -17,7 +17,7 @@ from registry_controller.cache.rule_evaluator import EvaluationUsage
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.provider import choose_rules
-from registry_controller.core.mutation.mutate import desired
+from registry_controller.core.mutation.mutate import build_copy
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import TargetPolicy
 from registry_controller.core.rules.validation import read_and_validate
@@ -164,7 +164,7 @@ def losers(*rules: ActiveRule) -> tuple[str, ...]:
     (record,) = cache.records.values()
     first, *_ = record.hits
     manifest = json.loads(source.raw)
-    ours = desired(manifest, MAP, first.entries, owner=PEER, context=first.context)
+    ours = build_copy(manifest, MAP, first.entries, owner=PEER, context=first.context)
     return losers_of(Offer(cache, source.key, record, first), ours, manifest, owner=PEER)
 
 

@@ -16,7 +16,7 @@ from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import Claim, TargetState
-from registry_controller.core.mutation.mutate import Context, desired
+from registry_controller.core.mutation.mutate import TemplateContext, build_copy
 from registry_controller.core.rules.active import Hit, activate, reads_from
 from registry_controller.core.rules.validation import read_and_validate
 from tests.docs.examples import LOCAL_NAME, OWNER_NAME, Example, key_of, read_examples, shown
@@ -31,7 +31,7 @@ def _cluster(name: str, uid: str) -> dict[str, Any]:
     return {"kind": "Cluster", "metadata": {"name": name}, "spec": {"clusterID": uid}}
 
 
-CONTEXT = Context(_cluster(OWNER_NAME, OWNER), _cluster(LOCAL_NAME, LOCAL))
+CONTEXT = TemplateContext(_cluster(OWNER_NAME, OWNER), _cluster(LOCAL_NAME, LOCAL))
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _copy_of(source: dict[str, Any], rule: SyncRule) -> dict[str, Any] | None:
     hit = activate(rule, created_at="", owner=LOCAL).with_context(CONTEXT).evaluate(facts, lambda: source, owner=OWNER)
     if hit is None or not _may_be_made(hit, key, source):
         return None
-    wanted = desired(source, rule.kind, hit.entries, owner=OWNER, context=CONTEXT)
+    wanted = build_copy(source, rule.kind, hit.entries, owner=OWNER, context=CONTEXT)
     status = {"status": wanted.status} if wanted.status is not None else {}
     return {**shown(wanted.manifest), **status}
 

@@ -13,7 +13,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.api.syncrule import ContentMatch, SyncRule
 from registry_controller.core.mutation import templates
-from registry_controller.core.mutation.mutate import Desired, desired
+from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.mutation.yaml_value import parse_value
 from registry_controller.core.rules.content import ObjectContent
 from registry_controller.core.rules.gjson import compile_glob
@@ -46,10 +46,10 @@ def config_map(**more: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}, "data": {}, **more}
 
 
-def copy_of(*entries: Mapping[str, Any], source: Manifest | None = None) -> Desired:
+def copy_of(*entries: Mapping[str, Any], source: Manifest | None = None) -> MutatedCopy:
     rule, message = rule_of(*entries)
     assert rule is not None, message
-    return desired(source or config_map(), rule.kind, rule.entries, owner=ClusterUID("o"))
+    return build_copy(source or config_map(), rule.kind, rule.entries, owner=ClusterUID("o"))
 
 
 def test_all_overrides_of_all_entries_share_one_budget() -> None:
@@ -105,7 +105,7 @@ def test_a_template_is_read_once_for_all_objects(monkeypatch: pytest.MonkeyPatch
     rule, _ = rule_of(entry(*[override(f"{{{{ .Object.GetName }}}}-{number}") for number in range(50)]))
     assert rule is not None
     for _ in range(3):
-        desired(config_map(), rule.kind, rule.entries, owner=ClusterUID("o"))
+        build_copy(config_map(), rule.kind, rule.entries, owner=ClusterUID("o"))
     assert len(read) == 50
 
 
@@ -122,12 +122,12 @@ def test_a_mistake_of_ours_in_a_template_is_an_error_on_its_rule(monkeypatch: py
 
 
 def test_the_templates_that_are_kept_are_limited_in_characters() -> None:
-    kept = templates._Templates(most=10_000)
+    kept = templates._TemplateCache(most=10_000)
     for number in range(100):
-        kept.read("{{ 1 }}" + f"{number:0500}", path="p")
+        kept.get("{{ 1 }}" + f"{number:0500}", path="p")
     assert 5 < len(kept._held) < 20
-    newest = kept.read("{{ 1 }}" + f"{99:0500}", path="p")
-    assert kept.read("{{ 1 }}" + f"{99:0500}", path="p") is newest
+    newest = kept.get("{{ 1 }}" + f"{99:0500}", path="p")
+    assert kept.get("{{ 1 }}" + f"{99:0500}", path="p") is newest
 
 
 def _facts(**labels: str) -> Any:
