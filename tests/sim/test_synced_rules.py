@@ -83,7 +83,7 @@ def test_a_rule_from_a_peer_does_nothing_and_says_why_and_one_that_was_made_here
         async with rehearsing(group, "a") as rehearsal:
             kind, gvr = await rehearsal.engine.discovery.find("configmap")
             (source,) = (await explain(rehearsal, kind, gvr, ObjectKey("default", "one"))).sources
-        (opinion,) = source.opinions
+        (opinion,) = source.fits
         assert (opinion.fit, opinion.path) == (Fit.IDLE, "SYNCED_RULES_ENABLED")
         found = await plan(group, "a", here.get("ResourceSyncRule", "from-b"))
         assert not found.rows

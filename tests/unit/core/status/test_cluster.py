@@ -185,7 +185,7 @@ def test_unsynced_leaves_the_state_alone_and_joins_the_problems() -> None:
 
 
 def test_a_peer_whose_clusters_cannot_be_read_is_not_synced() -> None:
-    status = build_cluster_status(peer(known_there=None, knlocal_problem="cannot list clusters: forbidden"))
+    status = build_cluster_status(peer(known_there=None, known_problem="cannot list clusters: forbidden"))
     assert said(status, "ClustersSynced") == ("False", "ClustersAreNotSynced")
 
 
