@@ -16,7 +16,7 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.metadata import LocalMetadata
-from registry_controller.core.rules.pruned import pruned_fields
+from registry_controller.core.rules.schema import find_pruned_fields
 from registry_controller.engine import Engine
 from registry_controller.handlers import KopfWatcher
 from registry_controller.kube.connect import Reader, Writer, connect_peer
@@ -87,7 +87,7 @@ class Daemon:
             writer,
             lambda: datetime.now(UTC),
             on_transition=transitions.report,
-            speaks_of=self.engine.replicas.writes_status_of,
+            writes_status_of=self.engine.replicas.writes_status_of,
         )
         self.brake = DeletionLimiter(
             percent=settings.deletion_limit_percent,
@@ -120,9 +120,9 @@ class Daemon:
         self.gauges = Gauges(
             metrics=metrics,
             queue=self.queue,
-            supervisor=self.supervisor,
+            clusters=self.supervisor,
             sources=self.engine.sources,
-            ledger=self.ledger,
+            results=self.ledger,
         )
 
     def _standing(self) -> StatusReporter:
@@ -131,9 +131,11 @@ class Daemon:
 
         engine, status = self.engine, self.status_writer
         clusters = ClusterStatusReporter(
-            engine=engine, home=self.home, local_metadata=self._local_metadata, writer=status
+            engine=engine, local=self.home, local_metadata=self._local_metadata, writer=status
         )
-        rules = RuleStatusReporter(engine=engine, ledger=self.ledger, brake=self.brake, writer=status, is_idle=is_idle)
+        rules = RuleStatusReporter(
+            engine=engine, results=self.ledger, deletion_limiter=self.brake, writer=status, is_idle=is_idle
+        )
         return StatusReporter(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
 
     def _carrier(self, writer: Writer) -> Applier:
@@ -252,4 +254,4 @@ class Daemon:
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:
         if (target.group, target.kind) == (meta.GROUP, meta.RULE.kind):
-            self.registry.set_pruned(target.name, pruned_fields(sent, stored=stored))
+            self.registry.set_pruned(target.name, find_pruned_fields(sent, stored=stored))

@@ -16,7 +16,7 @@ import yaml
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.core.rules.pruned import unknown_properties
+from registry_controller.core.rules.schema import find_unknown_properties
 from registry_controller.kube.watch import PartialObject, decode_manifest
 from registry_controller.report.logs import get_logger
 
@@ -74,7 +74,7 @@ class DefinitionCache:
 
     def _compare(self, obj: PartialObject) -> None:
         name = obj.key.name
-        lost = unknown_properties(self._ours[name], installed=decode_manifest(obj.raw), version=meta.VERSION)
+        lost = find_unknown_properties(self._ours[name], installed=decode_manifest(obj.raw), version=meta.VERSION)
         if self._logged.get(name, ()) != lost:
             self._logged[name] = lost
             if lost:

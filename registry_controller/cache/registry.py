@@ -20,8 +20,8 @@ from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.members import cluster_target
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.rules.active import ActiveRule, activate
-from registry_controller.core.rules.policy import BarredRule, Fence, RulePolicy
-from registry_controller.core.rules.validation import RuleVerdict, read_and_accept
+from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
+from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.watch import decode_manifest, list_objects
 from registry_controller.watch.patience import until_answered
@@ -59,7 +59,7 @@ class StoredRule:
 
     def bar(self, allowance: RulePolicy, *, local: ClusterUID) -> BarredRule | None:
         """Return why the rule may not act here; None where it may, or where it cannot be read."""
-        return allowance.bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
+        return allowance.find_bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
 
     def active(self, allowance: RulePolicy, *, local: ClusterUID) -> ActiveRule | None:
         """Prepare the rule for acting; return None when it does not act."""
@@ -67,8 +67,8 @@ class StoredRule:
             return None
         provenance = self.marks.provenance
         born = provenance.created if provenance else self.rule.created
-        fence = Fence(allowance, self.is_synced(local))
-        return activate(self.rule, born=born, owner=self.marks.owner or local, fence=fence)
+        fence = TargetPolicy(allowance, self.is_synced(local))
+        return activate(self.rule, created_at=born, owner=self.marks.owner or local, target_policy=fence)
 
 
 class RuleRequest(NamedTuple):
@@ -197,7 +197,7 @@ class Registry:
             except InvalidObject as error:
                 self.clusters[name] = StoredCluster(None, str(error), manifest)
         elif plural == meta.RULES.resource:
-            rule, verdict = read_and_accept(manifest)
+            rule, verdict = read_and_validate(manifest)
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
             self.rules[name] = StoredRule(rule, verdict, marks, manifest)

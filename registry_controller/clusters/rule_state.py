@@ -59,7 +59,7 @@ class RuleStates:
             return None
         held = self._registry.rules.get(provenance.rule)
         synced = held.is_synced(self._local) if held is not None else provenance.rule_owner not in ("", self._local)
-        return self._registry.allowance.barrier(
+        return self._registry.allowance.find_barrier(
             target, source=provenance.source, secret_type=secret_type, synced=synced
         )
 

@@ -22,7 +22,7 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.decision.ownership import Voice, is_at_home, read_marks, voice_of
 from registry_controller.core.rules.active import activate
-from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync import results
 from registry_controller.sync.results import Results
@@ -44,7 +44,7 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
         "metadata": {"name": "r", "uid": "r", "generation": 1},
         "spec": {"groupVersionKind": {"version": kind.version, "kind": kind.kind}, "rules": [entry]},
     }
-    rule, verdict = read_and_accept(manifest)
+    rule, verdict = read_and_validate(manifest)
     assert rule is not None
     assert verdict.accepted, verdict
     sources = SourceIndex(
@@ -55,7 +55,7 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
         on_back=lambda *_: None,
     )
     cache = SourceCache(
-        peer=PEER, kind=kind, rules=(activate(rule, born="", owner=ClusterUID("home")),), sources=sources
+        peer=PEER, kind=kind, rules=(activate(rule, created_at="", owner=ClusterUID("home")),), sources=sources
     )
     sources.open(cache)
     return cache, sources

@@ -18,7 +18,7 @@ _NULL, _BOOL, _INT, _FLOAT, _STR, _BINARY, _TIMESTAMP, _MERGE = (
     _PREFIX + name for name in ("null", "bool", "int", "float", "str", "binary", "timestamp", "merge")
 )
 _RESOLVED: Final = frozenset(("", _NULL, _BOOL, _INT, _FLOAT, _STR, _TIMESTAMP))
-_WORDS: Final[dict[str, Scalar]] = {
+_KEYWORDS: Final[dict[str, Scalar]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -34,8 +34,8 @@ _NUMBER: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)
 _FRACTION: Final = re.compile(r"\.[0-9]+([eE][-+]?[0-9]+)?")
 _INT64: Final = range(-(2**63), 2**63)
 _UINT64: Final = range(2**64)
-_LONGEST_INTEGER: Final = 4096  # below what Python refuses to read (4300 digits); zeros may lead
-_MOMENT: Final = re.compile(
+_MAX_INTEGER_LENGTH: Final = 4096  # below what Python refuses to read (4300 digits); zeros may lead
+_TIMESTAMP_PATTERN: Final = re.compile(
     r"(\d{4})-(\d\d?)-(\d\d?)"
     r"([Tt](\d|[01]\d|2[0-3]):[0-5]?\d:[0-5]?\d([.,]\d+)?(Z|[+-]([01]\d|2[0-4]):([0-5]\d|60))"
     r"| +(\d|[01]\d|2[0-3]):[0-5]?\d:[0-5]?\d([.,]\d+)?)?",
@@ -44,7 +44,7 @@ _MOMENT: Final = re.compile(
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 
 
-class Unreadable(Exception):
+class InvalidScalar(Exception):
     """A text is not of the kind that its tag says."""
 
 
@@ -56,28 +56,28 @@ def is_merge_key(text: str, *, tag: str, is_plain: bool) -> bool:
 def read_scalar(text: str, *, tag: str, is_plain: bool) -> Scalar:
     """Read a scalar; `tag` is empty when there is none. Raise Unreadable when the text is not what the tag says."""
     if tag == _BINARY:
-        return _decode(text)
+        return _decode_base64(text)
     if tag not in _RESOLVED or tag == _STR or (not tag and not is_plain):
         return text
-    kind, value = _resolve(text, may_be_moment=tag == _TIMESTAMP)
+    kind, value = _resolve(text, may_be_timestamp=tag == _TIMESTAMP)
     if tag == _FLOAT and kind == _INT and value in _INT64:
         return float(value or 0)
     if tag not in ("", kind):
-        raise Unreadable(f"is no {tag.removeprefix(_PREFIX)}")
+        raise InvalidScalar(f"is no {tag.removeprefix(_PREFIX)}")
     return value
 
 
-def _resolve(text: str, *, may_be_moment: bool) -> tuple[str, Scalar]:
+def _resolve(text: str, *, may_be_timestamp: bool) -> tuple[str, Scalar]:
     """Say what a text is, and its value; a moment in time is its text, as Go leaves it."""
-    if text in _WORDS:
-        value = _WORDS[text]
+    if text in _KEYWORDS:
+        value = _KEYWORDS[text]
         kind = _NULL if value is None else _BOOL if isinstance(value, bool) else _FLOAT
         return kind, value
     if text[0] == "." and _FRACTION.fullmatch(text):
         return _FLOAT, float(text)
     if text[0] not in "+-0123456789":
         return _STR, text
-    if may_be_moment and _is_moment(text):
+    if may_be_timestamp and _is_timestamp(text):
         return _TIMESTAMP, text
     plain = text.replace("_", "")
     integer = _read_integer(plain)
@@ -91,7 +91,7 @@ def _resolve(text: str, *, may_be_moment: bool) -> tuple[str, Scalar]:
 def _read_integer(text: str) -> int | None:
     """Read an integer in Go's spellings; None for anything else, and beyond 64 bits."""
     found = _INTEGER.fullmatch(text) or _SIGNED_BINARY.fullmatch(text)
-    if found is None or len(text) > _LONGEST_INTEGER:
+    if found is None or len(text) > _MAX_INTEGER_LENGTH:
         return None
     (name, digits), *_ = ((name, digits) for name, digits in found.groupdict().items() if name != "sign" and digits)
     size = int(digits, int(name[1:]))
@@ -99,8 +99,8 @@ def _read_integer(text: str) -> int | None:
     return number if number in _INT64 or (not found["sign"] and number in _UINT64) else None
 
 
-def _is_moment(text: str) -> bool:
-    found = _MOMENT.fullmatch(text)
+def _is_timestamp(text: str) -> bool:
+    found = _TIMESTAMP_PATTERN.fullmatch(text)
     if found is None:
         return False
     try:
@@ -110,11 +110,11 @@ def _is_moment(text: str) -> bool:
     return True
 
 
-def _decode(text: str) -> str:
+def _decode_base64(text: str) -> str:
     digits = text.replace("\r", "").replace("\n", "")
     try:
         if not _BASE64.fullmatch(digits):
             raise ValueError
         return binascii.a2b_base64(digits).decode()
     except ValueError:
-        raise Unreadable("is no text in base64") from None
+        raise InvalidScalar("is no text in base64") from None

@@ -26,22 +26,22 @@ class RecordingClient:
     """Notes the writes for one target."""
 
     def __init__(self, home: Writer) -> None:
-        self.strokes: list[RecordedWrite] = []
-        self._home = home
+        self.writes: list[RecordedWrite] = []
+        self._local_client = home
 
     async def create(self, gvr: GVR, namespace: str, body: bytes) -> None:
         """Note a create."""
-        self.strokes.append(RecordedWrite("create", gvr, namespace, ""))
+        self.writes.append(RecordedWrite("create", gvr, namespace, ""))
 
     async def replace(
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
     ) -> bytes | None:
         """Note an update, or ask what one would store."""
         if dry_run:
-            return await self._home.replace(gvr, key, body, dry_run=True, subresource=subresource)
-        self.strokes.append(RecordedWrite("update", gvr, *key, subresource))
+            return await self._local_client.replace(gvr, key, body, dry_run=True, subresource=subresource)
+        self.writes.append(RecordedWrite("update", gvr, *key, subresource))
         return None
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
         """Note a delete."""
-        self.strokes.append(RecordedWrite("delete", gvr, *key))
+        self.writes.append(RecordedWrite("delete", gvr, *key))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.mutation.yamlvalue import parse_value
+from registry_controller.core.mutation.yaml_value import parse_value
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta, validation
 from registry_controller.api.syncrule import ContentMatch, Match, SyncRule
-from registry_controller.core.rules.finding import Finding
 
 _EVERYTHING: Final = "has no condition: it means everything of the kind"
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
-def doubts(rule: SyncRule, manifest: meta.Manifest) -> Iterator[Finding]:
+class Finding(NamedTuple):
+    """Something about one field: an error, which can never work, or else a warning, which may not be meant."""
+
+    path: str
+    message: str
+    is_error: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def find_warnings(rule: SyncRule, manifest: meta.Manifest) -> Iterator[Finding]:
     """Find what may be meant otherwise."""
-    for path, words in _doubts(rule, manifest):
+    for path, words in _check_rule(rule, manifest):
         yield Finding(path, words, is_error=False)
 
 
-def _doubts(rule: SyncRule, manifest: meta.Manifest) -> Iterator[tuple[str, str]]:
+def _check_rule(rule: SyncRule, manifest: meta.Manifest) -> Iterator[tuple[str, str]]:
     if not rule.entries:
         yield "spec.rules", "is empty and matches nothing"
     if rule.kind.group == "core":
@@ -34,7 +44,7 @@ def _doubts(rule: SyncRule, manifest: meta.Manifest) -> Iterator[tuple[str, str]
     if len(rule.entries) == 1 and not rule.entries[0].matches and not is_our_own:
         yield f"{rule.entries[0].path}.match", _EVERYTHING
     for match in (match for entry in rule.entries for match in entry.matches):
-        yield from _doubts_of_match(match)
+        yield from _check_match(match)
     for index, asked in enumerate(rule.features):
         if not asked.feature_name and not asked.selector.requirements:
             yield f"spec.clusterFeatureMatch[{index}]", "asks for nothing: any ClusterFeature will do"
@@ -43,32 +53,32 @@ def _doubts(rule: SyncRule, manifest: meta.Manifest) -> Iterator[tuple[str, str]
         yield f"metadata.annotations[{meta.SYNC_DISABLED}]", words
 
 
-def _doubts_of_match(match: Match) -> Iterator[tuple[str, str]]:
+def _check_match(match: Match) -> Iterator[tuple[str, str]]:
     if match.is_empty:
         yield match.path, _EVERYTHING
     if match.has_sync_status:
         yield f"{match.path}.syncStatus", "has no effect here; it belongs under mutations"
     key = f"{match.path}.objectKey"
-    if match.name and _is_pattern(match.name):
+    if match.name and _looks_like_pattern(match.name):
         yield f"{key}.name", "is no pattern: names compare exactly"
     elif match.name and not validation.is_object_name(match.name):
         yield f"{key}.name", "no object can have this name"
     spaces = [(f"{match.path}.namespaces[{index}]", name) for index, name in enumerate(match.namespaces)]
     for path, name in [*([(f"{key}.namespace", match.namespace)] if match.namespace else []), *spaces]:
         if not validation.is_namespace(name):
-            advice = ": names compare exactly, and are no patterns" if _is_pattern(name) else ""
+            advice = ": names compare exactly, and are no patterns" if _looks_like_pattern(name) else ""
             yield path, f"no namespace can have this name{advice}"
     if match.namespace and match.namespaces and match.namespace not in match.namespaces:
         yield f"{key}.namespace", "is none of `namespaces` beside it: nothing is in both"
     for content in match.content:
-        yield from _doubts_of_content(content)
+        yield from _check_content(content)
 
 
-def _is_pattern(name: str) -> bool:
+def _looks_like_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-def _doubts_of_content(content: ContentMatch) -> Iterator[tuple[str, str]]:
+def _check_content(content: ContentMatch) -> Iterator[tuple[str, str]]:
     if content.key.startswith(("$", "/")):
         meant = content.key.lstrip("$./").replace("/", ".")
         advice = f": write `{meant}`" if _PLAIN_PATH.fullmatch(meant) else ""

@@ -27,10 +27,10 @@ from registry_controller.engine import Settings as EngineSettings
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
-from registry_controller.planner.pencil import RecordedWrite, RecordingClient
-from registry_controller.planner.staging import stage
+from registry_controller.planner.recording_client import RecordedWrite, RecordingClient
+from registry_controller.planner.staging import stage_rule
 from registry_controller.report.metrics import Metrics
-from registry_controller.status.readiness import waited_for
+from registry_controller.status.readiness import list_pending
 from registry_controller.sync.applier import Applier, Result
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import allowed_moment, is_limited, stored_window
@@ -58,8 +58,8 @@ class PlannedResult:
     """
 
     judgement: Judgment
-    carried: Result
-    strokes: tuple[RecordedWrite, ...] = ()
+    result: Result
+    writes: tuple[RecordedWrite, ...] = ()
     error: RegistryError | None = None
 
     @property
@@ -69,7 +69,7 @@ class PlannedResult:
     @property
     def has_settled(self) -> bool:
         """False when something changed while it was read."""
-        is_late = isinstance(self.judgement.decision, Apply) and isinstance(self.carried.decision, Hold)
+        is_late = isinstance(self.judgement.decision, Apply) and isinstance(self.result.decision, Hold)
         return not (is_late or isinstance(self.error, Conflict))
 
 
@@ -81,53 +81,53 @@ class DryRun:
     ) -> None:
         self.engine = Engine(settings, home=home, local=local, connect_peer=connect_peer, listener=_IgnoreChanges())
         self._settings = settings
-        self.home = home
+        self.local_client = home
         self._metrics = Metrics()
         self._digest_key = secrets.token_bytes(32)
 
-    async def listen(self) -> None:
+    async def watch(self) -> None:
         """Hear everything, until cancelled."""
         async with asyncio.TaskGroup() as scope:
             self.engine.start_local(scope)
             self.engine.start_peers(scope)
 
-    async def settle(self, *, wait_s: float) -> None:
+    async def wait_until_ready(self, *, wait_s: float) -> None:
         """Wait until everything that can be heard was heard, at most so long."""
         deadline = asyncio.get_running_loop().time() + wait_s
-        while waited_for(self.engine):
+        while list_pending(self.engine):
             if asyncio.get_running_loop().time() >= deadline:
                 return
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def look_at_members(self) -> None:
+    async def decide_members(self) -> None:
         """Decide about the Clusters first: it depends on who has left what becomes of everything else (O6)."""
         cache = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
         for key in sorted(cache.records) if cache is not None else ():
             with contextlib.suppress(RegistryError):
                 await self.engine.reconciler.decide_with_proof(self.engine.reconciler.decide(cluster_target(key.name)))
 
-    async def foresee(self, targets: Iterable[Target]) -> Sequence[PlannedResult]:
+    async def plan_targets(self, targets: Iterable[Target]) -> Sequence[PlannedResult]:
         """Say what would become of each target, in their order."""
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def one(target: Target) -> PlannedResult:
             async with turn:
-                return await self._foresee(target)
+                return await self._plan_target(target)
 
         async with asyncio.TaskGroup() as scope:
             tasks = [scope.create_task(one(target), name=f"foresee {target}") for target in sorted(set(targets))]
         return [task.result() for task in tasks]
 
-    def brake(self, foreseen: Sequence[PlannedResult], *, now: datetime) -> Sequence[PlannedResult]:
+    def limit_deletions(self, foreseen: Sequence[PlannedResult], *, now: datetime) -> Sequence[PlannedResult]:
         """Halt the deletions among them that the brake would halt, were they wanted together (W4)."""
-        wanted = Counter(origin for found in foreseen if (origin := _braked(found)) is not None)
-        made = Counter(origin for found in foreseen if (origin := _made(found)) is not None)
-        halted = {origin for origin, count in wanted.items() if self._halts(origin, count, made[origin], now)}
-        return [_halted(found) if _braked(found) in halted else found for found in foreseen]
+        wanted = Counter(origin for found in foreseen if (origin := _get_limited_origin(found)) is not None)
+        made = Counter(origin for found in foreseen if (origin := _get_created_origin(found)) is not None)
+        halted = {origin for origin, count in wanted.items() if self._would_halt(origin, count, made[origin], now)}
+        return [_halt(found) if _get_limited_origin(found) in halted else found for found in foreseen]
 
     def keep_halted(self, foreseen: Sequence[PlannedResult]) -> Sequence[PlannedResult]:
         """Hold the deletions among them that the daemon's brake has halted, whoever waits with them."""
-        return [_halted(found) if self._is_halted(_braked(found)) else found for found in foreseen]
+        return [_halt(found) if self._is_halted(_get_limited_origin(found)) else found for found in foreseen]
 
     def _is_halted(self, origin: RuleAndOwner | None) -> bool:
         window = stored_window(self.engine.registry, origin) if origin is not None else None
@@ -135,7 +135,7 @@ class DryRun:
             return False
         return window.halted_at != allowed_moment(self.engine.registry, origin[0])
 
-    def _halts(self, origin: RuleAndOwner, wanted: int, made: int, now: datetime) -> bool:
+    def _would_halt(self, origin: RuleAndOwner, wanted: int, made: int, now: datetime) -> bool:
         registry, counts = self.engine.registry, self.engine.copies.counts
         _, verdict = judge(
             stored_window(registry, origin),
@@ -147,30 +147,30 @@ class DryRun:
         )
         return verdict is LimitVerdict.HALT and self._settings.deletion_limit_percent > 0
 
-    async def _foresee(self, target: Target) -> PlannedResult:
-        found = await self._try(target)
+    async def _plan_target(self, target: Target) -> PlannedResult:
+        found = await self._apply_dry(target)
         for _ in range(_MORE_ATTEMPTS):
             if found.has_settled:
                 break
             await asyncio.sleep(_PAUSE_S)
-            found = await self._try(target)
+            found = await self._apply_dry(target)
         return found
 
-    async def _try(self, target: Target) -> PlannedResult:
-        pencil = RecordingClient(self.home)
+    async def _apply_dry(self, target: Target) -> PlannedResult:
+        pencil = RecordingClient(self.local_client)
         judgement = self.engine.reconciler.decide(target)
         try:
             judgement = await self.engine.reconciler.decide_with_proof(judgement)
-            carried = await self._carrier(pencil).apply(judgement)
+            carried = await self._build_applier(pencil).apply(judgement)
         except RegistryError as error:
             return PlannedResult(judgement, Result(judgement.decision), error=error)
-        return PlannedResult(judgement, carried, tuple(pencil.strokes))
+        return PlannedResult(judgement, carried, tuple(pencil.writes))
 
-    def _carrier(self, pencil: RecordingClient) -> Applier:
+    def _build_applier(self, pencil: RecordingClient) -> Applier:
         """Make a carrier for one target, so that its strokes are known as its own."""
         engine = self.engine
         hand = CopyWriter(
-            reader=self.home,
+            reader=self.local_client,
             pen=pencil,
             discovery=engine.discovery,
             bodies=engine.bodies,
@@ -190,27 +190,27 @@ class DryRun:
         )
 
 
-def _braked(found: PlannedResult) -> RuleAndOwner | None:
+def _get_limited_origin(found: PlannedResult) -> RuleAndOwner | None:
     """Tell whose brake a foreseen deletion is for; None for what is not braked."""
-    decision = found.carried.decision
+    decision = found.result.decision
     if found.error is not None or not isinstance(decision, Delete) or not is_limited(decision):
         return None
     return (found.judgement.view.rule, decision.owner)
 
 
-def _made(found: PlannedResult) -> RuleAndOwner | None:
+def _get_created_origin(found: PlannedResult) -> RuleAndOwner | None:
     """Tell of what origin a copy is that would be made; None where none would."""
-    decision = found.carried.decision
+    decision = found.result.decision
     is_made = isinstance(decision, Apply) and found.judgement.view.current is None and found.error is None
     return (decision.claim.rule, decision.claim.owner) if is_made and isinstance(decision, Apply) else None
 
 
-def _halted(found: PlannedResult) -> PlannedResult:
-    return replace(found, carried=Result(Hold(Reason.DELETION_HALTED, owner_of(found.carried.decision))), strokes=())
+def _halt(found: PlannedResult) -> PlannedResult:
+    return replace(found, result=Result(Hold(Reason.DELETION_HALTED, owner_of(found.result.decision))), writes=())
 
 
 @contextlib.asynccontextmanager
-async def rehearse(
+async def start_dry_run(
     settings: Settings,
     *,
     home: Writer,
@@ -223,15 +223,15 @@ async def rehearse(
 
     Raises RegistryError when our own API server cannot be read.
     """
-    rehearsal = await _begin(settings, home=home, wait_s=wait_s, connect_peer=connect_peer)
+    rehearsal = await _connect(settings, home=home, wait_s=wait_s, connect_peer=connect_peer)
     for manifest in manifests:
-        stage(rehearsal.engine.registry, manifest, now=now)
+        stage_rule(rehearsal.engine.registry, manifest, now=now)
     failure: Exception | None = None
     async with asyncio.TaskGroup() as scope:
-        listening = scope.create_task(rehearsal.listen(), name="listen")
+        listening = scope.create_task(rehearsal.watch(), name="listen")
         try:
-            await rehearsal.settle(wait_s=wait_s)
-            await rehearsal.look_at_members()
+            await rehearsal.wait_until_ready(wait_s=wait_s)
+            await rehearsal.decide_members()
             yield rehearsal
         except Exception as error:  # a TaskGroup would wrap it
             failure = error
@@ -241,7 +241,7 @@ async def rehearse(
         raise failure
 
 
-async def _begin(
+async def _connect(
     settings: Settings, *, home: Writer, wait_s: float, connect_peer: Callable[[Credentials], Reader]
 ) -> DryRun:
     """Read who we are, and our own kinds; a server that asks for patience is asked again when it says."""
