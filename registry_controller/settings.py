@@ -203,8 +203,11 @@ class Settings:
     ignored: tuple[str, ...] = ()
 
     def remarks(self) -> tuple[str, ...]:
-        """List what is to be said once at the start: options that do nothing."""
-        return tuple(f"{name} has no effect and is ignored" for name in self.ignored)
+        """Return the lines to log once at the start: one that names all options without effect, if there are any."""
+        if not self.ignored:
+            return ()
+        ending = "has no effect and is ignored" if len(self.ignored) == 1 else "have no effect and are ignored"
+        return (f"{', '.join(self.ignored)} {ending}",)
 
     def dump(self) -> dict[str, str | int | bool]:
         """Spell every option under its environment name, as it would be given. There is no secret among them."""

@@ -114,6 +114,13 @@ def test_what_has_no_effect_is_accepted_and_said(environ: dict[str, str], flags:
     assert loaded.remarks() == (f"{named} has no effect and is ignored",)
 
 
+def test_one_line_names_all_options_that_have_no_effect() -> None:
+    given = {"LEADER_ELECTION_ENABLED": "true", "LEADER_ELECTION_NAME": "x"}
+    loaded = load(given, {})
+    assert loaded.remarks() == (f"{', '.join(given)} have no effect and are ignored",)
+    assert loaded == dataclasses.replace(load({}, {}), ignored=tuple(given))
+
+
 def test_a_dump_loads_again_as_the_same_settings() -> None:
     given = {"METRICS_ADDR": "[::1]:80", "HEALTH_ADDR": "", "WORKERS": "7", "MANAGE_LOCAL_CLUSTER_SECRET": "false"}
     loaded = load(given, {})
