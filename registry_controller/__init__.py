@@ -7,7 +7,6 @@ The map; each room has one purpose, and imports lead only down this list (`hack/
     planner/      FORESIGHT  what would be done, and why: the engine, run once with a pencil in the place of a pen
     app.py        ROOT       builds everything, owns the one TaskGroup
     handlers.py   EAR        kopf's events of our own kinds, handed to the registry; decides nothing
-    webhook/      GATE       the API server asks before it stores a Cluster; makes its own certificates
     engine/       MOTION     long-lived tasks and their memory
     report/       VOICE      status, Events, metrics, health, logs
     core/         DECISIONS  pure: who owns, what is wanted, what to do

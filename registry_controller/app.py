@@ -38,7 +38,6 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.report.status import StatusWriter
 from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
-from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)
 
@@ -107,16 +106,6 @@ class Daemon:
             metrics=metrics,
             name_of=self.engine.supervisor.name_of,
         )
-        self.webhook = None
-        if settings.cluster_validator_webhook_enabled:
-            self.webhook = Webhook(
-                settings,
-                writer=writer,
-                discovery=self.engine.discovery,
-                clusters=lambda: [held.manifest for held in self.registry.clusters.values()],
-                holder=socket.gethostname(),
-                clock=lambda: datetime.now(UTC),
-            )
         self.gauges = Gauges(
             metrics=metrics,
             queue=self.queue,
@@ -166,9 +155,6 @@ class Daemon:
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
             await self.engine.own_kinds.read()
-            if self.webhook is not None:
-                await self.webhook.register()  # before there is traffic: in a rolling update nothing goes unasked
-                scope.create_task(self.webhook.run(), name="webhook")
             ready["home"] = None
             ear.start()
             self.engine.listen_to_peers(scope)

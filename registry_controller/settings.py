@@ -40,7 +40,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """An option of the original that is accepted and has no effect. `environment` may be empty."""
+    """An option that is accepted and has no effect. `environment` may be empty."""
 
     environment: str
     flag: str
@@ -102,24 +102,6 @@ OPTIONS: Final = (
         "How much is logged: 0 for changes, more for details.", "level",
     ),
     Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "false", optiontext.flag, "true|false",
-        "Serve the webhook that refuses a second Cluster object for this cluster.",
-    ),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_NAME", "cluster-validator-webhook", optiontext.object_name, "name",
-        "Name of the webhook's ValidatingWebhookConfiguration, which the chart makes.",
-    ),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_HOST", "", optiontext.text, "host",
-        "Address of the machine at which the webhook is served. Empty: every one.",
-    ),
-    Option("CLUSTER_VALIDATOR_WEBHOOK_PORT", "9443", optiontext.whole(0, 65535), "port", "Port of the webhook."),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "/tmp/webhooks/clusterValidator/certificates",  # noqa: S108
-        optiontext.text, "path",
-        "Directory in which the daemon keeps the webhook's key and certificate, which it makes itself, over restarts.",
-    ),
-    Option(
         "DELETION_LIMIT_PERCENT", "50", optiontext.whole(0, 100), "number",
         "How many percent of a rule's copies from one owner may be deleted within five minutes; 50 copies always may. "
         "0: all.", "%",
@@ -164,6 +146,11 @@ IGNORED: Final = (
     Ignored("LEADER_ELECTION_NAMESPACE", "--leader-election-namespace"),
     Ignored("", "--enable-leader-election"),
     Ignored("", "--devel-mode"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "--cluster-validator-webhook-enabled"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_NAME", "--cluster-validator-webhook-name"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_HOST", "--cluster-validator-webhook-host"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_PORT", "--cluster-validator-webhook-port"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "--cluster-validator-webhook-certificate-directory"),
 )
 IGNORED_PREFIXES: Final = ("CLUSTERCONTROLLER_", "SYNCCONTROLLER_")
 """Environment names (and, in lower case with dashes, flags) that begin so are accepted without effect, too."""
@@ -187,11 +174,6 @@ class Settings:
     health_addr: Address | None
     log_format: str
     log_verbosity: int
-    cluster_validator_webhook_enabled: bool
-    cluster_validator_webhook_name: str
-    cluster_validator_webhook_host: str
-    cluster_validator_webhook_port: int
-    cluster_validator_webhook_certificate_directory: str
     deletion_limit_percent: int = 50
     member_left_trust_seconds: int = 86_400
     synced_rules_enabled: bool = True

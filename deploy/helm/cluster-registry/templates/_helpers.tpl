@@ -23,10 +23,6 @@ computed here.
 {{- include "cluster-registry.controller" . }}-reader
 {{- end -}}
 
-{{- define "cluster-registry.webhook" -}}
-{{- include "cluster-registry.controller" . }}-{{ .Values.webhooks.clusterValidator.nameSuffix }}
-{{- end -}}
-
 {{- define "cluster-registry.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "cluster-registry.name" . }}-controller
 app.kubernetes.io/instance: {{ .Release.Name }}
