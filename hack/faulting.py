@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults import families  # noqa: F401  enters all faults into the catalogue
-from tests.faults.catalogue import FAULTS, TITLES, Fault
-from tests.faults.report import play_random, run, run_side_by_side, survived
+from tests.chaos import families  # noqa: F401  enters all faults into the catalogue
+from tests.chaos.catalogue import FAULTS, TITLES, Fault
+from tests.chaos.report import play_random, run, run_side_by_side, survived
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,11 +12,11 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
-from tests.sim.play import Outcome, play
-from tests.sim.schedule import draw
-from tests.sim.shrink import shrink
-from tests.sim.stage import DEEDS
-from tests.sim.tally import CLAUSES, Tally
+from tests.sim.schedule.play import Outcome, play
+from tests.sim.schedule.schedule import draw
+from tests.sim.schedule.shrink import shrink
+from tests.sim.schedule.stage import DEEDS
+from tests.sim.schedule.tally import CLAUSES, Tally
 
 _BATCH = 5
 _TASKS = 100

@@ -10,9 +10,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from tests.faults.figures import Figures
-from tests.faults.play import Play
-from tests.faults.soak import Record, soak
+from tests.chaos.figures import Figures
+from tests.chaos.play import Play
+from tests.chaos.soak import Record, soak
 
 _TITLES = Figures("memory, MiB", "descriptors", "sockets among them", "threads", "tasks", "keys in the queue")  # type: ignore[arg-type]
 _SHOWN = 10

@@ -1,19 +1,27 @@
-"""Keep the objects of a group of Kubernetes clusters in step, peer to peer.
+"""Keeps the objects of a group of Kubernetes clusters in step, peer to peer.
 
-The map; each room has one purpose, and imports lead only down this list (`hack/check` holds them to it):
+Data walks down the page once: watch fills cache; clusters decides what is watched; membership decides who counts;
+sync reconciles and writes; status reports. A package imports only from below it (`hack/check` holds this):
 
-    cli/          DOOR       one file a command
-    process.py    PROCESS    signals, tuning, probes, exit code: the daemon as a process
-    planner/      FORESIGHT  what would be done, and why: the engine, run once with a pencil in the place of a pen
-    app.py        ROOT       builds everything, owns the one TaskGroup
-    handlers.py   EAR        kopf's events of our own kinds, handed to the registry; decides nothing
-    engine/       MOTION     long-lived tasks and their memory
-    report/       VOICE      status, Events, metrics, health, logs
-    core/         DECISIONS  pure: who owns, what is wanted, what to do
-    kube/         WIRES      the only room that knows the kubernetes client
-    gotemplate/   TEMPLATES  Go's text/template, evaluated here
-    settings.py   OPTIONS    every option: default, unit, environment name
-    api/          WORDS      pure data, no policy
+    cli/         the command line, one file a command
+    process.py   the daemon as a process: signals, tuning, probes, exit code
+    planner/     what the daemon would do, and why; the engine without a writer
+    app.py       builds the daemon and owns its one TaskGroup
+    handlers.py  passes kopf's events of our own three kinds to the registry cache
+    status/      the status of Clusters and rules, readiness and gauges
+    engine.py    builds the caches, the clusters and the reconciler; nothing in it writes
+    sync/        from a key to a write: work queue, reconciler, applier, copy writer
+    membership/  who counts as a member: departures, tombstones, what relays may bring
+    clusters/    which peers are engaged, with which credentials, and what is watched at each
+    cache/       what is known of the objects at peers and in the local cluster: records, indexes, digests
+    watch/       reflectors: list and watch one kind at one API server, resume, list again
+    local/       what this cluster publishes of itself: its Cluster, its Secret, the core rules
+    report/      Events, metrics, logs, health, and the text of messages
+    core/        pure decisions: who owns an object, what a rule asks for, what to do about a copy
+    kube/        API servers as bytes and errors of our own; the only package that knows the client
+    gotemplate/  Go's text/template with sprig's functions, evaluated without I/O and within limits
+    settings.py  every option: default, unit, environment name
+    api/         the kinds, names and errors, as plain data
 """
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""ROOT: builds everything and owns the one TaskGroup. Decides nothing."""
+"""Builds the daemon and owns its one TaskGroup."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Any, Final
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.core.pruned import pruned_fields
-from registry_controller.engine.brake import Brake
-from registry_controller.engine.carrier import Carrier
-from registry_controller.engine.clustermetadata import LocalMetadata
-from registry_controller.engine.clusterstanding import ClusterStanding
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.feed import Feed
-from registry_controller.engine.gauges import Gauges
-from registry_controller.engine.home import Home
-from registry_controller.engine.ledger import Ledger
-from registry_controller.engine.localfeed import LocalFeed
-from registry_controller.engine.rulestanding import RuleStanding
-from registry_controller.engine.standing import StandingReport
-from registry_controller.engine.worker import Worker
-from registry_controller.engine.workqueue import WorkQueue
-from registry_controller.engine.writing import Hand
-from registry_controller.handlers import Ear
+from registry_controller.cache.local_cache import LocalCache
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.clusters.metadata import LocalMetadata
+from registry_controller.core.rules.pruned import pruned_fields
+from registry_controller.engine import Engine
+from registry_controller.handlers import KopfWatcher
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.local.controller import LocalController
 from registry_controller.report import logs
 from registry_controller.report.events import EventRecorder, Reference
 from registry_controller.report.metrics import Metrics
-from registry_controller.report.status import StatusWriter
 from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
+from registry_controller.status.clusters import ClusterStatusReporter
+from registry_controller.status.gauges import Gauges
+from registry_controller.status.reporter import StatusReporter
+from registry_controller.status.rules import RuleStatusReporter
+from registry_controller.status.writer import StatusWriter
+from registry_controller.sync.applier import Applier
+from registry_controller.sync.controller import Controller
+from registry_controller.sync.copy_writer import CopyWriter
+from registry_controller.sync.deletion_limiter import DeletionLimiter
+from registry_controller.sync.results import Results
+from registry_controller.sync.workqueue import WorkQueue
 
 log = logs.get_logger(__name__)
 
@@ -65,13 +65,13 @@ class Daemon:
         self.queue = WorkQueue(at_once=settings.workers)
         self.target_changed = self.queue.add
         self.engine = Engine(settings, home=writer, local=local, connect_peer=connect_peer, listener=self)
-        self.registry, self.supervisor = self.engine.registry, self.engine.supervisor
-        self.ledger = Ledger(on_change=self._rule_changed)
-        self.home = Home(
+        self.registry, self.supervisor = self.engine.registry, self.engine.clusters
+        self.ledger = Results(on_change=self._rule_changed)
+        self.home = LocalController(
             writer=writer,
             settings=settings,
             cluster_id=local,
-            tombstones=self.engine.leaving,
+            tombstones=self.engine.tombstones,
             log=log,
             on_change=self.clusters_changed,
         )
@@ -85,10 +85,10 @@ class Daemon:
         self.status_writer = StatusWriter(
             writer,
             lambda: datetime.now(UTC),
-            on_transition=transitions.say,
-            speaks_of=self.engine.replicas.speaks_of,
+            on_transition=transitions.report,
+            speaks_of=self.engine.replicas.writes_status_of,
         )
-        self.brake = Brake(
+        self.brake = DeletionLimiter(
             percent=settings.deletion_limit_percent,
             queue=self.queue,
             copies=self.engine.copies,
@@ -97,14 +97,14 @@ class Daemon:
             now=lambda: datetime.now(UTC),
         )
         self.report = self._standing()
-        self.worker = Worker(
+        self.worker = Controller(
             queue=self.queue,
-            judge=self.engine.judge,
+            judge=self.engine.reconciler,
             brake=self.brake,
             carrier=self._carrier(writer),
             ledger=self.ledger,
             metrics=metrics,
-            name_of=self.engine.supervisor.name_of,
+            name_of=self.engine.clusters.name_of,
         )
         self.gauges = Gauges(
             metrics=metrics,
@@ -114,18 +114,20 @@ class Daemon:
             ledger=self.ledger,
         )
 
-    def _standing(self) -> StandingReport:
+    def _standing(self) -> StatusReporter:
         def is_idle() -> bool:
             return self.queue.idle
 
         engine, status = self.engine, self.status_writer
-        clusters = ClusterStanding(engine=engine, home=self.home, local_metadata=self._local_metadata, writer=status)
-        rules = RuleStanding(engine=engine, ledger=self.ledger, brake=self.brake, writer=status, is_idle=is_idle)
-        return StandingReport(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
+        clusters = ClusterStatusReporter(
+            engine=engine, home=self.home, local_metadata=self._local_metadata, writer=status
+        )
+        rules = RuleStatusReporter(engine=engine, ledger=self.ledger, brake=self.brake, writer=status, is_idle=is_idle)
+        return StatusReporter(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
 
-    def _carrier(self, writer: Writer) -> Carrier:
+    def _carrier(self, writer: Writer) -> Applier:
         engine = self.engine
-        hand = Hand(
+        hand = CopyWriter(
             reader=writer,
             pen=writer,
             discovery=engine.discovery,
@@ -133,33 +135,33 @@ class Daemon:
             digest_key=secrets.token_bytes(32),
             on_stored=self._stored,
         )
-        return Carrier(
+        return Applier(
             copies=engine.copies,
             bodies=engine.bodies,
-            turns=engine.sources.turns,
+            turns=engine.sources.evaluations,
             hand=hand,
             metrics=self._metrics,
             connection=engine.connection,
-            relays=engine.relays,
+            relays=engine.relay_policy,
             recreated=self._say_recreated,
         )
 
-    async def run(self, ear: Ear, ready: dict[str, str | None]) -> None:
+    async def run(self, ear: KopfWatcher, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""
         async with asyncio.TaskGroup() as scope:
-            self.engine.listen_at_home(scope)
+            self.engine.start_local(scope)
             scope.create_task(self.status_writer.run(), name="status")
             scope.create_task(self.events.run(), name="events")
             scope.create_task(self.home.run(), name="home")
             scope.create_task(self._local_metadata.run(), name="own metadata")
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
-            await self.engine.own_kinds.read()
+            await self.engine.registry_reader.read()
             ready["home"] = None
             ear.start()
-            self.engine.listen_to_peers(scope)
+            self.engine.start_peers(scope)
             scope.create_task(self.report.run(), name="standing")
-            scope.create_task(self.engine.own_kinds.run(), name="own kinds")
+            scope.create_task(self.engine.registry_reader.run(), name="own kinds")
             log.info("started", cluster_id=self._local)
 
     # From the ear's thread.
@@ -173,7 +175,7 @@ class Daemon:
         """Take word from the ear's thread that events may be missing."""
         self._metrics.ear_restarts_total.inc()
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.engine.own_kinds.poke)
+            self._loop.call_soon_threadsafe(self.engine.registry_reader.request_read)
 
     # What the engine tells.
 
@@ -181,34 +183,34 @@ class Daemon:
         """Say anew what this bears on, and look after what is our own."""
         if plural == meta.CLUSTERS.resource:
             if name not in self.registry.clusters:
-                self.status_writer.forget(meta.CLUSTERS, name)
+                self.status_writer.drop(meta.CLUSTERS, name)
             self.report.clusters_changed()
         elif plural == meta.RULES.resource:
             if name not in self.registry.rules:
-                self.status_writer.forget(meta.RULES, name)
+                self.status_writer.drop(meta.RULES, name)
             self.report.rule_changed(name)
             self.brake.rule_changed(name)
         if name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT or self._is_ours(plural, name):
-            self.home.poke()
+            self.home.request_pass()
 
     def credentials_changed(self, key: ObjectKey) -> None:
         """Look after the Secret that is our own."""
         if any(cluster.secret == key for cluster in self.registry.local_clusters(self._local)):
-            self.home.poke()
+            self.home.request_pass()
 
     def tokens_changed(self) -> None:
         """Look after the token that is published."""
-        self.home.poke()
+        self.home.request_pass()
 
     def tombstones_changed(self) -> None:
         """Look after the tombstones that are our own."""
-        self.home.poke()
+        self.home.request_pass()
 
     def clusters_changed(self) -> None:
         """Say anew how the members stand."""
         self.report.clusters_changed()
 
-    def feed_changed(self, feed: Feed | LocalFeed) -> None:
+    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
         """Say anew how the rules stand."""
         for active in self.supervisor.active.values():
             self.report.rule_changed(active.rule.name)

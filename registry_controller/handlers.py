@@ -1,4 +1,4 @@
-"""EAR: kopf hears our own three kinds, and hands every event on. It decides nothing and writes nothing.
+"""Passes kopf's events of our own three kinds to the registry cache.
 
 Laws:
 - kopf lives in a thread and an event loop of its own: it ends every task of its loop when it ends.
@@ -23,7 +23,7 @@ import kopf
 from kopf._cogs.structs.references import Insights
 
 from registry_controller.api import meta
-from registry_controller.kube.login import Login as HomeLogin
+from registry_controller.kube.kopf_login import KopfLogin as HomeLogin
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)
@@ -50,7 +50,7 @@ OnEvent = Callable[[str, str, dict[str, Any]], None]
 
 Events of one uid come in order; the DELETED of an object may come after the ADDED of its successor of that name.
 """
-Login = Callable[[], kopf.ConnectionInfo]
+KopfLogin = Callable[[], kopf.ConnectionInfo]
 """Makes fresh credentials for the local API server. It may block, and it is called again after every 401."""
 
 
@@ -75,14 +75,14 @@ class _Backoffs:
             yield 2.0
 
 
-class Ear:
+class KopfWatcher:
     """Hear our own kinds while started.
 
     `resync_s` is how often `on_restart` is called even when nothing seems to have happened.
     """
 
     def __init__(
-        self, *, login: Login, on_event: OnEvent, on_restart: Callable[[], None], resync_s: float = 300.0
+        self, *, login: KopfLogin, on_event: OnEvent, on_restart: Callable[[], None], resync_s: float = 300.0
     ) -> None:
         self._login, self._on_event, self._on_restart = login, on_event, on_restart
         self._resync_s = resync_s
@@ -104,7 +104,7 @@ class Ear:
         return alive and time.monotonic() - self._pulse_at < _DEAF_AFTER_S
 
     @property
-    def hears_all(self) -> bool:
+    def watches_all(self) -> bool:
         """True while all three kinds are served and watched."""
         insights = self._insights
         return insights is not None and {found.plural for found in insights.watched_resources} >= set(PLURALS)
@@ -120,13 +120,13 @@ class Ear:
     def stop(self, timeout_s: float = 10.0) -> bool:
         """Stop listening and wait for the thread; False when it has not ended in time. Again is harmless."""
         self._stopping.set()
-        self.listen_again()
+        self.rewatch()
         if self._thread is not None:
             self._thread.join(timeout_s)
             return not self._thread.is_alive()
         return True
 
-    def listen_again(self) -> None:
+    def rewatch(self) -> None:
         """Begin anew, with a fresh login: kopf asks for one only after a 401."""
         with self._lock:
             if self._loop is not None and self._stop_flag is not None:
@@ -219,7 +219,7 @@ class Ear:
             if now >= resync_at or self._relist_due:
                 self._relist_due, resync_at = False, now + self._resync_s
                 self._tell_restart()
-            if not self.hears_all and now - began_s > _INCOMPLETE_S:
+            if not self.watches_all and now - began_s > _INCOMPLETE_S:
                 _log.info("not all of our kinds are served; looking again")
                 stop_flag.set()
             watchers = _watchers()

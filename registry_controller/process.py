@@ -1,4 +1,4 @@
-"""PROCESS: the daemon as a process: signals, tuning, probes, connections at both ends of its life, the exit code.
+"""The daemon as a process: signals, tuning, probes, exit code.
 
 Law: SIGTERM ends it cleanly, a second one at once; a bug ends it loudly.
 """
@@ -23,15 +23,15 @@ import uvloop
 from registry_controller import __version__
 from registry_controller.api.errors import InvalidOption
 from registry_controller.app import Daemon
-from registry_controller.engine.patience import until_answered
-from registry_controller.handlers import Ear, as_connection
+from registry_controller.handlers import KopfWatcher, as_connection
 from registry_controller.kube.connect import connect_home
-from registry_controller.kube.login import read_login
+from registry_controller.kube.kopf_login import read_login
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report import logs
 from registry_controller.report.health import HealthServer
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
+from registry_controller.watch.patience import until_answered
 
 log = logs.get_logger(__name__)
 
@@ -132,7 +132,7 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
     metrics = Metrics()
     try:
         ready: dict[str, str | None] = {"home": "the own API server was not heard yet"}
-        live: dict[str, Ear] = {}
+        live: dict[str, KopfWatcher] = {}
         rendering: list[Callable[[str], tuple[bytes, str]]] = [metrics.render]
 
         def render(accept: str) -> tuple[bytes, str]:
@@ -150,13 +150,13 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
             local = await until_answered(functools.partial(read_cluster_id, writer), what="read our own cluster's ID")
             daemon = Daemon(settings, writer=writer, local=local, metrics=metrics)
             rendering[0] = daemon.gauges.render
-            ear = Ear(
+            ear = KopfWatcher(
                 login=lambda: as_connection(read_login(kubeconfig=kubeconfig, context=context)),
                 on_event=daemon.hand_over,
                 on_restart=daemon.hand_over_restart,
             )
             live["ear"] = ear
-            writer.on_new_ca(ear.listen_again)
+            writer.on_new_ca(ear.rewatch)
             try:
                 await daemon.run(ear, ready)
             finally:

@@ -1,1 +1,1 @@
-"""WORDS: the names and shapes that are written on the wire. Pure data; no I/O, no policy, no clock."""
+"""The kinds, names and errors, as plain data."""

@@ -1,4 +1,4 @@
-"""DOOR: the command line, one file a command.
+"""The command line, one file a command.
 
 The original was started without a command: flags alone are `run`, and in a Pod nothing at all is, too.
 """

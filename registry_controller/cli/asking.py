@@ -16,15 +16,15 @@ import orjson
 from registry_controller.api.errors import InvalidOption, RegistryError
 from registry_controller.api.meta import Manifest
 from registry_controller.kube.connect import REHEARSING, connect_home
-from registry_controller.planner.rehearsal import Rehearsal, rehearse
-from registry_controller.planner.telling import Document
+from registry_controller.planner.rehearsal import DryRun, rehearse
+from registry_controller.planner.telling import JsonDocument
 from registry_controller.settings import Settings
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DryRunCommand:
     """Where to ask, and how long to wait for it."""
 
     settings: Settings
@@ -33,7 +33,7 @@ class Question:
     wait_s: float
     now: datetime
 
-    def ask(self, answer: Callable[[Rehearsal], Awaitable[_T]], *, manifests: Iterable[Manifest] = ()) -> _T:
+    def ask(self, answer: Callable[[DryRun], Awaitable[_T]], *, manifests: Iterable[Manifest] = ()) -> _T:
         """Rehearse, with rules from files in their places, and answer.
 
         UsageError for a kubeconfig that cannot be used, ClickException for an API server of ours that cannot be read.
@@ -45,7 +45,7 @@ class Question:
         except RegistryError as error:
             raise click.ClickException(str(error)) from None
 
-    async def _ask(self, answer: Callable[[Rehearsal], Awaitable[_T]], manifests: Iterable[Manifest]) -> _T:
+    async def _ask(self, answer: Callable[[DryRun], Awaitable[_T]], manifests: Iterable[Manifest]) -> _T:
         home = await connect_home(kubeconfig=self.kubeconfig, context=self.context, methods=REHEARSING)
         try:
             async with rehearse(
@@ -56,7 +56,7 @@ class Question:
             await home.close()
 
 
-def end(answer: str | Document, *, is_well: bool) -> NoReturn:
+def end(answer: str | JsonDocument, *, is_well: bool) -> NoReturn:
     """Print an answer, a document as JSON, and exit: 0, or 1 when something is amiss."""
     text: Any = answer if isinstance(answer, str) else orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode()
     click.echo(text)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from registry_controller.core.yamlscalar import read_scalar
+from registry_controller.core.mutation.yamlscalar import read_scalar
 
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _PLAIN: Final = "!plain"
@@ -21,7 +21,7 @@ _TOP: Final = ("apiVersion", "kind")
 """Fields that are twice in a document when the line between two objects is missing."""
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where something stands in a file."""
 
     line: int
@@ -32,8 +32,8 @@ class Duplicate(NamedTuple):
     """A key that was there already in the same mapping: its path in the document, its place, and the first one's."""
 
     path: str
-    place: Place
-    first: Place
+    place: Position
+    first: Position
 
     @property
     def joins_objects(self) -> bool:
@@ -48,7 +48,7 @@ class Item:
     manifest: Mapping[str, Any]
     node: yaml.Node
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> Position:
         """Find a field, or what is next to it and there; of a field, the key."""
         return _place_of(_find(self.node, path))
 
@@ -126,8 +126,8 @@ def _duplicates(node: yaml.Node, path: str, seen: set[int]) -> Iterator[Duplicat
             yield from _duplicates(item, f"{path}[{index}]", seen)
 
 
-def _place_of(node: yaml.Node) -> Place:
-    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+def _place_of(node: yaml.Node) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def _find(node: yaml.Node, path: str) -> yaml.Node:

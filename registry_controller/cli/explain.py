@@ -13,8 +13,8 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.cli.options import asking_options, load_settings
 
 if TYPE_CHECKING:
-    from registry_controller.planner.rehearsal import Rehearsal
-    from registry_controller.planner.telling import Document
+    from registry_controller.planner.rehearsal import DryRun
+    from registry_controller.planner.telling import JsonDocument
 
 
 @click.command()
@@ -46,19 +46,19 @@ def explain(
     """
     settings = load_settings(ctx, flags)
     namespace, last = _read_name(ctx, name, in_namespace=in_namespace)
-    from registry_controller.cli.asking import Question, end  # noqa: PLC0415  a wrong command is refused at once
+    from registry_controller.cli.asking import DryRunCommand, end  # noqa: PLC0415  a wrong command is refused at once
     from registry_controller.planner import explain as room  # noqa: PLC0415
     from registry_controller.planner.telling import (  # noqa: PLC0415
-        Names,
+        ClusterNames,
         explanation_document,
         explanation_text,
     )
 
-    async def answer(rehearsal: Rehearsal) -> tuple[str | Document, bool]:
+    async def answer(rehearsal: DryRun) -> tuple[str | JsonDocument, bool]:
         try:
             found_kind, gvr = await rehearsal.engine.discovery.find(kind)
         except NotServed:
-            where = rehearsal.engine.supervisor.name_of(rehearsal.engine.local)
+            where = rehearsal.engine.clusters.name_of(rehearsal.engine.local)
             command = " ".join(["kubectl", *(["--context", context_name] if context_name else []), "api-resources"])
             words = (
                 f"cluster {where} serves no kind {kind} that can be listed and watched; {command} says what it serves"
@@ -68,10 +68,10 @@ def explain(
             words = "live in namespaces: give NAMESPACE/NAME" if gvr.namespaced else "have no namespace: give NAME"
             raise click.UsageError(f"{name}: {gvr.resource} {words}", ctx)
         found = await room.explain(rehearsal, found_kind, gvr, ObjectKey(namespace, last))
-        names = Names(rehearsal.engine)
+        names = ClusterNames(rehearsal.engine)
         return (explanation_document if form == "json" else explanation_text)(found, names), found.is_found
 
-    told, is_found = Question(settings, kubeconfig, context_name, wait_s, datetime.now(UTC)).ask(answer)
+    told, is_found = DryRunCommand(settings, kubeconfig, context_name, wait_s, datetime.now(UTC)).ask(answer)
     end(told, is_well=is_found)
 
 

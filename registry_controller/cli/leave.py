@@ -61,14 +61,18 @@ def leave(
         raise click.UsageError("--without is for leaving oneself: give no CLUSTER with it", ctx)
     settings = load_settings(ctx, flags)
     try:
-        asyncio.run(_leave(settings, Home(kubeconfig, context_name), cluster, without=without, wait_s=wait_s, yes=yes))
+        asyncio.run(
+            _leave(
+                settings, LocalConnection(kubeconfig, context_name), cluster, without=without, wait_s=wait_s, yes=yes
+            )
+        )
     except InvalidOption as error:
         raise click.UsageError(str(error), ctx) from None
     except RegistryError as error:
         raise click.ClickException(str(error)) from None
 
 
-class Home(NamedTuple):
+class LocalConnection(NamedTuple):
     """How this cluster is reached."""
 
     kubeconfig: Path | None
@@ -76,17 +80,23 @@ class Home(NamedTuple):
 
 
 async def _leave(
-    settings: Settings, place: Home, cluster: str | None, *, without: tuple[str, ...], wait_s: float, yes: bool
+    settings: Settings,
+    place: LocalConnection,
+    cluster: str | None,
+    *,
+    without: tuple[str, ...],
+    wait_s: float,
+    yes: bool,
 ) -> None:
-    from registry_controller.engine.farewell import Farewell  # noqa: PLC0415  a wrong command is refused at once
-    from registry_controller.engine.homeapi import HomeApi  # noqa: PLC0415
     from registry_controller.kube.connect import WRITING, connect_home  # noqa: PLC0415
     from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
+    from registry_controller.local.client import LocalClient  # noqa: PLC0415
+    from registry_controller.membership.leave import LeaveCommand  # noqa: PLC0415  a wrong command is refused at once
 
     home = await connect_home(kubeconfig=place.kubeconfig, context=place.context, methods=WRITING)
     try:
-        farewell = Farewell(
-            api=HomeApi(home),
+        farewell = LeaveCommand(
+            api=LocalClient(home),
             local=await read_cluster_id(home),
             settings=settings,
             today=datetime.now(UTC).date(),

@@ -10,16 +10,15 @@ from typing import Any, Final, NamedTuple
 import click
 import yaml
 
-from registry_controller.api import meta
+from registry_controller.api import meta, validation
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
-from registry_controller.cli.documents import Document, Duplicate, Item, Place, read_documents
-from registry_controller.core import syntax
-from registry_controller.core.accept import examine, is_vast
-from registry_controller.core.finding import Finding
-from registry_controller.core.schema import did_you_mean, misfits
-from registry_controller.engine.definitions import read_bundled
+from registry_controller.cache.crds import read_bundled
+from registry_controller.cli.documents import Document, Duplicate, Item, Position, read_documents
+from registry_controller.core.rules.finding import Finding
+from registry_controller.core.rules.schema import did_you_mean, misfits
+from registry_controller.core.rules.validation import examine, is_vast
 
 _API_VERSION: Final = meta.RULE.api_version
 _Names = dict[tuple[str, str], int]
@@ -111,8 +110,8 @@ def _remark(file: str, item: Item, finding: Finding) -> Remark:
     return Remark(file, *item.place(finding.path), finding)
 
 
-def _place_of(remark: Remark) -> Place:
-    return Place(remark.line, remark.column)
+def _place_of(remark: Remark) -> Position:
+    return Position(remark.line, remark.column)
 
 
 def _twice(file: str, found: Duplicate) -> Remark:
@@ -162,7 +161,7 @@ def _name_findings(manifest: Mapping[str, Any], *, named: bool) -> Iterator[Find
     name, may_be_made = (meta.metadata_of(manifest).get(key) for key in ("name", "generateName"))
     if name is None and (named or not may_be_made):
         yield Finding("metadata.name", "is missing")
-    elif name is not None and not (isinstance(name, str) and syntax.is_own_kinds_name(name)):
+    elif name is not None and not (isinstance(name, str) and validation.is_own_kinds_name(name)):
         yield Finding("metadata.name", f"{name!r} is no name: lower-case letters, digits, `-` and `.`, at most 253")
 
 

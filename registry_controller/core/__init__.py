@@ -1,1 +1,1 @@
-"""DECISIONS: who owns, what is wanted, what to do. Pure: the clock is an argument, nothing is read or written."""
+"""Pure decisions: who owns an object, what a rule asks for, what to do about a copy."""

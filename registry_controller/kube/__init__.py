@@ -1,1 +1,1 @@
-"""WIRES: API servers, as bytes and errors of our own. The only room that knows the kubernetes client."""
+"""API servers as bytes and errors of our own; the only package that knows the client."""

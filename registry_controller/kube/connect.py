@@ -19,9 +19,9 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import Selection
-from registry_controller.kube.home import connect_home_transport
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.lines import Lines
+from registry_controller.kube.line_budget import LineBudget
+from registry_controller.kube.rest_config import connect_home_transport
 from registry_controller.kube.tls import load_certificate
 from registry_controller.kube.transport import ANSWER_BYTES, DRY_RUN, Transport
 
@@ -51,7 +51,7 @@ class Reader:
     """
 
     def __init__(self, transport: Transport) -> None:
-        self.lines = Lines()
+        self.lines = LineBudget()
         self.turns = asyncio.Semaphore(PAGES)
         self._transport = transport
 

@@ -104,7 +104,7 @@ class Discovery:
             raise NotServed(f"{self._reader.server}: does not serve {gvk} for list and watch")
         return found
 
-    def forget(self, gvk: GVK | None = None) -> None:
+    def invalidate(self, gvk: GVK | None = None) -> None:
         """Forget the API version of a kind, or everything: the next question goes to the server."""
         if gvk is None:
             self._found.clear()

@@ -14,7 +14,7 @@ from registry_controller.api.errors import Gone, ProtocolError, TooMuch
 from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.heard import Heard, decode_heard
+from registry_controller.kube.object import PartialObject, decode_object
 
 _MANY_COMMAS: Final = 100_000  # of a page; each item has some, but so may a text
 _MOST_ITEMS: Final = 20_000  # in a page, whatever was asked for: old servers do not know pages
@@ -29,7 +29,7 @@ NONSENSE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what was expected."""
 
 
-class _Kind(NamedTuple):
+class _ListedKind(NamedTuple):
     """What a list is of."""
 
     gvk: GVK
@@ -55,7 +55,7 @@ class Page:
     through, once; after that, `refused` tells how many were no objects.
     """
 
-    def __init__(self, found: _List, *, kind: _Kind, is_first: bool) -> None:
+    def __init__(self, found: _List, *, kind: _ListedKind, is_first: bool) -> None:
         self.resource_version = found.metadata.resource_version
         self.is_first = is_first
         self.next_token = found.metadata.next
@@ -64,10 +64,10 @@ class Page:
         self.refused = 0
         self.items = self._decode(found.items or (), kind)
 
-    def _decode(self, items: Iterable[msgspec.Raw], kind: _Kind) -> Iterator[Heard]:
+    def _decode(self, items: Iterable[msgspec.Raw], kind: _ListedKind) -> Iterator[PartialObject]:
         for item in items:
             try:
-                found = decode_heard(item, kind=kind.gvk)
+                found = decode_object(item, kind=kind.gvk)
                 check_scope(found, gvr=kind.gvr, selection=kind.selection)
             except ProtocolError:
                 self.refused += 1
@@ -100,7 +100,7 @@ async def list_objects(
     While a page is gone through, it is one of the few that are taken of that server at a time.
     """
     next_token, restarts, is_first, pages, listed = "", 0, True, 0, 0
-    what = _Kind(kind, gvr, selection)
+    what = _ListedKind(kind, gvr, selection)
     while True:
         async with reader.turns:
             try:
@@ -128,7 +128,7 @@ async def list_objects(
             return
 
 
-async def _read_page(reader: Reader, what: _Kind, *, next_token: str, page_size: int, is_first: bool) -> Page:
+async def _read_page(reader: Reader, what: _ListedKind, *, next_token: str, page_size: int, is_first: bool) -> Page:
     query = {"limit": str(page_size), "continue": next_token}
     answer = await reader.list_page(what.gvr, what.selection, query=query)
     return Page(_decode_list(answer, gvr=what.gvr), kind=what, is_first=is_first)
@@ -162,8 +162,8 @@ def _try_decode_list(answer: bytes, *, gvr: GVR) -> _List:
         raise ProtocolError(f"list {gvr}: the answer is no list") from None
 
 
-def check_scope(heard: Heard, *, gvr: GVR, selection: Selection) -> None:
+def check_scope(obj: PartialObject, *, gvr: GVR, selection: Selection) -> None:
     """Refuse an object where none of its kind can be, or that was not asked for."""
-    namespace = heard.key.namespace
+    namespace = obj.key.namespace
     if bool(namespace) != gvr.namespaced or (selection.namespace and namespace != selection.namespace):
-        raise ProtocolError(f"{heard.key}: is in a namespace that was not asked for")
+        raise ProtocolError(f"{obj.key}: is in a namespace that was not asked for")

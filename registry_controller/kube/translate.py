@@ -54,7 +54,7 @@ class Details(msgspec.Struct):
     retry_after_s: int = msgspec.field(name="retryAfterSeconds", default=0)
 
 
-class Status(msgspec.Struct):
+class StatusAnswer(msgspec.Struct):
     """A Kubernetes Status, as far as we read it."""
 
     kind: str = ""
@@ -64,7 +64,7 @@ class Status(msgspec.Struct):
     details: Details | None = None
 
 
-_STATUS: Final = msgspec.json.Decoder(Status)
+_STATUS: Final = msgspec.json.Decoder(StatusAnswer)
 
 
 def error_of_answer(
@@ -80,21 +80,21 @@ def error_of_answer(
     answer = read_status(body)
     if answer.code in (status, 0):
         return error_of_status(status, answer, what=what, gvr=gvr, key=key, retry_after=retry_after)
-    return error_of_status(status, Status(), what=what, gvr=gvr, key=key, retry_after=retry_after)
+    return error_of_status(status, StatusAnswer(), what=what, gvr=gvr, key=key, retry_after=retry_after)
 
 
-def read_status(body: bytes) -> Status:
+def read_status(body: bytes) -> StatusAnswer:
     """Read a Status; an empty one for anything else."""
     try:
         found = _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Status()
-    return found if found.kind == "Status" else Status()
+        return StatusAnswer()
+    return found if found.kind == "Status" else StatusAnswer()
 
 
 def error_of_status(  # noqa: C901 -- one table
     status: int,
-    answer: Status,
+    answer: StatusAnswer,
     *,
     what: str,
     gvr: GVR | None = None,
@@ -181,7 +181,7 @@ def _causes(details: Details) -> str:
     return f": {', '.join(shown)}" if shown else ""
 
 
-def _says_immutable(answer: Status) -> bool:
+def _says_immutable(answer: StatusAnswer) -> bool:
     causes = answer.details.causes if answer.details else []
     texts = [cause.message for cause in causes] or [answer.message]
     return any(_IMMUTABLE.search(text[-_TAIL:]) for text in texts)

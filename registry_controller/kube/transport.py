@@ -22,8 +22,8 @@ from registry_controller import __version__
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube import tls
-from registry_controller.kube.answers import check_plain, error_of, hang_up, read_answer, read_status
 from registry_controller.kube.connector import Connector
+from registry_controller.kube.responses import check_plain, error_of, hang_up, read_answer, read_status
 from registry_controller.kube.translate import FAILURES, STATUS_BYTES, error_of_failure
 
 DRY_RUN: Final = "dryRun=All"

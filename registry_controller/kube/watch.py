@@ -13,17 +13,17 @@ from registry_controller.api.errors import ApiError, ProtocolError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.heard import Heard, decode_heard, decode_manifest
 from registry_controller.kube.listing import NONSENSE, REVISION_LENGTH, Page, check_scope, list_objects, read_revision
-from registry_controller.kube.translate import STATUS_BYTES, Status, error_of_status
+from registry_controller.kube.object import PartialObject, decode_manifest, decode_object
+from registry_controller.kube.translate import STATUS_BYTES, StatusAnswer, error_of_status
 
 __all__ = [
-    "Event",
-    "EventType",
-    "Heard",
     "Page",
-    "decode_heard",
+    "PartialObject",
+    "WatchEvent",
+    "WatchEventType",
     "decode_manifest",
+    "decode_object",
     "list_objects",
     "read_object",
     "read_revision",
@@ -34,7 +34,7 @@ _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
-class EventType(enum.Enum):
+class WatchEventType(enum.Enum):
     """What happened, as the watch spells it. A fifth, ERROR, is raised."""
 
     ADDED = "ADDED"
@@ -43,14 +43,14 @@ class EventType(enum.Enum):
     BOOKMARK = "BOOKMARK"
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     """One event. `refused` says why the object cannot be used (then `heard` is None); bookmarks have none.
 
     `resource_version` is where a watch resumes after this event, opaque; empty when it is not known.
     """
 
-    type: EventType
-    heard: Heard | None
+    type: WatchEventType
+    object: PartialObject | None
     resource_version: str = ""
     is_initial_end: bool = False
     refused: str = ""
@@ -72,23 +72,23 @@ class _Mark(msgspec.Struct):
 
 _LINE: Final = msgspec.json.Decoder(_Line)
 _MARK: Final = msgspec.json.Decoder(_Mark)
-_STATUS: Final = msgspec.json.Decoder(Status)
+_STATUS: Final = msgspec.json.Decoder(StatusAnswer)
 _KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
-_TYPES: Final = {kind.value: kind for kind in EventType}
+_TYPES: Final = {kind.value: kind for kind in WatchEventType}
 
 
 async def read_cluster_id(reader: Reader, *, timeout_s: float = 10.0) -> ClusterUID:
     """Read a cluster's own ID: the UID of its namespace kube-system."""
     raw = await reader.get(meta.NAMESPACES, _KUBE_SYSTEM, timeout_s=timeout_s)
-    return ClusterUID(decode_heard(raw, kind=meta.NAMESPACE).uid)
+    return ClusterUID(decode_object(raw, kind=meta.NAMESPACE).uid)
 
 
-async def read_object(reader: Reader, gvr: GVR, key: ObjectKey, *, kind: GVK, timeout_s: float) -> Heard:
+async def read_object(reader: Reader, gvr: GVR, key: ObjectKey, *, kind: GVK, timeout_s: float) -> PartialObject:
     """Read one object by name; ProtocolError for an answer that is another one."""
-    heard = decode_heard(await reader.get(gvr, key, timeout_s=timeout_s), kind=kind)
-    if heard.key != key:
-        raise ProtocolError(f"get {gvr} {key}: the answer is another object: {heard.key}")
-    return heard
+    obj = decode_object(await reader.get(gvr, key, timeout_s=timeout_s), kind=kind)
+    if obj.key != key:
+        raise ProtocolError(f"get {gvr} {key}: the answer is another object: {obj.key}")
+    return obj
 
 
 async def watch_events(
@@ -102,7 +102,7 @@ async def watch_events(
     timeout_s: int,
     on_bytes: Callable[[], None],
     silence_s: float = _SILENCE_S,
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[WatchEvent, None]:
     """Watch until the server ends the stream; raise its ERROR event (Gone for an expired resourceVersion).
 
     `initial` asks for what exists first (WatchList); a bookmark with `is_initial_end` follows it.
@@ -136,16 +136,16 @@ async def watch_events(
                 begun.grow(len(last), what=what)
 
 
-def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, what: str) -> Event:
+def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, what: str) -> WatchEvent:
     try:
         found = _LINE.decode(line)
         event_type = _TYPES.get(found.type)
-        if event_type is EventType.BOOKMARK:
+        if event_type is WatchEventType.BOOKMARK:
             mark = _MARK.decode(found.object).metadata
             ends = (mark.annotations or {}).get(_INITIAL_END) == "true"
             if len(mark.resource_version) > REVISION_LENGTH:
                 raise ProtocolError(f"{what}: a bookmark of a resourceVersion that is none")
-            return Event(EventType.BOOKMARK, None, mark.resource_version, ends)
+            return WatchEvent(WatchEventType.BOOKMARK, None, mark.resource_version, ends)
         if event_type is None:
             status = _decode_status(found.object) if found.type == "ERROR" else None
     except NONSENSE:
@@ -155,20 +155,20 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
             raise ProtocolError(f"{what}: an event of an unknown type")
         raise _error_in_stream(status, what=what)
     try:
-        heard = decode_heard(found.object, kind=kind)
-        check_scope(heard, gvr=gvr, selection=selection)
+        obj = decode_object(found.object, kind=kind)
+        check_scope(obj, gvr=gvr, selection=selection)
     except ProtocolError as error:
-        return Event(event_type, None, refused=f"{what}: {error}")
-    return Event(event_type, heard, str(heard.revision) if heard.revision else "")
+        return WatchEvent(event_type, None, refused=f"{what}: {error}")
+    return WatchEvent(event_type, obj, str(obj.revision) if obj.revision else "")
 
 
-def _decode_status(raw: msgspec.Raw) -> Status:
+def _decode_status(raw: msgspec.Raw) -> StatusAnswer:
     if memoryview(raw).nbytes > STATUS_BYTES:
         raise msgspec.DecodeError("a Status that is none")
     return _STATUS.decode(raw)
 
 
-def _error_in_stream(status: Status, *, what: str) -> Exception:
+def _error_in_stream(status: StatusAnswer, *, what: str) -> Exception:
     code = status.code
     if code == 410 or status.reason in ("Expired", "Gone"):
         code = 410

@@ -1,4 +1,4 @@
-"""FORESIGHT: what would be done, and why: the engine, run once with a pencil in the place of a pen.
+"""What the daemon would do, and why; the engine without a writer.
 
 Law: nothing here can write. What is decided is decided by the code that the daemon runs.
 """

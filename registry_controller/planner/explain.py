@@ -12,21 +12,22 @@ from typing import Final, NamedTuple
 
 from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
-from registry_controller.core.decision import Reason
-from registry_controller.core.own import Marks, is_membership, read_marks
-from registry_controller.core.view import SourceRef
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.judge import ASK_TIMEOUT_S, Connection
-from registry_controller.engine.settling import troubles
-from registry_controller.engine.stream import why_unheard
-from registry_controller.kube.watch import Heard, decode_heard
+from registry_controller.clusters.peer import Connection
+from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.ownership import Marks, is_membership, read_marks
+from registry_controller.core.decision.state import SourceRef
+from registry_controller.engine import Engine
+from registry_controller.kube.watch import PartialObject, decode_object
 from registry_controller.planner.opinions import Opinion, opinions_of, opinions_unread, own_features, rules_for
-from registry_controller.planner.plan import Action, Row, in_words, name_of, rows_of
-from registry_controller.planner.rehearsal import Rehearsal
+from registry_controller.planner.plan import PlanAction, Row, in_words, name_of, rows_of
+from registry_controller.planner.rehearsal import DryRun
 from registry_controller.report.reasons import words_of
+from registry_controller.status.readiness import troubles
+from registry_controller.sync.reconciler import ASK_TIMEOUT_S
+from registry_controller.watch.stream import why_unheard
 
 _AT_ONCE: Final = 16
-_WRITES: Final = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
+_WRITES: Final = frozenset({PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class _Here(NamedTuple):
     """What our own API server says of an object; `error` is why it says nothing. `marks` may be known all the same."""
 
     target: Target
-    heard: Heard | None
+    obj: PartialObject | None
     marks: Marks | None
     error: RegistryError | None = None
 
@@ -97,23 +98,23 @@ class _Here(NamedTuple):
         return self.marks.is_copy if self.marks is not None else self.error is not None
 
 
-async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
+async def explain(rehearsal: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
     """Explain one object of our own cluster, or of its peers; where it cannot be read, what can be told without it."""
     engine = rehearsal.engine
     target = Target(kind.group, kind.kind, *key)
     here = await _read_here(rehearsal, gvr, target)
     marks = here.marks
-    view = engine.judge.look(target).view
+    view = engine.reconciler.decide(target).view
     refs = {claim.source for claim in view.claims}
     refs |= {view.copied_from} if view.copied_from is not None else _copied_from(marks, kind, target)
-    refs |= {SourceRef(peer, kind, key) for peer in engine.supervisor.links}
+    refs |= {SourceRef(peer, kind, key) for peer in engine.clusters.peers}
     found, unread = await _look_at(engine, refs)
     at_home = [source for source in found if source.marks.owner in (None, source.ref.owner)]
     sources = at_home or found[:1]  # of copies elsewhere one will do
     own = target if marks is not None and not marks.is_copy else None
-    if here.heard is not None and marks is not None and own and not is_membership(kind, here.heard.kind_type):
+    if here.obj is not None and marks is not None and own and not is_membership(kind, here.obj.kind_type):
         ref = SourceRef(engine.local, kind, key)
-        opinions = opinions_of(engine, ref, {kind: here.heard}, features=own_features(engine))
+        opinions = opinions_of(engine, ref, {kind: here.obj}, features=own_features(engine))
         sources = [Source(ref, marks, opinions), *at_home]
     if here.error is not None:
         unread = [Unread(engine.local, why_unheard(kind, here.error, at_home=True)), *unread]
@@ -133,16 +134,16 @@ async def explain(rehearsal: Rehearsal, kind: GVK, gvr: GVR, key: ObjectKey) -> 
     )
 
 
-async def _read_here(rehearsal: Rehearsal, gvr: GVR, target: Target) -> _Here:
+async def _read_here(rehearsal: DryRun, gvr: GVR, target: Target) -> _Here:
     """Read an object here; of one that cannot be read what its kind's list said, if that may be read."""
     try:
-        heard = decode_heard(await rehearsal.home.get(gvr, target.key))
+        obj = decode_object(await rehearsal.home.get(gvr, target.key))
     except NotFound:
         return _Here(target, None, None)
     except RegistryError as error:
-        current = rehearsal.engine.judge.look(target).view.current
+        current = rehearsal.engine.reconciler.decide(target).view.current
         return _Here(target, None, current.marks if current is not None else None, error)
-    return _Here(target, heard, read_marks(heard.annotations, of=target))
+    return _Here(target, obj, read_marks(obj.annotations, of=target))
 
 
 def _copied_from(marks: Marks | None, kind: GVK, target: Target) -> set[SourceRef]:
@@ -161,7 +162,7 @@ def _of_our_own(row: Row, own: Target | None) -> Row:
     return replace(row, rule="", words="it was made here; the members whose rules match it copy it from here")
 
 
-async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target], here: _Here) -> Sequence[Row]:
+async def _outlook(rehearsal: DryRun, targets: Iterable[Target], here: _Here) -> Sequence[Row]:
     """Say what would become of targets; of what no rule asks for here, that nothing does.
 
     The daemon looks at nothing else: it hears a kind where rules write it, and of Secrets its own namespace always.
@@ -169,17 +170,17 @@ async def _outlook(rehearsal: Rehearsal, targets: Iterable[Target], here: _Here)
     engine = rehearsal.engine
     judged = {target for target in targets if _is_judged(engine, target, here)}
     foreseen = rehearsal.keep_halted(await rehearsal.foresee(judged))
-    name_of = engine.supervisor.name_of
+    name_of = engine.clusters.name_of
     rows = [_with_failure(engine, row) for found in foreseen for row in rows_of(found, name_of=name_of)]
     return rows + [_unasked(engine, target, here) for target in sorted({*targets} - judged)]
 
 
 def _is_judged(engine: Engine, target: Target, here: _Here) -> bool:
     """Say whether the daemon decides about a target, now or once it has heard what is here."""
-    feed = engine.copies.feed(target.group, target.kind)
+    cache = engine.copies.cache_of(target.group, target.kind)
     as_copy = target == here.target and here.may_be_copy
-    is_awaited = as_copy and not engine.leftovers.is_complete
-    return is_awaited or (feed is not None and feed.may_show(target.key, as_copy=as_copy))
+    is_awaited = as_copy and not engine.orphans.is_complete
+    return is_awaited or (cache is not None and cache.may_show(target.key, as_copy=as_copy))
 
 
 def _unasked(engine: Engine, target: Target, here: _Here) -> Row:
@@ -188,11 +189,11 @@ def _unasked(engine: Engine, target: Target, here: _Here) -> Row:
     if marks is not None and marks.owner is not None:
         rule = marks.provenance.rule if marks.provenance is not None else ""
         why = Reason.NO_LONGER_WANTED
-        return in_words(engine, Row(Action.SKIP, target, rule, marks.owner, why.value, words_of(why)))
+        return in_words(engine, Row(PlanAction.SKIP, target, rule, marks.owner, why.value, words_of(why)))
     why, words = Reason.NOT_WANTED, words_of(Reason.NOT_WANTED)
     if target == here.target and here.may_be_copy:
         words += "; a copy that the daemon may not read stays as it is"
-    return Row(Action.SKIP, target, "", ClusterUID(""), why.value, words)
+    return Row(PlanAction.SKIP, target, "", ClusterUID(""), why.value, words)
 
 
 def _with_failure(engine: Engine, row: Row) -> Row:
@@ -232,19 +233,19 @@ async def _look_at_one(engine: Engine, ref: SourceRef) -> Source | None:
 
     RegistryError when it can be read in none of them, and may be there.
     """
-    link, connection = engine.supervisor.links.get(ref.owner), engine.connection(ref.owner)
+    link, connection = engine.clusters.peers.get(ref.owner), engine.connection(ref.owner)
     if link is None or connection is None:
         return None
-    found: dict[GVK, Heard] = {}
+    found: dict[GVK, PartialObject] = {}
     failure: RegistryError | None = None
     for kind in {ref.kind, *(held.rule.kind for held in rules_for(engine, ref.kind) if held.rule is not None)}:
         try:
-            heard = await _read_at(connection, kind, ref.key)
+            obj = await _read_at(connection, kind, ref.key)
         except RegistryError as error:
             failure = error
             continue
-        if heard is not None:
-            found[kind] = heard
+        if obj is not None:
+            found[kind] = obj
     if not found:
         if failure is not None:
             raise failure
@@ -254,13 +255,13 @@ async def _look_at_one(engine: Engine, ref: SourceRef) -> Source | None:
     return Source(ref, marks, opinions, _targets(engine, ref))
 
 
-async def _read_at(connection: Connection, kind: GVK, key: ObjectKey) -> Heard | None:
+async def _read_at(connection: Connection, kind: GVK, key: ObjectKey) -> PartialObject | None:
     """Read an object there; None where there is none. RegistryError when nobody can say."""
     try:
         gvr = await connection.discovery.resolve(kind)
         if gvr.namespaced != bool(key.namespace):
             return None
-        return decode_heard(await connection.reader.get(gvr, key, timeout_s=ASK_TIMEOUT_S))
+        return decode_object(await connection.reader.get(gvr, key, timeout_s=ASK_TIMEOUT_S))
     except (NotFound, NotServed):
         return None
 
@@ -269,8 +270,8 @@ def _targets(engine: Engine, ref: SourceRef) -> Sequence[Target]:
     """List what a source becomes here."""
     targets = {
         hit.target(ref.key)
-        for feed in engine.sources.feeds_of(ref.owner)
-        if (feed.kind.group, feed.kind.kind) == (ref.kind.group, ref.kind.kind) and ref.key in feed.records
-        for hit in feed.records[ref.key].hits
+        for cache in engine.sources.caches_of(ref.owner)
+        if (cache.kind.group, cache.kind.kind) == (ref.kind.group, ref.kind.kind) and ref.key in cache.records
+        for hit in cache.records[ref.key].hits
     }
     return sorted(targets)

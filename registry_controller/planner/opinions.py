@@ -13,13 +13,13 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK
 from registry_controller.api.names import CORE_RULES
-from registry_controller.core.miss import feature_miss, miss_of
-from registry_controller.core.view import SourceRef
-from registry_controller.engine.bodies import decode_body
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.registry import HeldRule
-from registry_controller.kube.watch import Heard
+from registry_controller.cache.registry import StoredRule
+from registry_controller.core.decision.state import SourceRef
+from registry_controller.core.rules.mismatch import feature_miss, mismatch_of
+from registry_controller.engine import Engine
+from registry_controller.kube.watch import PartialObject
 from registry_controller.planner.plan import name_of, why_idle
+from registry_controller.watch.body_cache import decode_body
 
 
 class Fit(enum.Enum):
@@ -43,7 +43,7 @@ class Opinion:
 
 
 def opinions_of(
-    engine: Engine, ref: SourceRef, found: dict[GVK, Heard], *, features: tuple[Feature, ...]
+    engine: Engine, ref: SourceRef, found: dict[GVK, PartialObject], *, features: tuple[Feature, ...]
 ) -> Sequence[Opinion]:
     """Let every rule for the kind say how it stands to a source: those that match first."""
     opinions = [_opinion(engine, held, ref, found, features) for held in rules_for(engine, ref.kind)]
@@ -63,36 +63,36 @@ def _shown(opinions: Iterable[Opinion]) -> Sequence[Opinion]:
 
 
 def _opinion(
-    engine: Engine, held: HeldRule, ref: SourceRef, found: dict[GVK, Heard], features: tuple[Feature, ...]
+    engine: Engine, held: StoredRule, ref: SourceRef, found: dict[GVK, PartialObject], features: tuple[Feature, ...]
 ) -> Opinion:
     rule, idle = held.rule, _idle(engine, held)
     if rule is None or idle is not None:
         return idle or Opinion(name_of(held), Fit.IDLE)
-    heard = found.get(rule.kind)
-    if heard is None:
+    obj = found.get(rule.kind)
+    if obj is None:
         return Opinion(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
     lacking = feature_miss(rule.features, features)
-    feed = engine.sources.feed(ref.owner, rule.kind)
+    cache = engine.sources.cache_of(ref.owner, rule.kind)
     try:
-        if feed is not None and (unclear := feed.unclear.get(rule.name, {}).get(ref.key)):
+        if cache is not None and (unclear := cache.unclear.get(rule.name, {}).get(ref.key)):
             raise unclear
-        miss = lacking or miss_of(rule, heard, lambda: decode_body(heard.raw, what=str(ref.key)))
+        miss = lacking or mismatch_of(rule, obj, lambda: decode_body(obj.raw, what=str(ref.key)))
     except InvalidObject as error:
         return Opinion(rule.name, Fit.UNCLEAR, error.path, error.message)
-    return Opinion(rule.name, Fit.MISSES, miss.path, miss.words) if miss else Opinion(rule.name, Fit.MATCHES)
+    return Opinion(rule.name, Fit.MISSES, miss.path, miss.message) if miss else Opinion(rule.name, Fit.MATCHES)
 
 
-def _idle(engine: Engine, held: HeldRule) -> Opinion | None:
+def _idle(engine: Engine, held: StoredRule) -> Opinion | None:
     why = why_idle(engine, held)
     return Opinion(name_of(held), Fit.IDLE, *why[:2]) if why is not None else None
 
 
-def rules_for(engine: Engine, kind: GVK) -> Sequence[HeldRule]:
+def rules_for(engine: Engine, kind: GVK) -> Sequence[StoredRule]:
     """List the rules for a kind, in any version of it; those, too, that cannot be read any further."""
     return [held for _, held in sorted(engine.registry.rules.items()) if _kind_of(held) == (kind.group, kind.kind)]
 
 
-def _kind_of(held: HeldRule) -> tuple[object, object]:
+def _kind_of(held: StoredRule) -> tuple[object, object]:
     if held.rule is not None:
         return held.rule.kind.group, held.rule.kind.kind
     spec = held.manifest.get("spec")

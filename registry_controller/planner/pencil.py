@@ -12,7 +12,7 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.connect import Writer
 
 
-class Stroke(NamedTuple):
+class RecordedWrite(NamedTuple):
     """One write that would be made; `verb` is Kubernetes' word for it."""
 
     verb: str
@@ -22,16 +22,16 @@ class Stroke(NamedTuple):
     subresource: str = ""
 
 
-class Pencil:
+class RecordingClient:
     """Notes the writes for one target."""
 
     def __init__(self, home: Writer) -> None:
-        self.strokes: list[Stroke] = []
+        self.strokes: list[RecordedWrite] = []
         self._home = home
 
     async def create(self, gvr: GVR, namespace: str, body: bytes) -> None:
         """Note a create."""
-        self.strokes.append(Stroke("create", gvr, namespace, ""))
+        self.strokes.append(RecordedWrite("create", gvr, namespace, ""))
 
     async def replace(
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
@@ -39,9 +39,9 @@ class Pencil:
         """Note an update, or ask what one would store."""
         if dry_run:
             return await self._home.replace(gvr, key, body, dry_run=True, subresource=subresource)
-        self.strokes.append(Stroke("update", gvr, *key, subresource))
+        self.strokes.append(RecordedWrite("update", gvr, *key, subresource))
         return None
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
         """Note a delete."""
-        self.strokes.append(Stroke("delete", gvr, *key))
+        self.strokes.append(RecordedWrite("delete", gvr, *key))

@@ -16,23 +16,23 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
-from registry_controller.core.decision import Apply, Hold, Reason, Skip
-from registry_controller.core.miss import Miss, feature_miss, targets_miss
-from registry_controller.core.own import Voice
-from registry_controller.core.view import SourceRef, View
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.ledger import Class
-from registry_controller.engine.outcomes import Failing, outcomes_of, owner_of, rule_of
-from registry_controller.engine.registry import HeldRule
-from registry_controller.engine.settling import troubles, unserved
-from registry_controller.planner.pencil import Stroke
-from registry_controller.planner.rehearsal import Foreseen, Rehearsal
+from registry_controller.cache.registry import StoredRule
+from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip, owner_of
+from registry_controller.core.decision.ownership import Voice
+from registry_controller.core.decision.state import SourceRef, TargetState
+from registry_controller.core.rules.mismatch import Mismatch, feature_miss, targets_miss
+from registry_controller.engine import Engine
+from registry_controller.planner.pencil import RecordedWrite
+from registry_controller.planner.rehearsal import DryRun, PlannedResult
 from registry_controller.report.reasons import words_of
+from registry_controller.status.readiness import troubles, unserved
+from registry_controller.sync.outcomes import WriteFailure, outcomes_of, rule_of
+from registry_controller.sync.results import ResultClass
 
 _SPEAKS: Final = frozenset({Voice.OWNER, Voice.DISPUTED})
 
 
-class Action(enum.Enum):
+class PlanAction(enum.Enum):
     """What would become of an object here."""
 
     CREATE = "create"
@@ -51,7 +51,7 @@ class Row:
     `failed` is what the rule's status says of the last try to write it, a reason and words; None where nothing failed.
     """
 
-    action: Action
+    action: PlanAction
     target: Target
     rule: str
     owner: ClusterUID
@@ -74,16 +74,16 @@ class Plan:
     troubles: Sequence[str]
 
 
-async def make_plan(rehearsal: Rehearsal, rules: Sequence[str], *, now: datetime) -> Plan:
+async def make_plan(rehearsal: DryRun, rules: Sequence[str], *, now: datetime) -> Plan:
     """Foresee what these rules, and whoever is in their way, would do."""
     engine = rehearsal.engine
     foreseen = rehearsal.brake(await rehearsal.foresee(affected(engine, rules)), now=now)
-    named = engine.supervisor.name_of
+    named = engine.clusters.name_of
     rows = [
         in_words(engine, row) for found in foreseen if not _is_of_nobody(found) for row in rows_of(found, name_of=named)
     ]
     rows += [*_namespaces(foreseen), *_unclear(engine, rules)]
-    rows.sort(key=lambda row: (row.target, row.action is Action.CONFLICT, row.rule, row.owner))
+    rows.sort(key=lambda row: (row.target, row.action is PlanAction.CONFLICT, row.rule, row.owner))
     notes = [*_notes(engine, rules), *await _meant(engine, rules)]
     return Plan(rows, notes, troubles(engine, rules=rules))
 
@@ -92,21 +92,21 @@ def affected(engine: Engine, rules: Iterable[str]) -> set[Target]:
     """Find the objects here that rules want, or made."""
     wanted = set(rules)
     targets: set[Target] = set()
-    for feed in engine.sources.all_feeds():
-        for key, record in feed.records.items():
+    for cache in engine.sources.all_caches():
+        for key, record in cache.records.items():
             targets.update(hit.target(key) for hit in record.hits if hit.rule in wanted)
-    for local_feed in engine.copies.all_feeds():
-        for key, copy in local_feed.records.items():
+    for local_cache in engine.copies.all_caches():
+        for key, copy in local_cache.records.items():
             if copy.marks.provenance is not None and copy.marks.provenance.rule in wanted:
-                targets.add(local_feed.target(key))
+                targets.add(local_cache.target(key))
     return targets
 
 
-def rows_of(found: Foreseen, *, name_of: Callable[[ClusterUID], str]) -> Iterator[Row]:
+def rows_of(found: PlannedResult, *, name_of: Callable[[ClusterUID], str]) -> Iterator[Row]:
     """Read what would become of one object: first for whom it is, then for whoever loses it, or waits with it."""
     view, decision = found.judgement.view, found.carried.decision
     reason, words = reason_of(found)
-    failure = Failing(reason, words) if found.error is not None else None
+    failure = WriteFailure(reason, words) if found.error is not None else None
     said = outcomes_of(decision, view, name_of=name_of, losers=found.carried.losers, failure=failure)
     owner = said[0].outcome.owner if said else owner_of(decision) or ClusterUID("")
     rule = said[0].outcome.rule if said else rule_of(view, decision)
@@ -114,17 +114,17 @@ def rows_of(found: Foreseen, *, name_of: Callable[[ClusterUID], str]) -> Iterato
     made_of = decision.claim.source if isinstance(decision, Apply) else _source_of(view, owner)
     yield Row(action_of(found), view.target, rule, owner, reason, words, made_of)
     for (other, other_owner, fate, why), message, lost in said[1:]:
-        if fate is Class.SYNCED:  # another rule that makes the same of it
+        if fate is ResultClass.SYNCED:  # another rule that makes the same of it
             continue
         source = lost or _source_of(view, other_owner)
         yield Row(_ACTIONS[fate], view.target, other, other_owner, why, message, source)
 
 
 _ACTIONS: Final = {
-    Class.SKIPPED: Action.SKIP,
-    Class.WAITING: Action.WAIT,
-    Class.HELD: Action.WAIT,
-    Class.CONFLICTING: Action.CONFLICT,
+    ResultClass.SKIPPED: PlanAction.SKIP,
+    ResultClass.WAITING: PlanAction.WAIT,
+    ResultClass.HELD: PlanAction.WAIT,
+    ResultClass.CONFLICTING: PlanAction.CONFLICT,
 }
 """What becomes of others than whom an object is for."""
 
@@ -141,30 +141,30 @@ def in_words(engine: Engine, row: Row) -> Row:
 
 
 def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:
-    found = [choice for choice in engine.supervisor.choices.values() if choice.cluster.cluster_id == owner]
+    found = [choice for choice in engine.clusters.resolved.values() if choice.cluster.cluster_id == owner]
     return any(choice.disabled for choice in found)
 
 
-def _is_of_nobody(found: Foreseen) -> bool:
+def _is_of_nobody(found: PlannedResult) -> bool:
     """Say whether a name came up only because peers hold copies under it: nothing is there, and nothing will be."""
     view = found.judgement.view
     return view.current is None and not view.membership and all(c.voice not in _SPEAKS for c in view.claims)
 
 
-def action_of(found: Foreseen) -> Action:
+def action_of(found: PlannedResult) -> PlanAction:
     """Say what would become of the object itself."""
     if found.error is not None:
-        return Action.FAIL
+        return PlanAction.FAIL
     verbs = {stroke.verb for stroke in found.strokes if not _is_for_namespace(stroke, found.target)}
     if verbs:
-        return Action.UPDATE if len(verbs) > 1 else Action(verbs.pop())
+        return PlanAction.UPDATE if len(verbs) > 1 else PlanAction(verbs.pop())
     decision = found.carried.decision
     if isinstance(decision, Skip) and decision.reason in (Reason.LOCAL_OBJECT_EXISTS, Reason.CONFLICT):
-        return Action.CONFLICT
-    return Action.WAIT if isinstance(decision, Hold) else Action.SKIP
+        return PlanAction.CONFLICT
+    return PlanAction.WAIT if isinstance(decision, Hold) else PlanAction.SKIP
 
 
-def reason_of(found: Foreseen) -> tuple[str, str]:
+def reason_of(found: PlannedResult) -> tuple[str, str]:
     """Say why: a word, and a sentence."""
     error, reason = found.error, found.carried.decision.reason
     if error is not None:
@@ -174,17 +174,17 @@ def reason_of(found: Foreseen) -> tuple[str, str]:
     return reason.value, words_of(reason)
 
 
-def _source_of(view: View, owner: ClusterUID) -> SourceRef | None:
+def _source_of(view: TargetState, owner: ClusterUID) -> SourceRef | None:
     claimed = next((claim.source for claim in view.claims if claim.owner == owner), None)
     copied = view.copied_from if view.copied_from is not None and view.copied_from.owner == owner else None
     return copied if copied is not None and any(claim.is_of(copied) for claim in view.claims) else claimed or copied
 
 
-def _is_for_namespace(stroke: Stroke, target: Target) -> bool:
+def _is_for_namespace(stroke: RecordedWrite, target: Target) -> bool:
     return stroke.gvr == meta.NAMESPACES and target.kind != meta.NAMESPACE.kind
 
 
-def _namespaces(foreseen: Iterable[Foreseen]) -> Iterator[Row]:
+def _namespaces(foreseen: Iterable[PlannedResult]) -> Iterator[Row]:
     """List the namespaces that would be made for copies (A3)."""
     made: dict[str, str] = {}
     for found in foreseen:
@@ -193,35 +193,35 @@ def _namespaces(foreseen: Iterable[Foreseen]) -> Iterator[Row]:
     for name, rule in made.items():
         target = Target("", meta.NAMESPACE.kind, "", name)
         words = "it is made for copies: the rule sets createNamespaces"
-        yield Row(Action.CREATE, target, rule, ClusterUID(""), Reason.NAMESPACE_MISSING.value, words)
+        yield Row(PlanAction.CREATE, target, rule, ClusterUID(""), Reason.NAMESPACE_MISSING.value, words)
 
 
 def _unclear(engine: Engine, rules: Iterable[str]) -> Iterator[Row]:
     """List the sources on which a rule cannot be evaluated (W1)."""
-    for feed in engine.sources.all_feeds():
+    for cache in engine.sources.all_caches():
         for rule in rules:
-            for key, error in feed.unclear.get(rule, {}).items():
-                target = Target(feed.kind.group, feed.kind.kind, *key)
-                source = SourceRef(feed.peer, feed.kind, key)
-                yield Row(Action.FAIL, target, rule, feed.peer, Reason.NOT_EVALUATED.value, str(error), source)
+            for key, error in cache.unclear.get(rule, {}).items():
+                target = Target(cache.kind.group, cache.kind.kind, *key)
+                source = SourceRef(cache.peer, cache.kind, key)
+                yield Row(PlanAction.FAIL, target, rule, cache.peer, Reason.NOT_EVALUATED.value, str(error), source)
 
 
 def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
-    for name, choice in sorted(engine.supervisor.choices.items()):
+    for name, choice in sorted(engine.clusters.resolved.items()):
         if choice.disabled and choice.cluster.cluster_id != engine.local:
             yield f"peer {name} is disabled here ({meta.CLUSTER_DISABLED}) and not read"
     for name in rules:
         held = engine.registry.rules[name]
         owner = held.marks.owner
         if owner is not None and owner != engine.local:
-            where = engine.supervisor.name_of(owner)
+            where = engine.clusters.name_of(owner)
             yield f"rule {name} belongs to cluster {where}: apply it there; what is changed in a copy of it is put back"
         if name in CORE_RULES and not held.is_synced(engine.local):
             yield f"rule {name} is kept by the daemon itself: what is changed in it is put back"
         idle = why_idle(engine, held)
         if idle is not None:
             yield f"rule {name} does nothing here: {idle}"
-        for link in sorted(engine.supervisor.links.values(), key=lambda link: link.name):
+        for link in sorted(engine.clusters.peers.values(), key=lambda link: link.name):
             if held.rule is not None and link.features.held is not None:
                 miss = feature_miss(held.rule.features, link.features.held)
                 if miss is not None:
@@ -240,21 +240,21 @@ async def _meant(engine: Engine, rules: Iterable[str]) -> Sequence[str]:
     return notes
 
 
-def name_of(held: HeldRule) -> str:
+def name_of(held: StoredRule) -> str:
     """Name a rule; also one that cannot be read any further."""
     return str(meta.metadata_of(held.manifest).get("name", ""))
 
 
-def why_idle(engine: Engine, held: HeldRule) -> Miss | None:
+def why_idle(engine: Engine, held: StoredRule) -> Mismatch | None:
     """Say why a rule does nothing here at all; None where it does something."""
     lost = engine.registry.pruned.get(name_of(held))
     if held.rule is None or not held.verdict.accepted:
-        return Miss("spec", f"it is not accepted: {held.verdict.message}")
+        return Mismatch("spec", f"it is not accepted: {held.verdict.message}")
     if lost:
-        return Miss("spec", f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release")
+        return Mismatch("spec", f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release")
     if held.rule.suspend:
-        return Miss("spec.suspend", "it is suspended")
+        return Mismatch("spec.suspend", "it is suspended")
     bar = held.bar(engine.registry.allowance, local=engine.local)
     if bar is not None:
-        return Miss(bar.path, bar.words)
+        return Mismatch(bar.path, bar.message)
     return targets_miss(engine.registry.selects_us(held.rule, local=engine.local))

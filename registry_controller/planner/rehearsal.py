@@ -17,25 +17,24 @@ from typing import Final, Protocol
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, RegistryError, TooManyRequests, Unreachable
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.core.brake import Verdict, judge
-from registry_controller.core.decision import Apply, Delete, Hold, Reason
-from registry_controller.engine.brake import allowed_moment, is_braked, stored_window
-from registry_controller.engine.carrier import Carried, Carrier
-from registry_controller.engine.engine import Engine
-from registry_controller.engine.engine import Settings as EngineSettings
-from registry_controller.engine.feed import Feed
-from registry_controller.engine.judge import Judgement
-from registry_controller.engine.localfeed import LocalFeed, Origin
-from registry_controller.engine.members import cluster_target
-from registry_controller.engine.outcomes import owner_of
-from registry_controller.engine.settling import waited_for
-from registry_controller.engine.writing import Hand
+from registry_controller.cache.local_cache import LocalCache, RuleAndOwner
+from registry_controller.cache.members import cluster_target
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, owner_of
+from registry_controller.core.decision.deletion_limit import LimitVerdict, judge
+from registry_controller.engine import Engine
+from registry_controller.engine import Settings as EngineSettings
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
-from registry_controller.planner.pencil import Pencil, Stroke
+from registry_controller.planner.pencil import RecordedWrite, RecordingClient
 from registry_controller.planner.staging import stage
 from registry_controller.report.metrics import Metrics
+from registry_controller.status.readiness import waited_for
+from registry_controller.sync.applier import Applier, Result
+from registry_controller.sync.copy_writer import CopyWriter
+from registry_controller.sync.deletion_limiter import allowed_moment, is_limited, stored_window
+from registry_controller.sync.reconciler import Judgment
 
 _LOOK_EVERY_S: Final = 0.05
 _AT_ONCE: Final = 16
@@ -52,15 +51,15 @@ class Settings(EngineSettings, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class PlannedResult:
     """What would become of one target: what was judged, what came of it, and the writes that this would take.
 
     `error` is why it would not be carried out.
     """
 
-    judgement: Judgement
-    carried: Carried
-    strokes: tuple[Stroke, ...] = ()
+    judgement: Judgment
+    carried: Result
+    strokes: tuple[RecordedWrite, ...] = ()
     error: RegistryError | None = None
 
     @property
@@ -74,13 +73,13 @@ class Foreseen:
         return not (is_late or isinstance(self.error, Conflict))
 
 
-class Rehearsal:
+class DryRun:
     """An engine without hands. `home` must refuse every write but a dry run."""
 
     def __init__(
         self, settings: Settings, *, home: Writer, local: ClusterUID, connect_peer: Callable[[Credentials], Reader]
     ) -> None:
-        self.engine = Engine(settings, home=home, local=local, connect_peer=connect_peer, listener=_Nobody())
+        self.engine = Engine(settings, home=home, local=local, connect_peer=connect_peer, listener=_IgnoreChanges())
         self._settings = settings
         self.home = home
         self._metrics = Metrics()
@@ -89,8 +88,8 @@ class Rehearsal:
     async def listen(self) -> None:
         """Hear everything, until cancelled."""
         async with asyncio.TaskGroup() as scope:
-            self.engine.listen_at_home(scope)
-            self.engine.listen_to_peers(scope)
+            self.engine.start_local(scope)
+            self.engine.start_peers(scope)
 
     async def settle(self, *, wait_s: float) -> None:
         """Wait until everything that can be heard was heard, at most so long."""
@@ -102,16 +101,16 @@ class Rehearsal:
 
     async def look_at_members(self) -> None:
         """Decide about the Clusters first: it depends on who has left what becomes of everything else (O6)."""
-        feed = self.engine.copies.feed(meta.GROUP, meta.CLUSTER.kind)
-        for key in sorted(feed.records) if feed is not None else ():
+        cache = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
+        for key in sorted(cache.records) if cache is not None else ():
             with contextlib.suppress(RegistryError):
-                await self.engine.judge.conclude(self.engine.judge.look(cluster_target(key.name)))
+                await self.engine.reconciler.decide_with_proof(self.engine.reconciler.decide(cluster_target(key.name)))
 
-    async def foresee(self, targets: Iterable[Target]) -> Sequence[Foreseen]:
+    async def foresee(self, targets: Iterable[Target]) -> Sequence[PlannedResult]:
         """Say what would become of each target, in their order."""
         turn = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(target: Target) -> Foreseen:
+        async def one(target: Target) -> PlannedResult:
             async with turn:
                 return await self._foresee(target)
 
@@ -119,24 +118,24 @@ class Rehearsal:
             tasks = [scope.create_task(one(target), name=f"foresee {target}") for target in sorted(set(targets))]
         return [task.result() for task in tasks]
 
-    def brake(self, foreseen: Sequence[Foreseen], *, now: datetime) -> Sequence[Foreseen]:
+    def brake(self, foreseen: Sequence[PlannedResult], *, now: datetime) -> Sequence[PlannedResult]:
         """Halt the deletions among them that the brake would halt, were they wanted together (W4)."""
         wanted = Counter(origin for found in foreseen if (origin := _braked(found)) is not None)
         made = Counter(origin for found in foreseen if (origin := _made(found)) is not None)
         halted = {origin for origin, count in wanted.items() if self._halts(origin, count, made[origin], now)}
         return [_halted(found) if _braked(found) in halted else found for found in foreseen]
 
-    def keep_halted(self, foreseen: Sequence[Foreseen]) -> Sequence[Foreseen]:
+    def keep_halted(self, foreseen: Sequence[PlannedResult]) -> Sequence[PlannedResult]:
         """Hold the deletions among them that the daemon's brake has halted, whoever waits with them."""
         return [_halted(found) if self._is_halted(_braked(found)) else found for found in foreseen]
 
-    def _is_halted(self, origin: Origin | None) -> bool:
+    def _is_halted(self, origin: RuleAndOwner | None) -> bool:
         window = stored_window(self.engine.registry, origin) if origin is not None else None
         if origin is None or window is None or not window.halted_at:
             return False
         return window.halted_at != allowed_moment(self.engine.registry, origin[0])
 
-    def _halts(self, origin: Origin, wanted: int, made: int, now: datetime) -> bool:
+    def _halts(self, origin: RuleAndOwner, wanted: int, made: int, now: datetime) -> bool:
         registry, counts = self.engine.registry, self.engine.copies.counts
         _, verdict = judge(
             stored_window(registry, origin),
@@ -146,9 +145,9 @@ class Rehearsal:
             percent=self._settings.deletion_limit_percent,
             allowed=allowed_moment(registry, origin[0]),
         )
-        return verdict is Verdict.HALT and self._settings.deletion_limit_percent > 0
+        return verdict is LimitVerdict.HALT and self._settings.deletion_limit_percent > 0
 
-    async def _foresee(self, target: Target) -> Foreseen:
+    async def _foresee(self, target: Target) -> PlannedResult:
         found = await self._try(target)
         for _ in range(_MORE_ATTEMPTS):
             if found.has_settled:
@@ -157,20 +156,20 @@ class Rehearsal:
             found = await self._try(target)
         return found
 
-    async def _try(self, target: Target) -> Foreseen:
-        pencil = Pencil(self.home)
-        judgement = self.engine.judge.look(target)
+    async def _try(self, target: Target) -> PlannedResult:
+        pencil = RecordingClient(self.home)
+        judgement = self.engine.reconciler.decide(target)
         try:
-            judgement = await self.engine.judge.conclude(judgement)
-            carried = await self._carrier(pencil).carry_out(judgement)
+            judgement = await self.engine.reconciler.decide_with_proof(judgement)
+            carried = await self._carrier(pencil).apply(judgement)
         except RegistryError as error:
-            return Foreseen(judgement, Carried(judgement.decision), error=error)
-        return Foreseen(judgement, carried, tuple(pencil.strokes))
+            return PlannedResult(judgement, Result(judgement.decision), error=error)
+        return PlannedResult(judgement, carried, tuple(pencil.strokes))
 
-    def _carrier(self, pencil: Pencil) -> Carrier:
+    def _carrier(self, pencil: RecordingClient) -> Applier:
         """Make a carrier for one target, so that its strokes are known as its own."""
         engine = self.engine
-        hand = Hand(
+        hand = CopyWriter(
             reader=self.home,
             pen=pencil,
             discovery=engine.discovery,
@@ -179,35 +178,35 @@ class Rehearsal:
             on_stored=_ignore,
             believes_provenance=False,  # the rule may be another one than it was then
         )
-        return Carrier(
+        return Applier(
             copies=engine.copies,
             bodies=engine.bodies,
-            turns=engine.sources.turns,
+            turns=engine.sources.evaluations,
             hand=hand,
             metrics=self._metrics,
             connection=engine.connection,
-            relays=engine.relays,
+            relays=engine.relay_policy,
             recreated=_ignore,
         )
 
 
-def _braked(found: Foreseen) -> Origin | None:
+def _braked(found: PlannedResult) -> RuleAndOwner | None:
     """Tell whose brake a foreseen deletion is for; None for what is not braked."""
     decision = found.carried.decision
-    if found.error is not None or not isinstance(decision, Delete) or not is_braked(decision):
+    if found.error is not None or not isinstance(decision, Delete) or not is_limited(decision):
         return None
     return (found.judgement.view.rule, decision.owner)
 
 
-def _made(found: Foreseen) -> Origin | None:
+def _made(found: PlannedResult) -> RuleAndOwner | None:
     """Tell of what origin a copy is that would be made; None where none would."""
     decision = found.carried.decision
     is_made = isinstance(decision, Apply) and found.judgement.view.current is None and found.error is None
     return (decision.claim.rule, decision.claim.owner) if is_made and isinstance(decision, Apply) else None
 
 
-def _halted(found: Foreseen) -> Foreseen:
-    return replace(found, carried=Carried(Hold(Reason.DELETION_HALTED, owner_of(found.carried.decision))), strokes=())
+def _halted(found: PlannedResult) -> PlannedResult:
+    return replace(found, carried=Result(Hold(Reason.DELETION_HALTED, owner_of(found.carried.decision))), strokes=())
 
 
 @contextlib.asynccontextmanager
@@ -219,7 +218,7 @@ async def rehearse(
     wait_s: float,
     manifests: Iterable[Manifest] = (),
     connect_peer: Callable[[Credentials], Reader] = connect_peer,
-) -> AsyncIterator[Rehearsal]:
+) -> AsyncIterator[DryRun]:
     """Give a rehearsal that has heard what it could within `wait_s` seconds, with rules from files in their places.
 
     Raises RegistryError when our own API server cannot be read.
@@ -244,15 +243,15 @@ async def rehearse(
 
 async def _begin(
     settings: Settings, *, home: Writer, wait_s: float, connect_peer: Callable[[Credentials], Reader]
-) -> Rehearsal:
+) -> DryRun:
     """Read who we are, and our own kinds; a server that asks for patience is asked again when it says."""
     try:
         async with asyncio.timeout(wait_s):
             while True:
                 try:
                     local = await read_cluster_id(home)
-                    rehearsal = Rehearsal(settings, home=home, local=local, connect_peer=connect_peer)
-                    await rehearsal.engine.own_kinds.read_once()
+                    rehearsal = DryRun(settings, home=home, local=local, connect_peer=connect_peer)
+                    await rehearsal.engine.registry_reader.read_once()
                 except TooManyRequests as error:
                     await asyncio.sleep(max(error.retry_after_s, _PATIENCE_S))
                 else:
@@ -261,7 +260,7 @@ async def _begin(
         raise Unreachable(f"{home.server}: our own kinds were not listed within {wait_s:g} s") from None
 
 
-class _Nobody:
+class _IgnoreChanges:
     """Nobody to tell: a rehearsal looks at everything at its end."""
 
     def target_changed(self, target: Target, lane: str = "") -> None:
@@ -270,7 +269,7 @@ class _Nobody:
     def clusters_changed(self) -> None:
         pass
 
-    def feed_changed(self, feed: Feed | LocalFeed) -> None:
+    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
         pass
 
     def own_kind_changed(self, plural: str, name: str) -> None:

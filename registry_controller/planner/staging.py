@@ -10,7 +10,7 @@ from typing import Any
 
 from registry_controller.api import meta
 from registry_controller.api.meta import Manifest
-from registry_controller.engine.registry import Registry
+from registry_controller.cache.registry import Registry
 
 
 def stage(registry: Registry, manifest: Manifest, *, now: datetime) -> str:

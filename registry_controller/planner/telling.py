@@ -7,36 +7,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.core.decision import Reason
-from registry_controller.core.view import SourceRef
-from registry_controller.engine.engine import Engine
+from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.state import SourceRef
+from registry_controller.engine import Engine
 from registry_controller.planner.explain import Explanation, Source
 from registry_controller.planner.opinions import Fit, Opinion
-from registry_controller.planner.plan import Action, Plan, Row
+from registry_controller.planner.plan import Plan, PlanAction, Row
 
-Document = Mapping[str, Any]
+JsonDocument = Mapping[str, Any]
 
 _NO_RULE: Final = "  no rule here is for its kind"
 
 
-class Names:
+class ClusterNames:
     """The names of clusters, as they are known here."""
 
     def __init__(self, engine: Engine) -> None:
-        ids = {choice.cluster.cluster_id for choice in engine.supervisor.choices.values()}
-        self._names = {cluster_id: engine.supervisor.name_of(cluster_id) for cluster_id in ids}
+        ids = {choice.cluster.cluster_id for choice in engine.clusters.resolved.values()}
+        self._names = {cluster_id: engine.clusters.name_of(cluster_id) for cluster_id in ids}
         self.local = engine.local
 
     def text(self, cluster_id: ClusterUID) -> str:
         """Name a cluster, by its ID where it has no name here."""
         return self._names.get(cluster_id) or str(cluster_id)
 
-    def document(self, cluster_id: ClusterUID | None) -> Document | None:
+    def document(self, cluster_id: ClusterUID | None) -> JsonDocument | None:
         """Name a cluster and its ID; None for none."""
         return {"name": self._names.get(cluster_id, ""), "clusterID": cluster_id} if cluster_id else None
 
 
-def plan_text(plan: Plan, names: Names) -> str:
+def plan_text(plan: Plan, names: ClusterNames) -> str:
     """Spell a plan for people. What is in step already is only counted."""
     shown = [row for row in plan.rows if row.reason != Reason.IN_SYNC.value]
     table = [
@@ -47,18 +47,18 @@ def plan_text(plan: Plan, names: Names) -> str:
     return "\n".join([*lines, _sum(plan), *(f"note: {note}" for note in plan.notes), *_troubles(plan.troubles)])
 
 
-def plan_document(plan: Plan, names: Names) -> Document:
+def plan_document(plan: Plan, names: ClusterNames) -> JsonDocument:
     """Spell a plan for programs."""
     return {
         "cluster": names.document(names.local),
         "objects": [_row(row, names) for row in plan.rows],
-        "summary": {action.value: sum(row.action is action for row in plan.rows) for action in Action},
+        "summary": {action.value: sum(row.action is action for row in plan.rows) for action in PlanAction},
         "notes": plan.notes,
         "troubles": plan.troubles,
     }
 
 
-def explanation_text(found: Explanation, names: Names) -> str:
+def explanation_text(found: Explanation, names: ClusterNames) -> str:
     """Spell an explanation for people."""
     lines = [f"{found.target} in cluster {names.text(found.local)}: {_here(found, names)}"]
     if not found.sources and not found.is_whole:
@@ -82,11 +82,11 @@ def _is_certain(row: Row, found: Explanation) -> bool:
     return not found.is_whole and all(opinion.fit is Fit.IDLE for opinion in found.rules)
 
 
-def _place(cluster_id: ClusterUID, names: Names) -> str:
+def _place(cluster_id: ClusterUID, names: ClusterNames) -> str:
     return "here" if cluster_id == names.local else f"peer {names.text(cluster_id)}"
 
 
-def explanation_document(found: Explanation, names: Names) -> Document:
+def explanation_document(found: Explanation, names: ClusterNames) -> JsonDocument:
     """Spell an explanation for programs."""
     marks = found.marks
     return {
@@ -110,7 +110,7 @@ def _here_word(found: Explanation) -> str:
     return "unread" if found.is_unread_here else "absent"
 
 
-def _here(found: Explanation, names: Names) -> str:
+def _here(found: Explanation, names: ClusterNames) -> str:
     marks = found.marks
     if marks is None:
         if found.is_unread_here:
@@ -129,7 +129,7 @@ def _here(found: Explanation, names: Names) -> str:
     return f"{words}; made before there was provenance"
 
 
-def _standing(source: Source, names: Names) -> str:
+def _standing(source: Source, names: ClusterNames) -> str:
     owner = source.marks.owner
     if owner is None or owner == source.ref.owner:
         return ":"
@@ -141,15 +141,15 @@ def _opinion_text(opinion: Opinion) -> str:
     return f"rule {opinion.rule} {opinion.fit.value}{why}"
 
 
-def _decision_text(row: Row, names: Names) -> str:
+def _decision_text(row: Row, names: ClusterNames) -> str:
     rule = f", by rule {row.rule}" if row.rule else ""
     where = f", from cluster {names.text(row.owner)}" if row.owner and row.owner != names.local else ""
-    label = "waits for" if row.action is Action.WAIT else "because"
+    label = "waits for" if row.action is PlanAction.WAIT else "because"
     failed = f"\n  failed so far: {': '.join(filter(None, row.failed))}" if row.failed is not None else ""
     return f"decision on {row.target}: {row.action.value} ({row.reason}){rule}{where}\n  {label}: {row.words}{failed}"
 
 
-def _from(row: Row, names: Names) -> str:
+def _from(row: Row, names: ClusterNames) -> str:
     """Say from which cluster, and of which object where that has another name or kind."""
     if not row.owner or row.owner == names.local:
         return ""
@@ -160,13 +160,15 @@ def _from(row: Row, names: Names) -> str:
 def _sum(plan: Plan) -> str:
     counts = Counter(row.action for row in plan.rows)
     in_step = sum(row.reason == Reason.IN_SYNC.value for row in plan.rows)
-    told = [f"{counts[action]} to {action.value}" for action in (Action.CREATE, Action.UPDATE, Action.DELETE)]
+    told = [
+        f"{counts[action]} to {action.value}" for action in (PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE)
+    ]
     others = {
         "in step already": in_step,
-        "skipped": counts[Action.SKIP] - in_step,
-        "in conflict": counts[Action.CONFLICT],
-        "waiting": counts[Action.WAIT],
-        "failing": counts[Action.FAIL],
+        "skipped": counts[PlanAction.SKIP] - in_step,
+        "in conflict": counts[PlanAction.CONFLICT],
+        "waiting": counts[PlanAction.WAIT],
+        "failing": counts[PlanAction.FAIL],
     }
     return ", ".join([*told, *(f"{count} {words}" for words, count in others.items() if count)])
 
@@ -184,7 +186,7 @@ def _ref_text(ref: SourceRef) -> str:
     return str(_named(ref))
 
 
-def _row(row: Row, names: Names) -> Document:
+def _row(row: Row, names: ClusterNames) -> JsonDocument:
     return {
         "action": row.action.value,
         "object": _target(row.target),
@@ -193,12 +195,12 @@ def _row(row: Row, names: Names) -> Document:
         "source": _ref(row.source, names),
         "reason": row.reason,
         "message": row.words,
-        "waitsFor": row.words if row.action is Action.WAIT else None,
+        "waitsFor": row.words if row.action is PlanAction.WAIT else None,
         "failed": None if row.failed is None else {"reason": row.failed[0], "message": row.failed[1]},
     }
 
 
-def _source(source: Source, names: Names) -> Document:
+def _source(source: Source, names: ClusterNames) -> JsonDocument:
     return {
         "object": _ref(source.ref, names),
         "copyOf": names.document(source.marks.owner) if source.marks.owner != source.ref.owner else None,
@@ -207,7 +209,7 @@ def _source(source: Source, names: Names) -> Document:
     }
 
 
-def _opinion(opinion: Opinion) -> Document:
+def _opinion(opinion: Opinion) -> JsonDocument:
     return {
         "name": opinion.rule,
         "matches": opinion.fit is Fit.MATCHES,
@@ -217,11 +219,11 @@ def _opinion(opinion: Opinion) -> Document:
     }
 
 
-def _ref(ref: SourceRef | None, names: Names) -> Document | None:
+def _ref(ref: SourceRef | None, names: ClusterNames) -> JsonDocument | None:
     return None if ref is None else {**_target(_named(ref)), "cluster": names.document(ref.owner)}
 
 
-def _target(target: Target) -> Document:
+def _target(target: Target) -> JsonDocument:
     return {"group": target.group, "kind": target.kind, "namespace": target.namespace, "name": target.name}
 
 

@@ -1,1 +1,1 @@
-"""VOICE: what we say of what we did: status, Events, metrics, health, logs."""
+"""Events, metrics, logs, health, and the text of messages."""

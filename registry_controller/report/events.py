@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from registry_controller.api.errors import (
-    ApiError,
     NotFound,
     RegistryError,
     ServerError,
@@ -40,7 +39,7 @@ _REFILL_S: Final = 5 * 60.0
 _TRIES_AFTER_S: Final = (1.0, 3.0, 10.0)
 _MESSAGE_BYTES: Final = 1024
 
-EventType = Literal["Normal", "Warning"]
+EventSeverity = Literal["Normal", "Warning"]
 
 
 class Reference(NamedTuple):
@@ -62,9 +61,9 @@ class EventWriter(Protocol):
         """Merge `patch` into an object; return what is stored."""
 
 
-class _Saying(NamedTuple):
+class _Occurrence(NamedTuple):
     regarding: Reference
-    type: EventType
+    type: EventSeverity
     reason: str
     message: str
 
@@ -99,19 +98,19 @@ class EventRecorder:
     ) -> None:
         self._writer, self._on_result, self._now, self._monotonic_s = writer, on_result, now, monotonic_s
         self._instance = f"{namespace}/{instance}"[:128]
-        self._queue: deque[_Saying] = deque()
+        self._queue: deque[_Occurrence] = deque()
         self._wake = asyncio.Event()
-        self._series: OrderedDict[_Saying, _Series] = OrderedDict()
+        self._series: OrderedDict[_Occurrence, _Series] = OrderedDict()
         self._buckets: OrderedDict[Reference, tuple[float, float]] = OrderedDict()
         self._numbers = itertools.count()
 
-    def emit(self, *, regarding: Reference, type: EventType, reason: str, message: str) -> None:  # noqa: A002
+    def emit(self, *, regarding: Reference, type: EventSeverity, reason: str, message: str) -> None:  # noqa: A002
         """Say it, soon. Call it in the event loop in which `run` runs; it returns at once."""
         text = message.encode()[:_MESSAGE_BYTES].decode(errors="ignore")
         if len(self._queue) >= _QUEUE:
             self._queue.popleft()
             self._on_result("dropped")
-        self._queue.append(_Saying(regarding, type, reason, text))
+        self._queue.append(_Occurrence(regarding, type, reason, text))
         self._wake.set()
 
     async def run(self) -> None:
@@ -128,7 +127,7 @@ class EventRecorder:
             except TimeoutError:
                 continue
 
-    async def _say(self, saying: _Saying) -> None:
+    async def _say(self, saying: _Occurrence) -> None:
         now_s = self._monotonic_s()
         series = self._series.get(saying)
         if series is not None and now_s - series.said_s < _AGGREGATE_S:
@@ -153,7 +152,7 @@ class EventRecorder:
                 if self._take_token(saying.regarding, now_s=now_s):
                     await self._patch(saying, series)
 
-    async def _create(self, saying: _Saying) -> None:
+    async def _create(self, saying: _Occurrence) -> None:
         moment, now_s = self._now(), self._monotonic_s()
         regarding = saying.regarding
         # Of an object without a namespace, the API server takes Events in this namespace only.
@@ -168,7 +167,7 @@ class EventRecorder:
                 self._series.popitem(last=False)
             self._on_result("written")
 
-    async def _patch(self, saying: _Saying, series: _Series) -> None:
+    async def _patch(self, saying: _Occurrence, series: _Series) -> None:
         patch = {"count": series.count, "lastTimestamp": _spell(series.last)}
         series.unwritten = False
         try:
@@ -184,7 +183,7 @@ class EventRecorder:
                 await write()
             except (ServerError, TooManyRequests, Unreachable) as error:
                 if delay_s is not None:
-                    await asyncio.sleep(max(delay_s, error.retry_after_s if isinstance(error, ApiError) else 0.0))
+                    await asyncio.sleep(max(delay_s, error.retry_after_s))
                     continue
                 _log.debug("an Event could not be written", problem=str(error))
             except NotFound as error:
@@ -209,7 +208,7 @@ class EventRecorder:
         return tokens >= 1.0
 
 
-def _manifest(saying: _Saying, *, key: ObjectKey, moment: datetime, instance: str) -> dict[str, Any]:
+def _manifest(saying: _Occurrence, *, key: ObjectKey, moment: datetime, instance: str) -> dict[str, Any]:
     regarding = saying.regarding
     involved = {
         "apiVersion": regarding.gvk.api_version,

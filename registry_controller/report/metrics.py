@@ -100,7 +100,7 @@ class Metrics:
         total.inc()
         duration.observe(seconds)
 
-    def heard(self, *, peer: str, kind: str) -> None:
+    def event_received(self, *, peer: str, kind: str) -> None:
         """Count a watch event."""
         self.watch_events_total.labels(peer=peer, kind=kind).inc()
 

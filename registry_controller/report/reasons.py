@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from registry_controller.core.decision import Reason
+from registry_controller.core.decision.decision import Reason
 
 WORDS: Final[Mapping[Reason, str]] = {
     Reason.CREATE: "it is wanted and not here",

@@ -21,7 +21,7 @@ class Transitions:
         self._events = events
         self._metrics = metrics
 
-    def say(self, gvr: meta.GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
+    def report(self, gvr: meta.GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
         """Emit the Event of a transition on a Cluster or a rule; Warning for what is not as it should be."""
         kind, status = str(condition.get("type", "")), str(condition.get("status", ""))
         self._metrics.condition_transitions_total.labels(type=kind, status=status).inc()

@@ -17,7 +17,7 @@ from registry_controller import settings
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.feature import read_feature
 from registry_controller.api.syncrule import read_rule
-from registry_controller.planner.plan import Action
+from registry_controller.planner.plan import PlanAction
 from registry_controller.report.metrics import METRICS, PREFIX
 from tests.docs.documents import ALL_TEXT, DOCUMENTS, ROOT, Block, blocks, table
 
@@ -106,7 +106,7 @@ def test_the_table_of_states_is_that_of_the_definition() -> None:
 
 
 def test_the_table_of_a_plans_actions_is_that_of_the_code() -> None:
-    assert [row[0].strip("`") for row in table(OPERATIONS, header="action")] == [action.value for action in Action]
+    assert [row[0].strip("`") for row in table(OPERATIONS, header="action")] == [action.value for action in PlanAction]
 
 
 def test_the_rules_reference_has_every_field_of_spec_in_its_order() -> None:

@@ -14,8 +14,8 @@ import kopf
 import pytest
 
 from hack.controlplane import Cluster, Group
-from registry_controller.handlers import PLURALS, Ear, as_connection
-from registry_controller.kube.login import Login
+from registry_controller.handlers import PLURALS, KopfWatcher, as_connection
+from registry_controller.kube.kopf_login import KopfLogin
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """kopf leaves its connections to the garbage collector when its loop ends: sockets that nobody closed."""
@@ -40,7 +40,7 @@ class Heard:
     def __init__(self, cluster: Cluster, *, login: Callable[[], kopf.ConnectionInfo] | None = None) -> None:
         self.events: queue.Queue[tuple[str, str, str, float]] = queue.Queue()
         self.restarts: queue.Queue[float] = queue.Queue()
-        self.ear = Ear(
+        self.ear = KopfWatcher(
             login=login or (lambda: credentials(cluster)), on_event=self._on_event, on_restart=self._on_restart
         )
 
@@ -54,15 +54,15 @@ class Heard:
         """Return when an event was heard; the others before it are thrown away."""
         deadline = time.monotonic() + timeout_s
         while True:
-            heard = self.events.get(timeout=max(0.01, deadline - time.monotonic()))
-            if heard[:3] == (plural, kind, name):
-                return heard[3]
+            obj = self.events.get(timeout=max(0.01, deadline - time.monotonic()))
+            if obj[:3] == (plural, kind, name):
+                return obj[3]
 
 
 def credentials(cluster: Cluster) -> kopf.ConnectionInfo:
     entry = cluster.entry
     return as_connection(
-        Login(
+        KopfLogin(
             server=entry.server,
             ca_pem=entry.server_ca.read_text(),
             certificate_file=str(entry.user.certificate),
@@ -106,73 +106,73 @@ def plane() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def heard(plane: Cluster) -> Iterator[Heard]:
-    heard = Heard(plane)
-    heard.ear.start()
-    yield heard
+def obj(plane: Cluster) -> Iterator[Heard]:
+    obj = Heard(plane)
+    obj.ear.start()
+    yield obj
     began = time.monotonic()
-    assert heard.ear.stop(20), "the thread did not end"
+    assert obj.ear.stop(20), "the thread did not end"
     print(f"stopped in {time.monotonic() - began:.2f} s")
-    assert not heard.ear.healthy
+    assert not obj.ear.healthy
 
 
-def test_crds_that_come_later_are_noticed(plane: Cluster, heard: Heard) -> None:
+def test_crds_that_come_later_are_noticed(plane: Cluster, obj: Heard) -> None:
     time.sleep(3)
-    assert heard.ear.healthy
-    assert not heard.ear.hears_all
+    assert obj.ear.healthy
+    assert not obj.ear.watches_all
     install(plane)
     create(plane, "late")
-    print(f"heard {heard.wait_for('clusterfeatures', 'ADDED', 'late') - time.monotonic():.3f} s")
+    print(f"heard {obj.wait_for('clusterfeatures', 'ADDED', 'late') - time.monotonic():.3f} s")
     deadline = time.monotonic() + 40
-    while not heard.ear.hears_all:
+    while not obj.ear.watches_all:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def test_an_event_is_heard_within_a_blink_and_nothing_is_written(plane: Cluster, heard: Heard) -> None:
+def test_an_event_is_heard_within_a_blink_and_nothing_is_written(plane: Cluster, obj: Heard) -> None:
     install(plane)
     create(plane, "first")
-    heard.wait_for("clusterfeatures", "ADDED", "first")
+    obj.wait_for("clusterfeatures", "ADDED", "first")
     offset = plane.audit_offset()
     delays = []
     for number in range(30):
         began = time.monotonic()
         plane.api.request("POST", FEATURES, body=feature(f"blink-{number}"))
-        delays.append(heard.wait_for("clusterfeatures", "ADDED", f"blink-{number}") - began)
+        delays.append(obj.wait_for("clusterfeatures", "ADDED", f"blink-{number}") - began)
     print(f"from request to event: median {statistics.median(delays) * 1000:.1f} ms, most {max(delays) * 1000:.1f} ms")
     assert statistics.median(delays) < 0.1
     for number in range(30):
         plane.api.request("DELETE", f"{FEATURES}/blink-{number}")
-        heard.wait_for("clusterfeatures", "DELETED", f"blink-{number}")
+        obj.wait_for("clusterfeatures", "DELETED", f"blink-{number}")
     verbs = {(event["verb"], event.get("userAgent", "")) for event in plane.audit(since=offset)}
     assert not {verb for verb, agent in verbs if agent.startswith("kopf") and verb not in {"get", "list", "watch"}}
 
 
-def test_the_end_of_the_api_server_is_survived(plane: Cluster, heard: Heard) -> None:
+def test_the_end_of_the_api_server_is_survived(plane: Cluster, obj: Heard) -> None:
     install(plane)
     create(plane, "before")
-    heard.wait_for("clusterfeatures", "ADDED", "before")
+    obj.wait_for("clusterfeatures", "ADDED", "before")
     plane.apiserver.stop()
     time.sleep(5)
-    assert heard.ear.healthy
+    assert obj.ear.healthy
     plane.apiserver.start()
     plane.apiserver.wait_ready(60)
     back = time.monotonic()
     create(plane, "after")
-    print(f"heard {heard.wait_for('clusterfeatures', 'ADDED', 'after', timeout_s=60) - back:.2f} s after the return")
+    print(f"heard {obj.wait_for('clusterfeatures', 'ADDED', 'after', timeout_s=60) - back:.2f} s after the return")
 
 
-def test_kinds_that_go_and_come_back_are_heard_again(plane: Cluster, heard: Heard) -> None:
+def test_kinds_that_go_and_come_back_are_heard_again(plane: Cluster, obj: Heard) -> None:
     install(plane)
     create(plane, "goes")
-    heard.wait_for("clusterfeatures", "ADDED", "goes")
+    obj.wait_for("clusterfeatures", "ADDED", "goes")
     plane.kubectl("delete", "-f", str(ROOT / "crds"), "--wait=true")
-    heard.wait_for("clusterfeatures", "DELETED", "goes")
+    obj.wait_for("clusterfeatures", "DELETED", "goes")
     time.sleep(2)
     install(plane)
     create(plane, "comes")
-    heard.wait_for("clusterfeatures", "ADDED", "comes", timeout_s=60)
-    assert heard.ear.healthy
+    obj.wait_for("clusterfeatures", "ADDED", "comes", timeout_s=60)
+    assert obj.ear.healthy
 
 
 def test_a_login_that_fails_is_tried_again_and_a_refused_one_is_renewed(plane: Cluster) -> None:
@@ -187,20 +187,18 @@ def test_a_login_that_fails_is_tried_again_and_a_refused_one_is_renewed(plane: C
             return kopf.ConnectionInfo(server=plane.server, ca_data=plane.pki.server_ca.read_text(), token="expired")
         return credentials(plane)
 
-    heard = Heard(plane, login=login)
-    heard.ear.start()
+    obj = Heard(plane, login=login)
+    obj.ear.start()
     try:
         create(plane, "renewed")
-        heard.wait_for("clusterfeatures", "ADDED", "renewed")
+        obj.wait_for("clusterfeatures", "ADDED", "renewed")
         assert len(tries) == 4
     finally:
-        assert heard.ear.stop(20)
+        assert obj.ear.stop(20)
 
 
-def test_a_restart_is_told(plane: Cluster, heard: Heard) -> None:
+def test_a_restart_is_told(plane: Cluster, obj: Heard) -> None:
     install(plane)
     create(plane, "known")
-    heard.wait_for("clusterfeatures", "ADDED", "known")
-    assert heard.restarts.get(timeout=10) > 0, (
-        "the first lists of kopf and of the registry may miss a delete in between"
-    )
+    obj.wait_for("clusterfeatures", "ADDED", "known")
+    assert obj.restarts.get(timeout=10) > 0, "the first lists of kopf and of the registry may miss a delete in between"

@@ -18,10 +18,10 @@ from hack.controlplane import Cluster, Group
 from registry_controller.api import meta, names
 from registry_controller.api.errors import Unauthorized
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.engine import readertoken
-from registry_controller.engine.home import Home
 from registry_controller.kube.connect import Reader, connect_home, connect_peer
 from registry_controller.kube.kubeconfig import read_secret
+from registry_controller.local import reader_token
+from registry_controller.local.controller import LocalController
 from registry_controller.report.logs import get_logger
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -67,13 +67,13 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-async def home(cluster: Cluster) -> AsyncIterator[Home]:
+async def home(cluster: Cluster) -> AsyncIterator[LocalController]:
     uid = json.loads(cluster.kubectl("get", "namespace", "kube-system", "-o", "json"))["metadata"]["uid"]
     writer = await connect_home(kubeconfig=cluster.kubeconfig)
     try:
         # The API server of a test reports an address at which it does not listen.
         settings = Settings(apiserver_endpoint_address=cluster.server)
-        yield Home(
+        yield LocalController(
             writer=writer,
             settings=settings,
             cluster_id=ClusterUID(uid),
@@ -85,10 +85,10 @@ async def home(cluster: Cluster) -> AsyncIterator[Home]:
 
 
 @pytest.fixture
-async def expiring(cluster: Cluster, home: Home) -> Home:
+async def expiring(cluster: Cluster, home: LocalController) -> LocalController:
     """Keep credentials that expire."""
     settings = Settings(apiserver_endpoint_address=cluster.server, reader_token_expiration_seconds=LIFETIME_S)
-    return Home(
+    return LocalController(
         writer=home._api._writer,
         settings=settings,
         cluster_id=home._cluster_id,
@@ -124,14 +124,16 @@ async def reads(reader: Reader) -> bool:
     return True
 
 
-async def settled(home: Home) -> None:
+async def settled(home: LocalController) -> None:
     """Make passes until one goes well: an API server refuses requests for a moment after a new CRD."""
     async with asyncio.timeout(30):
         while await home.reconcile():  # noqa: ASYNC110  what is waited for has no event
             await asyncio.sleep(0.2)
 
 
-async def test_a_new_cluster_publishes_credentials_with_which_it_can_be_read(cluster: Cluster, home: Home) -> None:
+async def test_a_new_cluster_publishes_credentials_with_which_it_can_be_read(
+    cluster: Cluster, home: LocalController
+) -> None:
     await settled(home)
     reader = connect(published(cluster))
     try:
@@ -145,7 +147,7 @@ async def test_a_new_cluster_publishes_credentials_with_which_it_can_be_read(clu
         assert rule["metadata"]["ownerReferences"][0]["uid"] == own["metadata"]["uid"]
 
 
-async def test_a_pass_with_nothing_to_do_writes_nothing(cluster: Cluster, home: Home) -> None:
+async def test_a_pass_with_nothing_to_do_writes_nothing(cluster: Cluster, home: LocalController) -> None:
     assert await home.reconcile() == ""
     offset = cluster.audit_offset()
     assert await home.reconcile() == ""
@@ -160,7 +162,9 @@ async def test_a_pass_with_nothing_to_do_writes_nothing(cluster: Cluster, home: 
     assert not verbs & {"create", "update", "patch", "delete"}
 
 
-async def test_a_deleted_token_secret_is_revoked_made_anew_and_published(cluster: Cluster, home: Home) -> None:
+async def test_a_deleted_token_secret_is_revoked_made_anew_and_published(
+    cluster: Cluster, home: LocalController
+) -> None:
     assert await home.reconcile() == ""
     old = published(cluster)
     cluster.kubectl("-n", NAMESPACE, "delete", "secret", f"{READER}-token")
@@ -186,7 +190,7 @@ def _claims(secret: Any) -> dict[str, Any]:
 
 
 async def test_a_token_that_expires_is_renewed_without_a_gap_and_revoked_with_its_secret(
-    cluster: Cluster, expiring: Home, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, expiring: LocalController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P3: both are good for a while; a restart keeps what there is."""
     await settled(expiring)
@@ -194,7 +198,7 @@ async def test_a_token_that_expires_is_renewed_without_a_gap_and_revoked_with_it
     assert _claims(old)["exp"] - _claims(old)["iat"] == LIFETIME_S
     assert await expiring.reconcile() == ""
     assert published(cluster)["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
-    monkeypatch.setattr(readertoken, "_RENEWED_AFTER", 1.0 / LIFETIME_S)
+    monkeypatch.setattr(reader_token, "_RENEWED_AFTER", 1.0 / LIFETIME_S)
     await asyncio.sleep(1.5)
     assert await expiring.reconcile() == ""
     new = published(cluster)
@@ -217,7 +221,7 @@ async def test_a_token_that_expires_is_renewed_without_a_gap_and_revoked_with_it
         await third.close()
 
 
-async def test_the_running_task_puts_back_what_somebody_broke(cluster: Cluster, home: Home) -> None:
+async def test_the_running_task_puts_back_what_somebody_broke(cluster: Cluster, home: LocalController) -> None:
     assert await home.reconcile() == ""
     cluster.kubectl("patch", "rsr", names.CLUSTERS_SINK, "--type=merge", "-p", '{"spec": {"suspend": true}}')
     cluster.kubectl("delete", "cf", names.CORE_FEATURE_OBJECT)
@@ -252,7 +256,7 @@ rules:
 
 
 async def test_a_daemon_that_may_use_secrets_in_its_namespace_only_keeps_everything(
-    cluster: Cluster, home: Home, tmp_path: Path
+    cluster: Cluster, home: LocalController, tmp_path: Path
 ) -> None:
     await settled(home)
     cluster.kubectl("apply", "-f", "-", stdin=NARROW)
@@ -265,7 +269,7 @@ async def test_a_daemon_that_may_use_secrets_in_its_namespace_only_keeps_everyth
     writer = await connect_home(kubeconfig=narrow_kubeconfig(cluster, tmp_path))
     try:
         settings = Settings(apiserver_endpoint_address=cluster.server)
-        narrow = Home(
+        narrow = LocalController(
             writer=writer,
             settings=settings,
             cluster_id=ClusterUID(uid),
@@ -290,7 +294,7 @@ def narrow_kubeconfig(cluster: Cluster, directory: Path) -> Path:
     return path
 
 
-async def eventually_says(home: Home, words: str) -> None:
+async def eventually_says(home: LocalController, words: str) -> None:
     async with asyncio.timeout(30):
         while words not in await home.reconcile():  # noqa: ASYNC110  what is waited for has no event
             await asyncio.sleep(0.2)

@@ -9,7 +9,7 @@ import pytest
 from hack.controlplane import Cluster, Group
 from registry_controller.kube.connect import connect_home
 from tests.e2e.group import CRDS
-from tests.sim.contract import CLAUSES, Clause
+from tests.sim.checks.contract import CLAUSES, Clause
 
 
 @pytest.fixture(scope="module")

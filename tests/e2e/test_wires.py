@@ -18,11 +18,11 @@ from registry_controller.api import errors, meta
 from registry_controller.api.cluster import Endpoint
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.engine.reflector import Reflector
 from registry_controller.kube.connect import Reader, Writer, connect_home, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
-from registry_controller.kube.watch import EventType, Heard, list_objects, watch_events
+from registry_controller.kube.watch import PartialObject, WatchEventType, list_objects, watch_events
+from registry_controller.watch.reflector import Reflector
 
 CONFIGMAPS = GVR("", "v1", "configmaps", True)
 CONFIGMAP = GVK("", "v1", "ConfigMap")
@@ -110,30 +110,30 @@ class Memory:
     """A sink that remembers."""
 
     def __init__(self) -> None:
-        self.objects: dict[ObjectKey, Heard] = {}
+        self.objects: dict[ObjectKey, PartialObject] = {}
         self.removed: list[tuple[ObjectKey, bool]] = []
         self.completions = 0
         self.troubles: list[errors.RegistryError] = []
         self.is_current = True
 
-    def upsert(self, heard: Heard) -> None:
-        self.objects[heard.key] = heard
+    def on_object(self, obj: PartialObject) -> None:
+        self.objects[obj.key] = obj
 
-    def remove(self, key: ObjectKey, heard: Heard | None) -> None:
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         self.objects.pop(key, None)
-        self.removed.append((key, heard is not None))
+        self.removed.append((key, obj is not None))
 
-    def complete(self, revision: int) -> None:
+    def on_synced(self, revision: int) -> None:
         self.completions += 1
 
-    def stalled(self, error: errors.RegistryError) -> None:
+    def on_error(self, error: errors.RegistryError) -> None:
         self.is_current = False
         self.troubles.append(error)
 
-    def current(self) -> None:
+    def on_recovered(self) -> None:
         self.is_current = True
 
-    def outdated(self) -> None:
+    def on_reset(self) -> None:
         self.completions = 0
 
 
@@ -254,7 +254,7 @@ async def test_a_pod_reads_a_new_token_when_the_old_one_is_refused(
 ) -> None:
     (tmp_path / "ca.crt").write_text(cluster.pki.server_ca.read_text())
     (tmp_path / "token").write_text("not.a.token")
-    monkeypatch.setattr("registry_controller.kube.home._ACCOUNT", tmp_path)
+    monkeypatch.setattr("registry_controller.kube.rest_config._ACCOUNT", tmp_path)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))
@@ -274,7 +274,7 @@ async def test_a_pod_trusts_another_ca_when_the_kubelet_brings_one(
     """A cluster's CA may be replaced while the daemon runs."""
     (tmp_path / "ca.crt").write_text(old_cluster.pki.server_ca.read_text())
     (tmp_path / "token").write_text(token)
-    monkeypatch.setattr("registry_controller.kube.home._ACCOUNT", tmp_path)
+    monkeypatch.setattr("registry_controller.kube.rest_config._ACCOUNT", tmp_path)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))
@@ -298,8 +298,8 @@ async def test_the_admins_kubeconfig_may_get_another_ca(cluster: Cluster, old_cl
 
 
 async def _trusts_another_ca(home: Writer, replace: Callable[[], object], *, ca: str) -> None:
-    heard: list[str] = []
-    home.on_new_ca(lambda: heard.append(home.ca_pem.strip()))
+    obj: list[str] = []
+    home.on_new_ca(lambda: obj.append(home.ca_pem.strip()))
     for _ in range(2):
         with pytest.raises(errors.Unreachable):
             await home.get(CONFIGMAPS, ObjectKey("default", "kube-root-ca.crt"))
@@ -308,7 +308,7 @@ async def _trusts_another_ca(home: Writer, replace: Callable[[], object], *, ca:
         *(home.get(CONFIGMAPS, ObjectKey("default", "kube-root-ca.crt")) for _ in range(5))
     ):
         assert answer
-    assert heard == [ca.strip()]
+    assert obj == [ca.strip()]
     await home.close()
 
 
@@ -386,13 +386,13 @@ async def test_a_list_comes_in_pages_with_whole_objects(home: Writer) -> None:
     pages = [page async for page in list_objects(home, CONFIGMAPS, selection, kind=CONFIGMAP, page_size=3)]
     assert [page.size for page in pages] == [3, 3, 1]
     assert [page.is_last for page in pages] == [False, False, True]
-    assert all(json.loads(heard.raw)["kind"] == "ConfigMap" for page in pages for heard in page.items)
+    assert all(json.loads(obj.raw)["kind"] == "ConfigMap" for page in pages for obj in page.items)
     assert len({page.resource_version for page in pages}) == 1
 
 
 async def test_a_watch_hears_changes_and_gone_versions(home: Writer) -> None:
     pages = [page async for page in list_objects(home, CONFIGMAPS, EVERYTHING, kind=CONFIGMAP)]
-    heard: list[EventType] = []
+    obj: list[WatchEventType] = []
     stored = json.loads(await home.create(CONFIGMAPS, "default", manifest("watched")))
     info = stored["metadata"]
     await home.delete(
@@ -408,12 +408,12 @@ async def test_a_watch_hears_changes_and_gone_versions(home: Writer) -> None:
         timeout_s=5,
         on_bytes=lambda: None,
     ):
-        heard.append(event.type)
-        if event.type is EventType.DELETED:
-            assert event.heard is not None
-            assert event.heard.revision > int(info["resourceVersion"])
+        obj.append(event.type)
+        if event.type is WatchEventType.DELETED:
+            assert event.object is not None
+            assert event.object.revision > int(info["resourceVersion"])
             break
-    assert heard == [EventType.ADDED, EventType.DELETED]
+    assert obj == [WatchEventType.ADDED, WatchEventType.DELETED]
 
 
 @pytest.mark.parametrize("watch_list", [True, False])

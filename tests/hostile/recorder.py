@@ -41,8 +41,8 @@ def recorded() -> Iterator[list[str]]:
     """Collect the deeds of a block."""
     global _heard  # noqa: PLW0603
     assert _heard is None
-    _heard = heard = []
+    _heard = obj = []
     try:
-        yield heard
+        yield obj
     finally:
         _heard = None

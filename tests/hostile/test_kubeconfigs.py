@@ -14,11 +14,11 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ObjectKey
-from registry_controller.core.clusterstatus import ClusterFacts, cluster_status
-from registry_controller.engine.credentialstore import CredentialStore
+from registry_controller.cache.credentials import CredentialStore
+from registry_controller.core.status.cluster import ClusterFacts, cluster_status
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_heard
+from registry_controller.kube.watch import decode_object
 from registry_controller.report import logs
 from tests.hostile.kubeconfigs import (
     CANARY,
@@ -72,7 +72,7 @@ def judged(row: Row) -> Credentials | str:
         "data": encoded(row),
     }
     if row.secret_type == meta.REGISTRY_SECRET_TYPE:
-        store.upsert(decode_heard(json.dumps(secret).encode()))
+        store.upsert(decode_object(json.dumps(secret).encode()))
     found = store.find(KEY)
     assert found is not None
     if isinstance(found, str):
@@ -146,11 +146,11 @@ async def test_p4_nothing_is_executed_read_or_dialled(row: Row) -> None:
     """P4: no process, no file, no socket, no name, no import, and no descriptor that stays."""
     before = _descriptors()
     reader: Reader | None = None
-    with recorded() as heard:
+    with recorded() as obj:
         found = judged(row)
         if isinstance(found, Credentials):
             reader = connect_peer(found)
-    assert heard == []
+    assert obj == []
     assert _descriptors() == before
     assert (reader is None) == isinstance(row.expected, Refused)
     if reader is not None:

@@ -13,8 +13,8 @@ from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader, connect_peer
-from registry_controller.kube.heard import MANIFEST_BYTES, decode_manifest
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.object import MANIFEST_BYTES, decode_manifest
 from registry_controller.kube.watch import list_objects, watch_events
 from tests.hostile.cases import Case, config_map, good_name
 from tests.hostile.server.stranger import Grounds, Stranger
@@ -44,8 +44,8 @@ async def everything_said(reader: Reader) -> str:
     try:
         await reader.get(meta.NAMESPACES, ObjectKey("", "kube-system"))
         async for page in list_objects(reader, MAPS, place, kind=MAP):
-            for heard in page.items:
-                decode_manifest(heard.raw)
+            for obj in page.items:
+                decode_manifest(obj.raw)
         events = watch_events(
             reader, MAPS, place, kind=MAP, resource_version="", initial=True, timeout_s=60, on_bytes=lambda: None
         )

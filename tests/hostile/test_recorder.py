@@ -36,18 +36,18 @@ _DEEDS = {
 @pytest.mark.parametrize("event", _DEEDS)
 def test_the_recorder_hears(event: str) -> None:
     """P4: or its silence would prove nothing."""
-    with recorded() as heard, contextlib.suppress(OSError, ImportError):
+    with recorded() as obj, contextlib.suppress(OSError, ImportError):
         _DEEDS[event]()
-    assert any(found.startswith(f"{event} ") for found in heard), heard
-    count = len(heard)
+    assert any(found.startswith(f"{event} ") for found in obj), obj
+    count = len(obj)
     Path(__file__).read_bytes()
-    assert len(heard) == count
+    assert len(obj) == count
 
 
 def test_the_recorder_hears_other_threads() -> None:
     """P4: names are resolved in a thread."""
-    with recorded() as heard:
+    with recorded() as obj:
         thread = threading.Thread(target=Path(__file__).read_bytes)
         thread.start()
         thread.join()
-    assert any(found.startswith("open ") for found in heard), heard
+    assert any(found.startswith("open ") for found in obj), obj

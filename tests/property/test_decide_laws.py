@@ -14,22 +14,22 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.core.allowance import Barrier
-from registry_controller.core.decide import decide
-from registry_controller.core.decision import Apply, Delete, Hold, Reason, Skip
-from registry_controller.core.membership import hearsay
-from registry_controller.core.own import Marks, Voice
-from registry_controller.core.view import (
-    Answer,
+from registry_controller.core.decision.decide import decide
+from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, Skip
+from registry_controller.core.decision.membership import relayed_claims
+from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.state import (
     Claim,
-    Current,
-    Inquiry,
+    CurrentCopy,
     NamespaceState,
+    OwnerAnswer,
+    ProofResult,
     RuleState,
     SourceRef,
+    TargetState,
     Tracking,
-    View,
 )
+from registry_controller.core.rules.policy import Barrier
 
 LOCAL = ClusterUID("local")
 IDS = [ClusterUID(text) for text in ("a", "b", "c", "local", "stranger")]
@@ -81,13 +81,13 @@ def claims(draw: st.DrawFn, membership: bool) -> Claim:
 
 
 @st.composite
-def views(draw: st.DrawFn) -> View:
+def views(draw: st.DrawFn) -> TargetState:
     membership = draw(st.booleans())
     offered = draw(st.lists(claims(membership), max_size=4, unique_by=lambda claim: (claim.peer, claim.key)))
     current = draw(
         st.none()
         | st.builds(
-            Current, marks(), st.just("uid"), revisions, st.booleans(), st.booleans(),
+            CurrentCopy, marks(), st.just("uid"), revisions, st.booleans(), st.booleans(),
             (st.none() | ids) if membership else st.none(),
         )
     )  # fmt: skip
@@ -97,8 +97,8 @@ def views(draw: st.DrawFn) -> View:
     inquiry = None
     if draw(st.booleans()):
         asked = source or SourceRef(ClusterUID("a"), KIND, KEY)
-        inquiry = Inquiry(asked, draw(st.sampled_from(Answer)), draw(revisions))
-    return View(
+        inquiry = OwnerAnswer(asked, draw(st.sampled_from(ProofResult)), draw(revisions))
+    return TargetState(
         target=TARGET,
         claims=tuple(offered),
         current=current,
@@ -106,7 +106,7 @@ def views(draw: st.DrawFn) -> View:
         known=frozenset(draw(st.sets(peers))) | {LOCAL},
         alive=frozenset(draw(st.sets(peers))),
         membership=membership,
-        local_heard=draw(st.booleans()),
+        local_synced=draw(st.booleans()),
         namespace=draw(st.sampled_from(NamespaceState)),
         create_namespace=draw(st.booleans()),
         copied_from=source,
@@ -116,7 +116,7 @@ def views(draw: st.DrawFn) -> View:
         deletes_unwanted=draw(st.booleans()),
         moved=draw(st.booleans()),
         barrier=None if membership else draw(st.none() | st.sampled_from(Barrier)),
-        inquiry=inquiry,
+        proof=inquiry,
         tombstone=draw(revisions),
         gone=frozenset(draw(st.sets(peers))) if membership else frozenset(),
         contested=frozenset(draw(st.sets(peers))),
@@ -124,7 +124,7 @@ def views(draw: st.DrawFn) -> View:
 
 
 @given(views())
-def test_nothing_of_a_member_of_whose_id_there_are_clones_is_written_or_deleted(view: View) -> None:
+def test_nothing_of_a_member_of_whose_id_there_are_clones_is_written_or_deleted(view: TargetState) -> None:
     """P1: whoever offers it, and whatever is said of its leaving."""
     decision = decide(view)
     if isinstance(decision, Apply):
@@ -134,7 +134,7 @@ def test_nothing_of_a_member_of_whose_id_there_are_clones_is_written_or_deleted(
 
 
 @given(views())
-def test_the_same_view_gives_the_same_decision_and_is_never_changed(view: View) -> None:
+def test_the_same_view_gives_the_same_decision_and_is_never_changed(view: TargetState) -> None:
     """S1."""
     before = copy.deepcopy(view)
     assert decide(view) == decide(view)
@@ -142,7 +142,7 @@ def test_the_same_view_gives_the_same_decision_and_is_never_changed(view: View) 
 
 
 @given(views(), st.randoms(use_true_random=False))
-def test_the_order_in_which_claims_were_heard_never_matters(view: View, random: object) -> None:
+def test_the_order_in_which_claims_were_heard_never_matters(view: TargetState, random: object) -> None:
     """O8: whoever came first."""
     shuffled = list(view.claims)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -151,7 +151,7 @@ def test_the_order_in_which_claims_were_heard_never_matters(view: View, random: 
 
 
 @given(views())
-def test_nobody_else_brings_a_second_cluster_of_a_member(view: View) -> None:
+def test_nobody_else_brings_a_second_cluster_of_a_member(view: TargetState) -> None:
     """O4: under whatever name it has one here, its Cluster is not missing."""
     decision = decide(view._replace(target=Target(meta.GROUP, meta.CLUSTER.kind, "", "x"), current=None))
     if view.membership and isinstance(decision, Apply) and decision.claim.voice is Voice.INTERMEDIARY:
@@ -159,18 +159,18 @@ def test_nobody_else_brings_a_second_cluster_of_a_member(view: View) -> None:
 
 
 @given(views())
-def test_what_a_copy_showed_is_known_whoever_has_it_now(view: View) -> None:
+def test_what_a_copy_showed_is_known_whoever_has_it_now(view: TargetState) -> None:
     """O3: an older state of the same source is taken only when its owner says that it is what it has."""
     decision = decide(view)
     if view.membership or not isinstance(decision, Apply) or decision.claim.revision >= decision.claim.shown:
         return
-    assert view.inquiry is not None
-    assert (view.inquiry.source, view.inquiry.answer) == (decision.claim.source, Answer.FOUND)
-    assert view.inquiry.revision == decision.claim.revision
+    assert view.proof is not None
+    assert (view.proof.source, view.proof.answer) == (decision.claim.source, ProofResult.FOUND)
+    assert view.proof.revision == decision.claim.revision
 
 
 @given(views())
-def test_a_native_object_is_never_touched(view: View) -> None:
+def test_a_native_object_is_never_touched(view: TargetState) -> None:
     """O1, O2: of membership, only its natural owner adopts what was carried by hand (O7)."""
     if view.current is None or (view.current.marks.is_copy and view.current.marks.owner != LOCAL):
         return
@@ -183,7 +183,7 @@ def test_a_native_object_is_never_touched(view: View) -> None:
 
 
 @given(views())
-def test_nothing_is_deleted_without_proof(view: View) -> None:
+def test_nothing_is_deleted_without_proof(view: TargetState) -> None:
     """O5: the owner is alive, does not offer it in a complete list, and said so when asked by name."""
     decision = decide(view)
     if not isinstance(decision, Delete) or decision.reason in _UNWANTED:
@@ -193,9 +193,9 @@ def test_nothing_is_deleted_without_proof(view: View) -> None:
     assert not view.current.may_hold_natives
     assert decision.owner in view.alive
     assert view.tracking is Tracking.ABSENT
-    assert view.inquiry is not None
-    assert view.inquiry.answer is Answer.NOT_FOUND
-    assert view.inquiry.source == view.copied_from
+    assert view.proof is not None
+    assert view.proof.answer is ProofResult.NOT_FOUND
+    assert view.proof.source == view.copied_from
     assert (decision.uid, decision.revision) == (view.current.uid, view.current.revision)
 
 
@@ -209,7 +209,7 @@ _UNWANTED = {
 
 
 @given(views())
-def test_what_is_unwanted_goes_by_the_word_of_its_rule_and_its_live_owner(view: View) -> None:
+def test_what_is_unwanted_goes_by_the_word_of_its_rule_and_its_live_owner(view: TargetState) -> None:
     """W3, O3: and a source says that it is not wanted as it is now, not as it was before the copy was made."""
     decision = decide(view)
     if not isinstance(decision, Delete) or decision.reason not in _UNWANTED:
@@ -220,13 +220,13 @@ def test_what_is_unwanted_goes_by_the_word_of_its_rule_and_its_live_owner(view: 
     assert view.deletes_unwanted or decision.reason is Reason.MOVED
     if view.rule_state is RuleState.READS and view.tracking is Tracking.OFFERED:
         provenance = view.current.marks.provenance
-        answer = view.inquiry if view.inquiry is not None and view.inquiry.answer is Answer.FOUND else None
+        answer = view.proof if view.proof is not None and view.proof.answer is ProofResult.FOUND else None
         is_now = provenance is None or provenance.owner != decision.owner or view.offered_at >= provenance.revision
         assert is_now or (answer is not None and answer.revision == view.offered_at)
 
 
 @given(views())
-def test_what_an_intermediary_holds_is_never_a_source_membership_apart(view: View) -> None:
+def test_what_an_intermediary_holds_is_never_a_source_membership_apart(view: TargetState) -> None:
     """O3, O4: and through an intermediary nothing is created while its owner is alive."""
     decision = decide(view)
     if isinstance(decision, Apply) and decision.claim.peer != decision.claim.owner:
@@ -238,9 +238,9 @@ def test_what_an_intermediary_holds_is_never_a_source_membership_apart(view: Vie
 
 
 @given(views())
-def test_what_is_tried_of_a_members_credentials_is_others_word_on_that_member(view: View) -> None:
+def test_what_is_tried_of_a_members_credentials_is_others_word_on_that_member(view: TargetState) -> None:
     """O4, O7: and none where a person carried them here, or froze them; the newest come first."""
-    tried = hearsay(view)
+    tried = relayed_claims(view)
     for claim in tried:
         assert view.current is not None
         assert view.current.marks.is_copy
@@ -256,16 +256,16 @@ def test_a_cluster_that_was_carried_here_is_replaced_by_no_other(
     offered: list[Claim], natural: ClusterUID, alive: frozenset[ClusterUID]
 ) -> None:
     """O7, P11: whatever was proven; only its own cluster makes a copy of it."""
-    carried = Current(Marks(None, None, sync_disabled=False, go_written=False), "uid", 1, natural=natural)
+    carried = CurrentCopy(Marks(None, None, sync_disabled=False, go_written=False), "uid", 1, natural=natural)
     found = tuple(claim._replace(barrier=None, deleting=False) for claim in offered)
     heirs, known = frozenset(claim.owner for claim in found), frozenset({LOCAL, natural})
-    decision = decide(View(TARGET, found, carried, LOCAL, known, alive, membership=True, successors=heirs))
+    decision = decide(TargetState(TARGET, found, carried, LOCAL, known, alive, membership=True, successors=heirs))
     if isinstance(decision, Apply):
         assert (decision.reason, decision.claim.voice) == (Reason.ADOPT, Voice.OWNER)
 
 
 @given(views())
-def test_our_own_objects_are_never_imported_back(view: View) -> None:
+def test_our_own_objects_are_never_imported_back(view: TargetState) -> None:
     """O2."""
     decision = decide(view)
     if isinstance(decision, Apply):
@@ -274,7 +274,7 @@ def test_our_own_objects_are_never_imported_back(view: View) -> None:
 
 
 @given(views())
-def test_no_copy_goes_back_to_an_older_state_of_its_owner(view: View) -> None:
+def test_no_copy_goes_back_to_an_older_state_of_its_owner(view: TargetState) -> None:
     """O3: unless a quorum read found that very state to be the present one."""
     decision = decide(view)
     if not isinstance(decision, Apply) or view.current is None or view.current.marks.provenance is None:
@@ -282,13 +282,13 @@ def test_no_copy_goes_back_to_an_older_state_of_its_owner(view: View) -> None:
     provenance = view.current.marks.provenance
     if decision.claim.owner == view.current.marks.owner and decision.claim.revision < provenance.revision:
         assert decision.reason is Reason.HISTORY_RESTORED
-        assert view.inquiry is not None
-        assert view.inquiry.answer is Answer.FOUND
-        assert view.inquiry.revision == decision.claim.revision
+        assert view.proof is not None
+        assert view.proof.answer is ProofResult.FOUND
+        assert view.proof.revision == decision.claim.revision
 
 
 @given(views())
-def test_a_silent_owners_copy_is_kept(view: View) -> None:
+def test_a_silent_owners_copy_is_kept(view: TargetState) -> None:
     """O5, O8: silence ends no claim, and moves nothing but to an older source."""
     current = view.current
     if current is None or current.marks.owner is None or view.membership:
@@ -305,14 +305,14 @@ def test_a_silent_owners_copy_is_kept(view: View) -> None:
 
 
 @given(views())
-def test_a_copy_frozen_by_hand_is_left_alone(view: View) -> None:
+def test_a_copy_frozen_by_hand_is_left_alone(view: TargetState) -> None:
     """W5, O7."""
     if view.current is not None and view.current.marks.is_copy and view.current.marks.frozen:
         assert isinstance(decide(view), Hold | Skip)
 
 
 @given(views())
-def test_a_source_that_is_not_to_be_synced_makes_no_new_copies(view: View) -> None:
+def test_a_source_that_is_not_to_be_synced_makes_no_new_copies(view: TargetState) -> None:
     """W5."""
     decision = decide(view)
     if view.current is None and isinstance(decision, Apply):
@@ -320,7 +320,7 @@ def test_a_source_that_is_not_to_be_synced_makes_no_new_copies(view: View) -> No
 
 
 @given(views())
-def test_nothing_is_created_in_a_namespace_that_cannot_take_it(view: View) -> None:
+def test_nothing_is_created_in_a_namespace_that_cannot_take_it(view: TargetState) -> None:
     """A3."""
     decision = decide(view)
     if view.current is None and isinstance(decision, Apply):
@@ -329,14 +329,14 @@ def test_nothing_is_created_in_a_namespace_that_cannot_take_it(view: View) -> No
 
 
 @given(views())
-def test_nothing_is_decided_before_we_heard_what_is_here(view: View) -> None:
+def test_nothing_is_decided_before_we_heard_what_is_here(view: TargetState) -> None:
     """O1."""
-    if not view.local_heard:
+    if not view.local_synced:
         assert decide(view) == Hold(Reason.LOCAL_NOT_HEARD)
 
 
 @given(views())
-def test_a_question_is_asked_only_of_an_owner_that_is_alive(view: View) -> None:
+def test_a_question_is_asked_only_of_an_owner_that_is_alive(view: TargetState) -> None:
     """O5, O3."""
     decision = decide(view)
     if isinstance(decision, Hold) and decision.ask is not None and decision.reason is Reason.NEEDS_PROOF:
@@ -345,13 +345,13 @@ def test_a_question_is_asked_only_of_an_owner_that_is_alive(view: View) -> None:
 
 @given(views(), provenances(ClusterUID("a")), st.lists(claims(membership=False), min_size=1, max_size=2))
 def test_what_is_not_to_be_synced_takes_the_place_of_no_other_source(
-    view: View, provenance: Provenance, offered: list[Claim]
+    view: TargetState, provenance: Provenance, offered: list[Claim]
 ) -> None:
     """W5: of its own copies it keeps those in step that it has, and nothing else."""
-    current = Current(Marks(provenance.owner, provenance, sync_disabled=False, go_written=False), "uid", 1)
+    current = CurrentCopy(Marks(provenance.owner, provenance, sync_disabled=False, go_written=False), "uid", 1)
     owner = SOURCE_A.owner
     owned = tuple(claim._replace(peer=owner, owner=owner, voice=Voice.OWNER, barrier=None) for claim in offered)
-    read = view._replace(local_heard=True, membership=False, barrier=None)
+    read = view._replace(local_synced=True, membership=False, barrier=None)
     decision = decide(read._replace(current=current, claims=owned, copied_from=SOURCE_A))
     if isinstance(decision, Apply) and decision.claim.sync_disabled:
         assert decision.claim.source == SOURCE_A
@@ -364,16 +364,16 @@ def _claim(
     return Claim(uid, uid, Voice.OWNER, KIND, key, "u", created, revision, "rule", sync_disabled=off)
 
 
-def _view(*offered: Claim, current: Current | None = None, **more: object) -> View:
+def _view(*offered: Claim, current: CurrentCopy | None = None, **more: object) -> TargetState:
     known = frozenset(IDS[:3]) | {LOCAL}
-    base = View(TARGET, offered, current, LOCAL, known, known)
+    base = TargetState(TARGET, offered, current, LOCAL, known, known)
     return base._replace(**more)  # type: ignore[arg-type]
 
 
-def _copy(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 3) -> Current:
+def _copy(owner: str, *, created: str = "2026-01-01T00:00:00Z", revision: int = 3) -> CurrentCopy:
     uid = ClusterUID(owner)
     provenance = Provenance(uid, "rule", ClusterUID("a"), "Orphan", KIND, KEY, "u", created, revision, TARGET)
-    return Current(Marks(uid, provenance, False, False), "here", 9)
+    return CurrentCopy(Marks(uid, provenance, False, False), "here", 9)
 
 
 OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -389,8 +389,8 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
             base._replace(kind=KIND._replace(version=version), rule=rank[2], rule_rank=rank)
             for version, rank in zip(versions, (older, younger), strict=True)
         )
-        there = Current(Marks(IDS[0], None, False, False), "uid", 1) if is_there else None
-        view = View(
+        there = CurrentCopy(Marks(IDS[0], None, False, False), "uid", 1) if is_there else None
+        view = TargetState(
             TARGET, tuple(reversed(offered)) if turned else offered, there, LOCAL, frozenset(IDS), frozenset(IDS),
             copied_from=SOURCE_A if is_there else None,
         )  # fmt: skip
@@ -405,7 +405,7 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         pytest.param(_view(_claim("a")), Apply, Reason.CREATE, id="a new source is copied"),
         pytest.param(_view(_claim("a"), current=_copy("a")), Apply, Reason.UPDATE, id="a copy follows its owner"),
         pytest.param(
-            _view(_claim("a"), current=Current(Marks(None, None, False, False), "n", 1)),
+            _view(_claim("a"), current=CurrentCopy(Marks(None, None, False, False), "n", 1)),
             Skip, Reason.LOCAL_OBJECT_EXISTS, id="a native object is in the way",
         ),
         pytest.param(
@@ -418,7 +418,7 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         ),
         pytest.param(
             _view(_claim("b", created=NEWER), current=_copy("a"), tracking=Tracking.ABSENT,
-                  copied_from=SOURCE_A, inquiry=Inquiry(SOURCE_A, Answer.NOT_FOUND)),
+                  copied_from=SOURCE_A, proof=OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND)),
             Apply, Reason.TAKE_OVER, id="when the winner goes the loser takes over",
         ),
         pytest.param(
@@ -449,17 +449,18 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
-                  inquiry=Inquiry(SOURCE_A, Answer.NOT_FOUND)),
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND)),
             Delete, Reason.SOURCE_DELETED, id="proven absence deletes",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
-                  inquiry=Inquiry(SOURCE_A, Answer.FOUND, 4)),
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4)),
             Skip, Reason.NO_LONGER_MATCHES, id="a source that only stopped matching keeps its copy",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A, rule_state=RuleState.READS,
-                  deletes_unwanted=True, inquiry=Inquiry(SOURCE_A, Answer.FOUND, 4, wanted=True)),
+                  deletes_unwanted=True,
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4, wanted=True)),
             Hold, Reason.OWNER_NOT_HEARD, id="a source that matches again is waited for",
         ),
         pytest.param(
@@ -478,12 +479,14 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
-                  rule_state=RuleState.READS, deletes_unwanted=True, inquiry=Inquiry(SOURCE_A, Answer.FOUND, 4)),
+                  rule_state=RuleState.READS, deletes_unwanted=True,
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4)),
             Hold, Reason.STALE_SOURCE, id="a stream that is late is waited for",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
-                  rule_state=RuleState.READS, deletes_unwanted=True, inquiry=Inquiry(SOURCE_A, Answer.FOUND, 2)),
+                  rule_state=RuleState.READS, deletes_unwanted=True,
+                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 2)),
             Delete, Reason.NO_LONGER_MATCHES, id="unless the owner says that it went back",
         ),
         pytest.param(
@@ -492,14 +495,14 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         ),
     ],
 )  # fmt: skip
-def test_the_table(view: View, kind: type, reason: Reason) -> None:
+def test_the_table(view: TargetState, kind: type, reason: Reason) -> None:
     """O1, O3, O5, O8, O9."""
     decision = decide(view)
     assert (type(decision), decision.reason) == (kind, reason)
 
 
 @given(views())
-def test_what_a_rule_may_not_write_here_it_neither_writes_nor_deletes(view: View) -> None:
+def test_what_a_rule_may_not_write_here_it_neither_writes_nor_deletes(view: TargetState) -> None:
     """W8: and what it made stays as it is, unless a rule that may wants it."""
     decision = decide(view)
     if isinstance(decision, Apply):
@@ -509,7 +512,7 @@ def test_what_a_rule_may_not_write_here_it_neither_writes_nor_deletes(view: View
 
 
 @given(views())
-def test_a_rule_that_is_barred_is_as_none_to_all_others(view: View) -> None:
+def test_a_rule_that_is_barred_is_as_none_to_all_others(view: TargetState) -> None:
     """W8."""
     allowed = view._replace(claims=tuple(claim for claim in view.claims if claim.barrier is None))
     with_it, without = decide(view), decide(allowed)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api import meta
-from registry_controller.core.drift import Drift, compare, content_digest, merge
+from registry_controller.core.diff.drift import Drift, compare, content_digest, merge
 
 US = meta.FIELD_MANAGER
 KEY = b"k" * 32

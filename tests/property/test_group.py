@@ -16,9 +16,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from registry_controller.api.meta import OWNER
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
-from tests.sim.member import NAMESPACE, Member
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
+from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.transport import Fault
 
 CLONED = "0c10ed00-0000-4000-8000-000000000000"
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}

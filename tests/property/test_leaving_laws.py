@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
-from registry_controller.core.leaving import LASTS, Knowledge, leavers
+from registry_controller.core.decision.tombstones import LASTS, MembershipFacts, leavers
 
 LOCAL, A, B, C = (ClusterUID(text) for text in ("local", "a", "b", "c"))
 TODAY = date(2026, 1, 1)
@@ -26,25 +26,25 @@ some = st.frozensets(stones, max_size=3)
 
 
 @st.composite
-def knowledge(draw: st.DrawFn) -> Knowledge:
+def knowledge(draw: st.DrawFn) -> MembershipFacts:
     alive = draw(st.frozensets(others))
-    heard = draw(st.frozensets(st.sampled_from(sorted(alive)))) if alive else frozenset()
+    obj = draw(st.frozensets(st.sampled_from(sorted(alive)))) if alive else frozenset()
     here = draw(st.dictionaries(members, st.frozensets(st.none() | memberships, min_size=1, max_size=2)))
-    return Knowledge(
+    return MembershipFacts(
         local=LOCAL,
         here=draw(some),
-        there={uid: draw(some) for uid in sorted(heard)},
+        there={uid: draw(some) for uid in sorted(obj)},
         alive=alive,
         memberships={
             **{uid: found for uid, found in here.items() if uid != LOCAL},
             **({LOCAL: frozenset({"one"})} if draw(st.booleans()) else {}),
         },
-        lives={uid: draw(st.frozensets(st.sampled_from(["one", "two"]), max_size=2)) for uid in sorted(heard)},
+        lives={uid: draw(st.frozensets(st.sampled_from(["one", "two"]), max_size=2)) for uid in sorted(obj)},
         finds={
             uid: draw(st.frozensets(st.tuples(others, st.sampled_from(["", "one", "two"])), max_size=2))
-            for uid in sorted(heard)
+            for uid in sorted(obj)
         },
-        holds_us=draw(st.frozensets(st.sampled_from(sorted(heard)))) if heard else frozenset(),
+        holds_us=draw(st.frozensets(st.sampled_from(sorted(obj)))) if obj else frozenset(),
         met={},
         proven=frozenset(),
         silent_s={uid: draw(st.sampled_from([0.0, 10.0, 100.0])) for uid in (A, B, C) if uid not in alive},
@@ -53,17 +53,17 @@ def knowledge(draw: st.DrawFn) -> Knowledge:
     )
 
 
-def in_group(known: Knowledge) -> bool:
+def in_group(known: MembershipFacts) -> bool:
     return not leavers(known).has_left
 
 
 @given(knowledge().filter(in_group))
-def test_who_is_alive_goes_on_nobodys_word(known: Knowledge) -> None:
+def test_who_is_alive_goes_on_nobodys_word(known: MembershipFacts) -> None:
     assert leavers(known).gone.isdisjoint(known.alive)
 
 
 @given(knowledge().filter(in_group))
-def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(known: Knowledge) -> None:
+def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(known: MembershipFacts) -> None:
     for member in leavers(known).gone:
         said = {stone for stone in known.here if stone.member == member and stone.until >= TODAY}
         assert said
@@ -73,7 +73,7 @@ def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(kn
 
 
 @given(knowledge().filter(in_group))
-def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: Knowledge) -> None:
+def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: MembershipFacts) -> None:
     for member in leavers(known).gone:
         ours = any(stone.member == member and stone.said_by == LOCAL for stone in known.here)
         assert ours or known.trusts_after_s
@@ -81,7 +81,7 @@ def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: Knowle
 
 
 @given(knowledge())
-def test_who_is_named_spoke_of_a_membership_that_is_here(known: Knowledge) -> None:
+def test_who_is_named_spoke_of_a_membership_that_is_here(known: MembershipFacts) -> None:
     for member, sayers in leavers(known).pending.items():
         here = [uid for uid in known.memberships[member] if uid is not None]
         spoke = {stone.said_by for stone in known.here for uid in here if stone.member == member and stone.covers(uid)}
@@ -89,7 +89,7 @@ def test_who_is_named_spoke_of_a_membership_that_is_here(known: Knowledge) -> No
 
 
 @given(knowledge())
-def test_whoever_is_heard_speaks_for_itself(known: Knowledge) -> None:
+def test_whoever_is_heard_speaks_for_itself(known: MembershipFacts) -> None:
     """Nobody speaks in its name, nor in ours."""
     for member, over in leavers(known).over.items():
         for membership in over:
@@ -108,7 +108,7 @@ def test_whoever_is_heard_speaks_for_itself(known: Knowledge) -> None:
 
 
 @given(knowledge())
-def test_what_a_live_member_has_of_itself_is_not_over(known: Knowledge) -> None:
+def test_what_a_live_member_has_of_itself_is_not_over(known: MembershipFacts) -> None:
     found = leavers(known).over
     assert LOCAL not in found
     for member, over in found.items():
@@ -116,7 +116,7 @@ def test_what_a_live_member_has_of_itself_is_not_over(known: Knowledge) -> None:
 
 
 @given(knowledge())
-def test_what_is_to_stand_here_and_what_is_to_go_are_not_the_same(known: Knowledge) -> None:
+def test_what_is_to_stand_here_and_what_is_to_go_are_not_the_same(known: MembershipFacts) -> None:
     """Nobody writes a tombstone and takes it away again, over and over."""
     found = leavers(known)
     assert found.to_keep.isdisjoint(known.here)
@@ -128,7 +128,9 @@ def test_what_is_to_stand_here_and_what_is_to_go_are_not_the_same(known: Knowled
 
 
 @given(knowledge(), st.integers(0, 600), st.integers(0, 600))
-def test_whoever_makes_up_a_thousand_members_fills_no_shelf_of_ours(known: Knowledge, here: int, there: int) -> None:
+def test_whoever_makes_up_a_thousand_members_fills_no_shelf_of_ours(
+    known: MembershipFacts, here: int, there: int
+) -> None:
     def made_up(prefix: str, count: int) -> frozenset[Tombstone]:
         return frozenset(Tombstone(ClusterUID(f"{prefix}{n}"), "", A, LAST) for n in range(count))
 
@@ -138,7 +140,7 @@ def test_whoever_makes_up_a_thousand_members_fills_no_shelf_of_ours(known: Knowl
 
 
 @given(knowledge())
-def test_what_was_done_on_anothers_word_stays_done(known: Knowledge) -> None:
+def test_what_was_done_on_anothers_word_stays_done(known: MembershipFacts) -> None:
     """Unless that one finds the member Ready, or it lives: a backup that is restored brings nobody back."""
     found = leavers(known)
     for stone in known.here - found.to_drop:
@@ -151,7 +153,7 @@ def test_what_was_done_on_anothers_word_stays_done(known: Knowledge) -> None:
 
 
 @given(knowledge())
-def test_a_cluster_has_left_only_by_its_own_word(known: Knowledge) -> None:
+def test_a_cluster_has_left_only_by_its_own_word(known: MembershipFacts) -> None:
     found = leavers(known)
     said = {stone.membership for stone in known.here if stone.member == stone.said_by == LOCAL}
     assert found.has_left <= bool(said)
@@ -160,7 +162,7 @@ def test_a_cluster_has_left_only_by_its_own_word(known: Knowledge) -> None:
 
 
 @given(knowledge())
-def test_what_stands_here_was_said_by_somebody_who_can_take_it_back(known: Knowledge) -> None:
+def test_what_stands_here_was_said_by_somebody_who_can_take_it_back(known: MembershipFacts) -> None:
     for stone in leavers(known).to_keep:
         assert stone.said_by in {LOCAL, *known.memberships}
 

@@ -14,11 +14,11 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.api.syncrule import ContentMatch, SyncRule, read_rule
-from registry_controller.core.content import compile_path, content_matches, lookup
-from registry_controller.core.glob import compile_glob
-from registry_controller.core.match import matching_entries
-from registry_controller.core.miss import miss_of
-from registry_controller.core.selections import selections, union
+from registry_controller.core.rules.content import compile_path, content_matches, lookup
+from registry_controller.core.rules.glob import compile_glob
+from registry_controller.core.rules.list_options import selections, union
+from registry_controller.core.rules.matching import matching_entries
+from registry_controller.core.rules.mismatch import mismatch_of
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def test_selections_are_supersets_of_what_matches(rule: SyncRule, found: Object)
 
 @given(RULES | RULES_FOR_MAPS, OBJECTS, BODIES)
 def test_there_is_a_miss_exactly_when_nothing_matches(rule: SyncRule, found: Object, body: dict[str, Any]) -> None:
-    miss = miss_of(rule, found, lambda: body)
+    miss = mismatch_of(rule, found, lambda: body)
     assert (miss is None) == bool(matching_entries(rule, found, lambda: body))
     assert miss is None or miss.path.startswith("spec.rules")
 

@@ -14,18 +14,18 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.core.accept import read_and_accept
-from registry_controller.core.own import Marks
-from registry_controller.core.wanted import activate
-from registry_controller.engine.bodies import Bodies, Slot
-from registry_controller.engine.copies import Copies
-from registry_controller.engine.feed import Feed
-from registry_controller.engine.localfeed import LocalFeed
-from registry_controller.engine.members import Members, MemberView, secret_target
-from registry_controller.engine.registry import Registry
-from registry_controller.engine.sources import Sources
-from registry_controller.engine.taps import FeatureTap, Tap
-from registry_controller.kube.heard import decode_heard
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import LocalCache
+from registry_controller.cache.members import MemberRecord, Members, secret_target
+from registry_controller.cache.peer_objects import PeerFeatures, PeerObjects
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.rules.active import activate
+from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.kube.object import decode_object
+from registry_controller.watch.body_cache import BodyCache, BodyKey
 
 PEER = ClusterUID("peer")
 KIND = GVK("", "v1", "ConfigMap")
@@ -39,7 +39,7 @@ def _heard(revision: int, *, uid: str = "u", labels: dict[str, str] | None = Non
         "metadata": {"name": "x", "namespace": "ns", "uid": uid, "resourceVersion": str(revision),
                      "labels": labels or {"a": "1", "b": "1"}},
     }  # fmt: skip
-    return decode_heard(json.dumps(body).encode())
+    return decode_object(json.dumps(body).encode())
 
 
 def _rule(*labels: str) -> Any:
@@ -54,73 +54,73 @@ def _rule(*labels: str) -> Any:
     return activate(rule, born="", owner=PEER)
 
 
-def _feed(*labels: str, tap: Tap | None = None) -> tuple[Feed, Sources, list[Target]]:
+def _feed(*labels: str, tap: PeerObjects | None = None) -> tuple[SourceCache, SourceIndex, list[Target]]:
     changed: list[Target] = []
-    sources = Sources(
-        bodies=Bodies(),
+    sources = SourceIndex(
+        bodies=BodyCache(),
         on_change=lambda target, _: changed.append(target),
         on_complete=lambda _: None,
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
-    feed = Feed(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
-    sources.open(feed)
-    return feed, sources, changed
+    cache = SourceCache(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
+    sources.open(cache)
+    return cache, sources, changed
 
 
 def test_a_late_stream_never_brings_an_older_state_back() -> None:
     """O3, R1: one object on two streams."""
-    feed, _, _ = _feed("a", "b")
-    first, second = feed.streams.values()
-    first.upsert(_heard(20, uid="new"))
-    second.upsert(_heard(10, uid="old"))
-    assert (feed.records[KEY].uid, feed.records[KEY].revision) == ("new", 20)
-    second.remove(KEY, _heard(11, uid="old"))
-    assert feed.records[KEY].uid == "new"
+    cache, _, _ = _feed("a", "b")
+    first, second = cache.streams.values()
+    first.on_object(_heard(20, uid="new"))
+    second.on_object(_heard(10, uid="old"))
+    assert (cache.records[KEY].uid, cache.records[KEY].revision) == ("new", 20)
+    second.on_delete(KEY, _heard(11, uid="old"))
+    assert cache.records[KEY].uid == "new"
 
 
 def test_a_server_that_was_put_back_is_believed_once_all_streams_say_so() -> None:
     """O3."""
-    feed, _, _ = _feed("a", "b")
-    first, second = feed.streams.values()
+    cache, _, _ = _feed("a", "b")
+    first, second = cache.streams.values()
     for stream in (first, second):
-        stream.upsert(_heard(20))
-    first.upsert(_heard(5))
-    assert feed.records[KEY].revision == 20
-    second.upsert(_heard(5))
-    assert feed.records[KEY].revision == 5
+        stream.on_object(_heard(20))
+    first.on_object(_heard(5))
+    assert cache.records[KEY].revision == 20
+    second.on_object(_heard(5))
+    assert cache.records[KEY].revision == 5
 
 
 def test_a_tap_is_complete_only_when_everything_was_heard() -> None:
     """P9, O7."""
-    tap = FeatureTap(changed=lambda: None)
-    feed, _, _ = _feed("a", tap=tap)
-    feed.streams[Selection(labels="a=1")].complete(1)
+    tap = PeerFeatures(changed=lambda: None)
+    cache, _, _ = _feed("a", tap=tap)
+    cache.streams[Selection(labels="a=1")].on_synced(1)
     assert tap.held is None
-    feed.streams[Selection()].complete(1)
+    cache.streams[Selection()].on_synced(1)
     assert tap.held == ()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["upsert", "lose", "remove"]), st.integers(0, 1)), max_size=12))
 def test_a_claim_stands_exactly_while_a_stream_has_the_object(events: list[tuple[str, int]]) -> None:
     """R1, R6: and no body outlives its claim."""
-    feed, sources, changed = _feed("a", "b")
-    streams = list(feed.streams.values())
+    cache, sources, changed = _feed("a", "b")
+    streams = list(cache.streams.values())
     held: set[int] = set()
     revision = 1
     for event, index in events:
         revision += 1
         if event == "upsert":
-            streams[index].upsert(_heard(revision))
+            streams[index].on_object(_heard(revision))
             held.add(index)
         elif event == "lose":
-            streams[index].upsert(_heard(revision, labels={"c": "1"}))
+            streams[index].on_object(_heard(revision, labels={"c": "1"}))
             held.clear()
         else:
-            streams[index].remove(KEY, None)
+            streams[index].on_delete(KEY, None)
             held.discard(index)
         assert sources.is_claimed(TARGET) == bool(held)
-        assert (sources.bodies.peek(Slot(PEER, KIND, KEY)) is not None) == bool(held)
+        assert (sources.bodies.peek(BodyKey(PEER, KIND, KEY)) is not None) == bool(held)
     assert set(changed) <= {TARGET}
 
 
@@ -133,15 +133,15 @@ class _Store:
     """
 
     def __init__(self) -> None:
-        self.copies = Copies(
-            bodies=Bodies(),
+        self.copies = CopyIndex(
+            bodies=BodyCache(),
             on_change=lambda *_: self._look(),
             on_complete=lambda _: None,
             on_standing=lambda _: None,
             on_late=lambda _: None,
         )
-        self.feed = LocalFeed(kind=KIND, selections=[EVERYTHING], index=self.copies)
-        (self.stream,) = self.feed.streams.values()
+        self.cache = LocalCache(kind=KIND, selections=[EVERYTHING], index=self.copies)
+        (self.stream,) = self.cache.streams.values()
         self.revision, self.serial = 1, 0
         self.there: Any = None
         self.events: list[tuple[str, Any]] = []
@@ -157,7 +157,7 @@ class _Store:
         self.revision += 1
         if deed in ("we create", "we change") and self.asked is None:
             self.asked = deed
-            self.scope.enter_context(self.feed.writing(KEY))
+            self.scope.enter_context(self.cache.writing(KEY))
         elif deed == "stored" and self.written is None and self.asked is not None:
             if (self.asked == "we create") == (self.there is None):
                 self.written = self._put({meta.OWNER: PEER})
@@ -170,7 +170,7 @@ class _Store:
             self._tell()
         elif deed == "answer" and self.written is not None:
             marks = Marks(PEER, None, sync_disabled=False, go_written=False)
-            self.feed.wrote(self.written, marks=marks, desired=b"d", baseline=b"b", is_plain=True)
+            self.cache.record_write(self.written, marks=marks, desired=b"d", baseline=b"b", is_plain=True)
             self.seen = self._held()
             written = self.written
             self._end_write()
@@ -181,19 +181,19 @@ class _Store:
             self._list()
 
     def _tell(self) -> None:
-        what, heard = self.events.pop(0)
+        what, obj = self.events.pop(0)
         self.is_listed = what == "there"
-        self.stream.upsert(heard) if self.is_listed else self.stream.remove(KEY, heard)
+        self.stream.on_object(obj) if self.is_listed else self.stream.on_delete(KEY, obj)
 
     def _list(self) -> None:
         """Tell what there is; only what was told of before can be missed."""
         self.events.clear()
         was, self.is_listed = self.is_listed, self.there is not None
         if self.is_listed:
-            self.stream.upsert(self.there)
+            self.stream.on_object(self.there)
         elif was:
-            self.stream.remove(KEY, None)
-        self.stream.complete(self.revision)
+            self.stream.on_delete(KEY, None)
+        self.stream.on_synced(self.revision)
 
     def _put(self, marks: Mapping[str, str]) -> Any:
         if self.there is None:
@@ -211,22 +211,22 @@ class _Store:
         self.seen = self._held()
 
     def _held(self) -> Any:
-        record = self.feed.records.get(KEY)
-        return (record.uid, record.revision) if record is not None else KEY in self.feed.natives
+        record = self.cache.records.get(KEY)
+        return (record.uid, record.revision) if record is not None else KEY in self.cache.natives
 
     def assert_true(self) -> None:
         """What is known is what is there, and we were told."""
-        record, there = self.feed.records.get(KEY), self.there
+        record, there = self.cache.records.get(KEY), self.there
         is_ours = there is not None and meta.OWNER in there.annotations
         assert (record.uid if record is not None else None) == (there.uid if is_ours else None)
-        assert (KEY in self.feed.natives) == (there is not None and not is_ours)
-        assert self.copies.counts.total() == len(self.feed.records)
+        assert (KEY in self.cache.natives) == (there is not None and not is_ours)
+        assert self.copies.counts.total() == len(self.cache.records)
         assert (self.seen or False) == self._held()
 
     def _object(self, *, marks: Mapping[str, str], uid: str) -> Any:
         info = {"name": "x", "namespace": "ns", "uid": uid, "resourceVersion": str(self.revision)}
         marked = {"annotations": dict(marks)} if marks else {}
-        return decode_heard(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info | marked}).encode())
+        return decode_object(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info | marked}).encode())
 
 
 _DEEDS = (
@@ -268,7 +268,7 @@ def test_our_own_echo_wants_no_look() -> None:
         for deed in ("we create", "stored", *order, "we change", "stored", *order):
             store.do(deed)
         assert not store.looks
-        assert store.feed.records[KEY].revision == store.there.revision
+        assert store.cache.records[KEY].revision == store.there.revision
 
 
 @given(st.binary(max_size=64) | st.text(max_size=64))
@@ -325,14 +325,14 @@ def test_a_secret_belongs_to_whom_its_cluster_names() -> None:
     changed: list[Target] = []
     members = Members(on_change=changed.append)
     secret = ObjectKey("ns", "s")
-    view = MemberView("a", ClusterUID("a"), secret, "Ready", "Peer", False, "uid")
+    view = MemberRecord("a", ClusterUID("a"), secret, "Ready", "Peer", False, "uid")
     assert members.set_there(PEER, "a", view)
     assert not members.set_there(PEER, "a", view)
     assert members.natural_of_secret(secret, peer=PEER) == {"a"}
     assert members.natural_of_secret(secret, peer=ClusterUID("other")) == set()
     members.set_there(PEER, "b", view._replace(name="b", cluster_id=ClusterUID("b")))
     assert members.natural_of_secret(secret, peer=PEER) == {"a", "b"}
-    members.forget(PEER)
+    members.drop_peer(PEER)
     assert members.natural_of_secret(secret, peer=PEER) == set()
     assert secret_target(secret) in changed
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.api.syncrule import RuleEntry, read_rule
-from registry_controller.core.mutate import SERVER_SET, desired, kind_of
+from registry_controller.core.mutation.mutate import SERVER_SET, desired, kind_of
 
 OWNER = ClusterUID("owner-1")
 NAMES = st.sampled_from(

@@ -13,8 +13,8 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.selectors import read_selector
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.accept import read_and_accept
-from registry_controller.core.content import compile_path, content_matches, lookup
+from registry_controller.core.rules.content import compile_path, content_matches, lookup
+from registry_controller.core.rules.validation import read_and_accept
 from tests.oracle.oracle import is_available, the_oracle
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oracle needs Go on the PATH, or TEST_ASSET_ORACLE")

@@ -12,8 +12,8 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.overrides import Action, Operation, apply_overrides
-from registry_controller.core.pointer import Key, Matching, parse_pointer
+from registry_controller.core.mutation.gopatch_path import KeyToken, Matching, parse_pointer
+from registry_controller.core.mutation.overrides import Operation, OverrideAction, apply_overrides
 from tests.oracle.oracle import is_available, the_oracle
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oracle needs Go on the PATH, or TEST_ASSET_ORACLE")
@@ -94,7 +94,9 @@ def _paths_into(draw: st.DrawFn, document: Any) -> str:
 
 def _ours(document: Any, ops: list[dict[str, Any]]) -> Any:
     try:
-        changes = [(Operation(Action(op["type"]), parse_pointer(op["path"], path="p"), "p"), op["value"]) for op in ops]
+        changes = [
+            (Operation(OverrideAction(op["type"]), parse_pointer(op["path"], path="p"), "p"), op["value"]) for op in ops
+        ]
         return apply_overrides(document, changes)
     except InvalidObject:
         return InvalidObject
@@ -110,7 +112,7 @@ def _hits_a_known_fault(ops: list[dict[str, Any]]) -> bool:
     for op in ops:
         with contextlib.suppress(InvalidObject):
             *_, before, last = (None, None, *parse_pointer(op["path"], path="p").tokens)
-            if isinstance(before, Matching) and before.modifiers and not isinstance(last, Key):
+            if isinstance(before, Matching) and before.modifiers and not isinstance(last, KeyToken):
                 return True
     return False
 

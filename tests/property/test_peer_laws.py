@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry_controller.core.peer import PROBE_INTERVAL_S, SILENCE_S, PeerHealth, backoff_s
+from registry_controller.core.peer_health import PROBE_INTERVAL_S, SILENCE_S, PeerHealth, backoff_s
 
 _HISTORY = st.lists(st.tuples(st.booleans(), st.floats(min_value=0.0, max_value=60.0)), max_size=30)
 
@@ -17,7 +17,7 @@ def test_a_peer_is_unreachable_exactly_when_the_last_two_signs_were_silence(hist
     for was_heard, pause_s in history:
         now += pause_s
         if was_heard:
-            health.heard(now)
+            health.signal_received(now)
         else:
             health.probe_failed(now)
     last = [was_heard for was_heard, _ in history[-2:]]
@@ -32,7 +32,7 @@ def test_each_change_is_said_exactly_once(history: list[tuple[bool, float]]) -> 
     for was_heard, pause_s in history:
         now += pause_s
         before = health.alive
-        changed = health.heard(now) if was_heard else health.probe_failed(now)
+        changed = health.signal_received(now) if was_heard else health.probe_failed(now)
         assert changed == (health.alive != before)
 
 
@@ -43,7 +43,7 @@ def test_a_probe_is_never_due_in_the_past_of_what_was_noticed_last(history: list
     for was_heard, pause_s in history:
         now += pause_s
         if was_heard:
-            health.heard(now)
+            health.signal_received(now)
             assert health.next_probe_at() == now + SILENCE_S
         else:
             health.probe_failed(now)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api.meta import Target
-from registry_controller.engine.workqueue import WorkQueue
+from registry_controller.sync.workqueue import WorkQueue
 
 KEYS = [Target("", "ConfigMap", "ns", name) for name in "abc"]
 LANES = ["", "one", "two"]
@@ -56,7 +56,7 @@ async def test_a_key_under_an_embargo_waits_it_out() -> None:
     queue = WorkQueue(chance=lambda: 0.0)
     queue.add(KEYS[0])
     key, _ = await queue.get()
-    queue.retry(key, at_least_s=0.2, embargo=True)
+    queue.retry(key, at_least_s=0.2, not_before=True)
     queue.done(key)
     queue.add(key)
     assert len(queue) == 0
@@ -98,7 +98,7 @@ def test_a_ticket_has_passed_when_all_that_was_wanted_before_it_was_looked_at(
                 queue.done(key)
                 before.discard(key)
             if number == len(schedule) // 2:
-                before, ticket = {*queue.running, *queue.waiting}, queue.ticket
+                before, ticket = {*queue.running, *queue.waiting}, queue.sequence
             assert queue.has_passed(ticket) == (not before)
 
     asyncio.run(drive())

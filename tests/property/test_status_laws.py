@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry_controller.core.statusmerge import merge_status, transitions
+from registry_controller.core.status.merge import merge_status, transitions
 
 _TEXT = st.sampled_from(["", "a", "b"])
 _VALUES = st.recursive(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import read_rule
-from registry_controller.core.mutate import kind_of
-from registry_controller.core.wanted import ActiveRule, activate, target_kinds
+from registry_controller.core.mutation.mutate import kind_of
+from registry_controller.core.rules.active import ActiveRule, activate, target_kinds
 
 VERSIONS = [GVK(group, version, kind) for group in ("", "g") for version in ("v1", "v2", "v3") for kind in ("A", "B")]
 KINDS = st.sampled_from(VERSIONS)
@@ -43,10 +43,10 @@ def _what(kind: GVK) -> tuple[str, str]:
 
 @given(_rules(), st.sets(KINDS), st.none() | st.sets(KINDS))
 def test_every_part_that_a_rule_writes_is_watched_in_one_version(
-    rules: Sequence[ActiveRule], heard: set[GVK], served: set[GVK] | None
+    rules: Sequence[ActiveRule], obj: set[GVK], served: set[GVK] | None
 ) -> None:
     """R1: whatever versions the others write."""
-    found = target_kinds(rules, heard=heard, served=served)
+    found = target_kinds(rules, watched=obj, served=served)
     alone = [target_kinds([rule]) for rule in rules]
     parts: dict[tuple[str, str], set[object]] = {}
     for kinds in alone:
@@ -68,12 +68,12 @@ def test_a_version_stays_while_a_rule_writes_it_and_it_is_served(
     before: list[ActiveRule], after: list[ActiveRule], served: set[GVK]
 ) -> None:
     """R1: rules that come and go do not have everything heard anew."""
-    heard = target_kinds(before, served=served)
-    found = target_kinds(after, heard=heard, served=served)
+    obj = target_kinds(before, served=served)
+    found = target_kinds(after, watched=obj, served=served)
     written = {kind for rule in after for kind in target_kinds([rule])}
     for kind in found:
         mates = {one for one in written if _what(one) == _what(kind)}
-        if stays := mates & set(heard) & served:
+        if stays := mates & set(obj) & served:
             assert {kind} == stays
         assert kind in served or not mates & served
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import GO_LAST_APPLIED, ORIGINAL_GVK, ORIGINAL_NAME, OWNER, PROVENANCE, SYNC_DISABLED
-from tests.sim.group import SimGroup, rule, simulate
+from tests.sim.cluster.group import SimGroup, rule, simulate
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 LABELS = {"sync": "yes"}

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import ALLOW_DELETIONS
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.member import Member
-from tests.sim.play import play
-from tests.sim.schedule import Schedule
-from tests.sim.stage import Step
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import Member
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.play import play
+from tests.sim.schedule.schedule import Schedule
+from tests.sim.schedule.stage import Step
 
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 

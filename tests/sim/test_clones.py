@@ -11,12 +11,12 @@ from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
 from registry_controller.api.meta import ObjectKey
 from registry_controller.planner.explain import explain
-from tests.sim.farewells import declare, held, stones
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
-from tests.sim.member import NAMESPACE, Member
-from tests.sim.rehearsing import rehearsing
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
+from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.rehearsing import rehearsing
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.farewells import declare, held, stones
 from tests.sim.test_lies import with_token
-from tests.sim.transport import Fault
 
 ID = "0c10ed00-0000-4000-8000-000000000000"
 CLONES = {"b": ID, "c": ID}

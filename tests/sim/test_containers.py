@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from registry_controller.api.meta import SYNC_DISABLED
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 NAMESPACE = {"version": "v1", "kind": "Namespace"}
 DEFINITION = {"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition"}

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from registry_controller.kube.connect import WRITING, Writer
-from tests.sim.apiserver import ApiServer
-from tests.sim.contract import CLAUSES, Clause
-from tests.sim.controllers import Controllers
-from tests.sim.kinds import BY_KIND
-from tests.sim.loop import run
-from tests.sim.transport import Life, SimTransport, Wire
+from tests.sim.checks.contract import CLAUSES, Clause
+from tests.sim.cluster.apiserver import ApiServer
+from tests.sim.cluster.controllers import Controllers
+from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.cluster.loop import run
+from tests.sim.cluster.transport import Life, SimTransport, Wire
 
 
 @pytest.mark.parametrize("seed", range(2))

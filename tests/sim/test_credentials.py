@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from registry_controller.api import meta
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.member import NAMESPACE, READER
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import NAMESPACE, READER
+from tests.sim.cluster.transport import Fault
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 1.0, 2.0, 3.0, 4.0])

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.sim.farewells import held, knows, share
-from tests.sim.group import SimGroup, config_map, hand_over, simulate
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import SimGroup, config_map, hand_over, simulate
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.farewells import held, knows, share
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -12,9 +12,9 @@ from registry_controller.api.meta import CLUSTER_DISABLED, OWNER, ObjectKey
 from registry_controller.planner.explain import Explanation
 from registry_controller.planner.opinions import Fit
 from registry_controller.planner.telling import explanation_document, explanation_text
-from tests.sim.group import SECRET, SimGroup, rule, simulate
-from tests.sim.rehearsing import explained
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
+from tests.sim.cluster.rehearsing import explained
+from tests.sim.cluster.transport import Fault
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
@@ -69,7 +69,7 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
             'the rule asks for "renamed"',
             "  rule resting does nothing here: spec.suspend: it is suspended",
             "  rule unreadable does nothing here: spec: it is not accepted: spec.rules[0].match[0].name: "
-            "belongs under objectKey: objectKey.name",
+            "belongs under objectKey: write objectKey.name",
             "  becomes Widget.sim.example default/one here",
             "",
             "decision on Widget.sim.example default/one: skip (InSync), by rule plain, from cluster b",

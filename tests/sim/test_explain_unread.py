@@ -7,9 +7,9 @@ import pytest
 from registry_controller.api.meta import OWNER
 from registry_controller.planner.opinions import Fit
 from registry_controller.planner.telling import explanation_document, explanation_text
-from tests.sim.fields import Manifest
-from tests.sim.group import SECRET, SimGroup, rule, simulate
-from tests.sim.rehearsing import explained
+from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
+from tests.sim.cluster.rehearsing import explained
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from registry_controller.api.meta import SYNC_DISABLED
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.store import Change
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.store import Change
 
 LABELS = {"sync": "yes"}
 
@@ -25,8 +25,8 @@ def test_what_somebody_keeps_changing_is_put_back_once_a_minute_and_said() -> No
         await group.settle()
         fighting = True
 
-        def change(heard: Change) -> None:
-            new = heard.new or {"metadata": {}}
+        def change(obj: Change) -> None:
+            new = obj.new or {"metadata": {}}
             mine = new["metadata"].get("name") == "fought" and new.get("data") == {"a": "1"}
             if fighting and mine:
                 loop = asyncio.get_running_loop()

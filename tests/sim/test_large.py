@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from registry_controller.engine.carrier import LARGE_BYTES
-from registry_controller.engine.writing import Hand
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from registry_controller.sync.applier import LARGE_BYTES
+from registry_controller.sync.copy_writer import CopyWriter
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 _COUNT = 12
 
@@ -18,9 +18,9 @@ def test_of_one_members_large_objects_few_are_held_at_a_time(
     size: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R6, P6: while they are written; all of them come in the end."""
-    create, held, peaks = Hand.create, [0], [0]
+    create, held, peaks = CopyWriter.create, [0], [0]
 
-    async def counted(self: Hand, *arguments: Any) -> Any:
+    async def counted(self: CopyWriter, *arguments: Any) -> Any:
         held[0] += 1
         peaks[0] = max(peaks[0], held[0])
         try:
@@ -33,7 +33,7 @@ def test_of_one_members_large_objects_few_are_held_at_a_time(
         here, owner = group.members
         here.create(rule("maps", CONFIG_MAP))
         await group.settle()
-        monkeypatch.setattr(Hand, "create", counted)
+        monkeypatch.setattr(CopyWriter, "create", counted)
         group.wire("a", "a").delay_s = (1.0, 1.0)
         for number in range(_COUNT):
             owner.create(config_map(f"x-{number}", {"text": "x" * size}))

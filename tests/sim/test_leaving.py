@@ -9,12 +9,12 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
-from registry_controller.engine.farewell import StillThere
-from tests.sim.clock import virtual_clocks
-from tests.sim.farewells import TRUST_S, declare, held, join_again, knows, leave, shared, stones
-from tests.sim.group import SimGroup, hand_over, simulate
-from tests.sim.member import NAMESPACE, READER
-from tests.sim.transport import Fault
+from registry_controller.membership.leave import StillThere
+from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.group import SimGroup, hand_over, simulate
+from tests.sim.cluster.member import NAMESPACE, READER
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.farewells import TRUST_S, declare, held, join_again, knows, leave, shared, stones
 
 
 @pytest.fixture(autouse=True)
@@ -296,7 +296,7 @@ def test_what_fails_for_a_while_is_tried_again() -> None:
         await asyncio.sleep(60.0)
         waits = asyncio.Event()
 
-        def heard(words: str) -> None:
+        def obj(words: str) -> None:
             if words.startswith("c: waits"):
                 waits.set()
 
@@ -314,7 +314,7 @@ def test_what_fails_for_a_while_is_tried_again() -> None:
 
         troubling = group.scope.create_task(trouble())
         with pytest.raises(StillThere, match="c: waits"):
-            await leave(group, "b", wait_s=30.0, say=heard)
+            await leave(group, "b", wait_s=30.0, say=obj)
         await troubling
         assert knows(b, "a") == (False, False)
 

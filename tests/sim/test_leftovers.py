@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from registry_controller.api import meta
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.member import NAMESPACE, Member
-from tests.sim.play import play
-from tests.sim.schedule import Schedule
-from tests.sim.stage import Step
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.play import play
+from tests.sim.schedule.schedule import Schedule
+from tests.sim.schedule.stage import Step
 
 GOLD = {"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}

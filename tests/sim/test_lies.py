@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from registry_controller.api import meta
-from registry_controller.engine import newcomers
 from registry_controller.kube.kubeconfig import Credentials
-from tests.sim.group import SimGroup, hand_over, simulate
-from tests.sim.member import NAMESPACE, READER, Member
-from tests.sim.transport import Fault
+from registry_controller.membership import quota
+from tests.sim.cluster.group import SimGroup, hand_over, simulate
+from tests.sim.cluster.member import NAMESPACE, READER, Member
+from tests.sim.cluster.transport import Fault
 
 LAST = 2**63 - 1
 """The highest resourceVersion that etcd can have."""
@@ -256,8 +256,8 @@ def test_of_one_id_there_are_a_few_clusters_here_however_many_its_member_holds()
         await liar.stop()
         bring(liar, range(60), cluster_id=liar.id)
         await group.settle()
-        assert len(brought(a, "Cluster")) == newcomers.MOST_OF_ONE - 1
-        assert len(brought(a, "Secret", namespace=NAMESPACE)) == newcomers.MOST_OF_ONE - 1
+        assert len(brought(a, "Cluster")) == quota.MOST_OF_ONE - 1
+        assert len(brought(a, "Secret", namespace=NAMESPACE)) == quota.MOST_OF_ONE - 1
         assert state(a, "c") == "Ready"
         said = a.condition("Cluster", "c", "ClustersSynced")
         assert (said["status"], said["message"]) == (
@@ -274,7 +274,7 @@ def test_of_one_id_there_are_a_few_clusters_here_however_many_its_member_holds()
 
 def test_there_is_room_for_so_many_clusters_and_for_others_when_some_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """O4: whoever brings them, and in whatever names."""
-    monkeypatch.setattr(newcomers, "MOST_CLUSTERS", 8)
+    monkeypatch.setattr(quota, "MOST_CLUSTERS", 8)
 
     async def scenario(group: SimGroup) -> None:
         await group.join()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from tests.sim.farewells import held, knows, share, stones
-from tests.sim.group import SimGroup, config_map, simulate
-from tests.sim.member import NAMESPACE, Member
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import SimGroup, config_map, simulate
+from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.farewells import held, knows, share, stones
 
 
 def _forgets(member: Member) -> None:
@@ -86,7 +86,7 @@ def test_the_cluster_of_a_silent_member_stays_away() -> None:
         assert knows(here, "b") == (False, True)
         assert held(here) == {"goes", "stays"}
         assert here.daemon is not None
-        assert not here.daemon.engine.supervisor.links
+        assert not here.daemon.engine.clusters.peers
 
     simulate(scenario, n=2)
 
@@ -116,7 +116,7 @@ def test_whom_nothing_can_bring_back_is_read_no_more(why: str) -> None:
                 there.delete("Cluster", "b")
         await asyncio.sleep(10.0)
         assert here.daemon is not None
-        assert not here.daemon.engine.supervisor.links
+        assert not here.daemon.engine.clusters.peers
         there.create(config_map("late", {"at": "b"}, labels={"keep": "stays"}))
         await group.settle()
         assert "late" not in held(here)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from registry_controller.core.peer import PeerHealth
-from tests.sim.group import SimGroup, simulate
-from tests.sim.transport import Fault
+from registry_controller.core.peer_health import PeerHealth
+from tests.sim.cluster.group import SimGroup, simulate
+from tests.sim.cluster.transport import Fault
 
 
 def test_a_link_that_is_taken_away_as_it_is_lost_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,8 +19,8 @@ def test_a_link_that_is_taken_away_as_it_is_lost_ends(monkeypatch: pytest.Monkey
         await group.join()
         daemon = group["a"].daemon
         assert daemon is not None
-        supervisor, peer = daemon.engine.supervisor, group["b"].id
-        link, task = supervisor.links[peer], supervisor._tasks[peer]
+        supervisor, peer = daemon.engine.clusters, group["b"].id
+        link, task = supervisor.peers[peer], supervisor._tasks[peer]
         judge = PeerHealth.probe_failed
 
         def judge_and_take_away(health: PeerHealth, *args: Any, **options: Any) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from registry_controller.api import meta, names
-from registry_controller.engine.farewell import StillThere
-from tests.sim.clock import virtual_clocks
-from tests.sim.farewells import join_again, knows, leave, shared
-from tests.sim.group import SECRET, SimGroup, rule, simulate
-from tests.sim.member import NAMESPACE, Member
+from registry_controller.membership.leave import StillThere
+from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
+from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.schedule.farewells import join_again, knows, leave, shared
 
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 

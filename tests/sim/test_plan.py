@@ -11,12 +11,12 @@ import pytest
 
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import CLUSTER_DISABLED
-from registry_controller.planner.plan import Action
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.rehearsing import changed, plan, planned
-from tests.sim.request import Answer
-from tests.sim.transport import Fault
-from tests.sim.watch import Watch
+from registry_controller.planner.plan import PlanAction
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.rehearsing import changed, plan, planned
+from tests.sim.cluster.request import Answer
+from tests.sim.cluster.transport import Fault
+from tests.sim.cluster.watch import Watch
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
@@ -66,9 +66,9 @@ def test_a_new_rules_plan_is_what_applying_it_does() -> None:
         assert not [write for write in here.server.journal[before:] if write.who == "planner"]
         rows = {(row.action, row.target.name, row.reason) for row in found.rows}
         assert rows == {
-            (Action.CREATE, "one-of-b", "Create"), (Action.CREATE, "two-of-b", "Create"),
-            (Action.CONFLICT, "taken-of-b", "LocalObjectExists"), (Action.SKIP, "stays-of-b", "SyncDisabled"),
-            (Action.WAIT, "far-of-b", "NamespaceMissing"),
+            (PlanAction.CREATE, "one-of-b", "Create"), (PlanAction.CREATE, "two-of-b", "Create"),
+            (PlanAction.CONFLICT, "taken-of-b", "LocalObjectExists"), (PlanAction.SKIP, "stays-of-b", "SyncDisabled"),
+            (PlanAction.WAIT, "far-of-b", "NamespaceMissing"),
         }  # fmt: skip
         assert (found.troubles, found.notes) == ([], [])
         mark = len(here.server.journal)
@@ -210,7 +210,7 @@ def test_an_older_rule_keeps_what_it_has_and_the_plan_says_so() -> None:
         _edit_label(younger["spec"])
         found = await plan(group, "a", younger)
         assert planned(found) == []
-        lost = [row for row in found.rows if row.action is Action.CONFLICT and row.rule == "younger"]
+        lost = [row for row in found.rows if row.action is PlanAction.CONFLICT and row.rule == "younger"]
         assert {(row.target.name, row.words) for row in lost} == {
             ("one-of-b", "rule older, which is older, wants it otherwise"),
             ("two-of-b", "rule older, which is older, wants it otherwise"),
@@ -264,7 +264,7 @@ def test_what_an_override_says_as_string_data_is_compared_as_it_is_stored() -> N
         assert copy["data"] == {"a": "MQ=="}
         mark = len(here.server.journal)
         (row,) = (await plan(group, "a", made)).rows
-        assert (row.action, row.reason) == (Action.SKIP, "InSync")
+        assert (row.action, row.reason) == (PlanAction.SKIP, "InSync")
         here.replace({**copy, "data": {"a": "Mg==", "b": "Mg=="}})
         await group.settle()
         assert here.get("Secret", "one", namespace="default")["data"] == {"a": "MQ=="}
@@ -293,7 +293,7 @@ def test_a_server_that_asks_for_patience_is_waited_for(busy: str, monkeypatch: p
         monkeypatch.setattr(server, "watch", answer)
         found = await plan(group, "a", _rule())
         assert found.troubles == []
-        assert {row.action for row in found.rows} >= {Action.CREATE, Action.CONFLICT}
+        assert {row.action for row in found.rows} >= {PlanAction.CREATE, PlanAction.CONFLICT}
         until = loop.time() + 60.0
         (words,) = (await plan(group, "a", _rule())).troubles
         assert "429 TooManyRequests" in words
@@ -312,7 +312,7 @@ def test_a_server_that_asks_for_patience_at_once_is_waited_for() -> None:
         group["a"].server.trouble.extend([busy] * 4)
         found = await plan(group, "a", _rule())
         assert found.troubles == []
-        assert {row.action for row in found.rows} >= {Action.CREATE, Action.CONFLICT}
+        assert {row.action for row in found.rows} >= {PlanAction.CREATE, PlanAction.CONFLICT}
         assert not group["a"].server.trouble
         group["a"].server.trouble.extend([busy] * 100)
         with pytest.raises(Unreachable, match="not listed within 20 s"):
@@ -332,7 +332,7 @@ def test_a_peer_that_does_not_answer_is_named_and_its_copies_wait() -> None:
         _edit_match(edited["spec"])
         found = await plan(group, "a", edited)
         assert [words.split(":")[0] for words in found.troubles] == ["peer b"]
-        assert {(row.action, row.reason) for row in found.rows} == {(Action.WAIT, "OwnerSilent")}
+        assert {(row.action, row.reason) for row in found.rows} == {(PlanAction.WAIT, "OwnerSilent")}
 
     simulate(scenario, n=2)
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.sim.group import CONFIG_MAP, SimGroup, carry_over, config_map, rule, simulate
-from tests.sim.member import Member
-from tests.sim.transport import Fault
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, carry_over, config_map, rule, simulate
+from tests.sim.cluster.member import Member
+from tests.sim.cluster.transport import Fault
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 ROUTES = [("c", "c"), ("c", "a"), ("c", "abc")]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import Target
-from registry_controller.engine.resync import PERIOD_S
-from registry_controller.engine.workqueue import WorkQueue
-from tests.sim.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from registry_controller.sync.resync import PERIOD_S
+from registry_controller.sync.workqueue import WorkQueue
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 
 def test_what_no_look_was_wanted_for_comes_within_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:

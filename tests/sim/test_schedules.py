@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hack.planting import Bug, bugs, plant
-from tests.sim.schedule import draw
+from tests.sim.schedule.schedule import draw
 
 ROOT = Path(__file__).parent.parent.parent
 COUNT = 12

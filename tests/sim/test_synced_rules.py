@@ -10,12 +10,12 @@ import pytest
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ObjectKey
-from registry_controller.engine import pace
 from registry_controller.planner.explain import explain
 from registry_controller.planner.opinions import Fit
-from registry_controller.planner.plan import Action
-from tests.sim.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
-from tests.sim.rehearsing import plan, rehearsing
+from registry_controller.planner.plan import PlanAction
+from registry_controller.sync import pace
+from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.rehearsing import plan, rehearsing
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 REGION = {"group": "sim.example", "version": "v1", "kind": "Region"}
@@ -195,7 +195,7 @@ def test_only_namespaces_of_the_list_are_written_into_by_the_names_that_copies_g
         assert "SYNCED_RULES_NAMESPACES" in synced["message"]
         found = await plan(group, "a", here.get("ResourceSyncRule", "from-b"))
         rows = {(row.action, row.target.name, row.reason) for row in found.rows}
-        assert (Action.SKIP, "in-default", "NotAllowedHere") in rows
+        assert (PlanAction.SKIP, "in-default", "NotAllowedHere") in rows
         peer.delete("ConfigMap", "in-default", namespace="default")
         peer.delete("ConfigMap", "in-other", namespace="other")
         await group.settle()

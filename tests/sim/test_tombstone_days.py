@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from registry_controller.core.leaving import LASTS
-from registry_controller.engine import engine
-from tests.sim import farewells
-from tests.sim.clock import virtual_clocks
-from tests.sim.farewells import TRUST_S, declare, held, knows, leave, shared, stones
-from tests.sim.group import SimGroup, hand_over, simulate
-from tests.sim.transport import Fault
+from registry_controller import engine
+from registry_controller.core.decision.tombstones import LASTS
+from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.group import SimGroup, hand_over, simulate
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule import farewells
+from tests.sim.schedule.farewells import TRUST_S, declare, held, knows, leave, shared, stones
 
 _NOTICED_S = 3700.0  # what nobody hears of is looked at once an hour
 

@@ -12,12 +12,12 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
-from registry_controller.core.leaving import LASTS
-from tests.sim.clock import virtual_clocks
-from tests.sim.farewells import TRUST_S, declare, held, join_again, knows, leave, says, shared, stones
-from tests.sim.group import SimGroup, hand_over, simulate
-from tests.sim.member import NAMESPACE, READER, Member
-from tests.sim.transport import Fault, Wire
+from registry_controller.core.decision.tombstones import LASTS
+from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.group import SimGroup, hand_over, simulate
+from tests.sim.cluster.member import NAMESPACE, READER, Member
+from tests.sim.cluster.transport import Fault, Wire
+from tests.sim.schedule.farewells import TRUST_S, declare, held, join_again, knows, leave, says, shared, stones
 
 NOBODY = "99999999-0000-4000-8000-000000000001"
 

@@ -11,9 +11,9 @@ from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.planner.explain import explain
 from registry_controller.planner.opinions import Fit
-from tests.sim.group import SimGroup, rule, simulate
-from tests.sim.member import Member
-from tests.sim.rehearsing import plan, rehearsing
+from tests.sim.cluster.group import SimGroup, rule, simulate
+from tests.sim.cluster.member import Member
+from tests.sim.cluster.rehearsing import plan, rehearsing
 
 RELIC = {"group": "sim.example", "version": "v1beta1", "kind": "Relic"}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}

@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 
 from registry_controller.kube.connect import READING
-from tests.sim.apiserver import ApiServer
-from tests.sim.group import config_map
-from tests.sim.kinds import BY_KIND
-from tests.sim.loop import run
-from tests.sim.member import SimEar
-from tests.sim.store import Store
-from tests.sim.transport import Life, SimTransport, Wire
+from tests.sim.cluster.apiserver import ApiServer
+from tests.sim.cluster.group import config_map
+from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.cluster.loop import run
+from tests.sim.cluster.member import SimEar
+from tests.sim.cluster.store import Store
+from tests.sim.cluster.transport import Life, SimTransport, Wire
 
 Heard = list[tuple[str, str, int]]
 """Of each event: its type, its name, and its resourceVersion."""
@@ -27,7 +27,7 @@ def _way() -> tuple[Store, Wire]:
     return server.store, Wire(server, chance=chance, who="b")
 
 
-async def _listen(wire: Wire, plural: str, *, since: int, heard: Heard) -> None:
+async def _listen(wire: Wire, plural: str, *, since: int, obj: Heard) -> None:
     """Watch a kind, and write down what is heard."""
     transport: Any = SimTransport(wire, token=None, methods=READING, life=Life())
     path = f"/{plural}?watch=1&resourceVersion={since}&timeoutSeconds=30"
@@ -37,7 +37,7 @@ async def _listen(wire: Wire, plural: str, *, since: int, heard: Heard) -> None:
             *lines, rest = (rest + chunk).split(b"\n")
             for found in map(orjson.loads, lines):
                 info = found["object"]["metadata"]
-                heard.append((found["type"], info["name"], int(info["resourceVersion"])))
+                obj.append((found["type"], info["name"], int(info["resourceVersion"])))
 
 
 def _put(store: Store, kind: str, name: str) -> None:
@@ -54,9 +54,9 @@ def test_a_watch_that_resumes_may_hear_once_more_what_it_has_heard() -> None:
             _put(store, "ConfigMap", name)
         since, once, again = store.revision, list[Any](), list[Any]()
         _put(store, "ConfigMap", "last")
-        await _listen(wire, "api/v1/configmaps", since=since, heard=once)
+        await _listen(wire, "api/v1/configmaps", since=since, obj=once)
         wire.again = 2
-        await _listen(wire, "api/v1/configmaps", since=since, heard=again)
+        await _listen(wire, "api/v1/configmaps", since=since, obj=again)
         return since, once, again
 
     since, once, again = run(scenario)
@@ -70,22 +70,22 @@ def test_streams_may_be_late_each_for_itself() -> None:
     async def scenario() -> Heard:
         store, wire = _way()
         wire.late_s = 3.0
-        since, heard = store.revision, list[Any]()
+        since, obj = store.revision, list[Any]()
         async with asyncio.TaskGroup() as group:
             for path in ("api/v1/configmaps", "apis/sim.example/v1/widgets"):
-                group.create_task(_listen(wire, path, since=since, heard=heard))
+                group.create_task(_listen(wire, path, since=since, obj=obj))
             for number in range(20):
                 await asyncio.sleep(0.5)
                 kind = ("ConfigMap", "Widget")[number % 2]
                 _put(store, kind, f"{kind}-{number}")
-        return heard
+        return obj
 
-    heard = run(scenario)
+    obj = run(scenario)
     for kind in ("ConfigMap", "Widget"):
-        of_kind = [revision for _, name, revision in heard if name.startswith(kind)]
+        of_kind = [revision for _, name, revision in obj if name.startswith(kind)]
         assert len(of_kind) == 10
         assert of_kind == sorted(of_kind)
-    revisions = [revision for _, _, revision in heard]
+    revisions = [revision for _, _, revision in obj]
     assert revisions != sorted(revisions)
 
 
@@ -95,10 +95,10 @@ def test_our_own_kinds_are_heard_in_order_of_each_object_only() -> None:
     async def scenario() -> list[tuple[str, str, str]]:
         store, wire = _way()
         wire.late_s = 3.0
-        heard: list[tuple[str, str, str]] = []
+        obj: list[tuple[str, str, str]] = []
 
         def on_event(plural: str, event_type: str, body: dict[str, Any]) -> None:
-            heard.append((event_type, body["metadata"]["uid"], body["spec"]["featureName"]))
+            obj.append((event_type, body["metadata"]["uid"], body["spec"]["featureName"]))
 
         ear = SimEar(wire, on_event, lambda: None)
         ear.start()
@@ -113,16 +113,16 @@ def test_our_own_kinds_are_heard_in_order_of_each_object_only() -> None:
             store.delete(BY_KIND["ClusterFeature"], key)
         await asyncio.sleep(10.0)
         ear.stop()
-        return heard
+        return obj
 
-    heard = run(scenario)
-    assert len(heard) == 120
+    obj = run(scenario)
+    assert len(obj) == 120
     lives: dict[str, list[str]] = {}
-    for event_type, uid, _ in heard:
+    for event_type, uid, _ in obj:
         lives.setdefault(uid, []).append(event_type)
     assert set(map(tuple, lives.values())) == {("ADDED", "MODIFIED", "MODIFIED", "DELETED")}
-    ends = [number for number, (event_type, _, _) in enumerate(heard) if event_type == "DELETED"]
-    assert any(heard[end - 1][1] != heard[end][1] for end in ends)
+    ends = [number for number, (event_type, _, _) in enumerate(obj) if event_type == "DELETED"]
+    assert any(obj[end - 1][1] != obj[end][1] for end in ends)
 
 
 def _unversioned(manifest: dict[str, Any]) -> dict[str, Any]:

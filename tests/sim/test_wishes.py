@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim.group import SimGroup, rule, simulate
+from tests.sim.cluster.group import SimGroup, rule, simulate
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}

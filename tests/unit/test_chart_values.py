@@ -14,14 +14,14 @@ import yaml
 from registry_controller import __version__
 from registry_controller.api import meta
 from registry_controller.api.cluster import ClusterType, State
-from registry_controller.engine.asking import MOST_MOVED, MOST_WORDS
-from registry_controller.engine.bodies import LIMIT_BYTES
-from registry_controller.engine.room import MOST_OBJECTS, MOST_WEIGHT
+from registry_controller.cache.rule_evaluator import MOST_MOVED, MOST_WORDS
 from registry_controller.kube.connect import PAGES
-from registry_controller.kube.heard import COMMAS, CONTAINERS, MANIFEST_BYTES
-from registry_controller.kube.lines import TOGETHER_BYTES
+from registry_controller.kube.line_budget import TOGETHER_BYTES
+from registry_controller.kube.object import COMMAS, CONTAINERS, MANIFEST_BYTES
 from registry_controller.kube.transport import ANSWER_BYTES
 from registry_controller.settings import OPTIONS
+from registry_controller.watch.body_cache import LIMIT_BYTES
+from registry_controller.watch.limits import MOST_OBJECTS, MOST_WEIGHT
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ import kopf
 import pytest
 
 from registry_controller import handlers
-from registry_controller.handlers import Ear, as_connection
-from registry_controller.kube.login import Login
+from registry_controller.handlers import KopfWatcher, as_connection
+from registry_controller.kube.kopf_login import KopfLogin
 
 Operator = Callable[..., Awaitable[None]]
 
@@ -24,7 +24,7 @@ class Listener:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
         self.restarts = 0
-        self.ear = Ear(login=_login, on_event=self._on_event, on_restart=self._on_restart, resync_s=3600)
+        self.ear = KopfWatcher(login=_login, on_event=self._on_event, on_restart=self._on_restart, resync_s=3600)
 
     def _on_event(self, plural: str, kind: str, body: dict[str, Any]) -> None:
         self.events.append((plural, kind, body["metadata"]["uid"]))
@@ -63,7 +63,7 @@ def resource(plural: str) -> kopf.Resource:
     )
 
 
-def hear(ear: Ear, kind: str | None, uid: str = "1") -> None:
+def hear(ear: KopfWatcher, kind: str | None, uid: str = "1") -> None:
     event = {"type": kind, "object": {"metadata": {"uid": uid}}}
     assert asyncio.run(ear._hear(event=event, resource=resource("clusters"), body={}, patch={})) is None
 
@@ -159,7 +159,7 @@ def test_kinds_that_stay_missing_are_looked_for_again(listener: Listener, monkey
     monkeypatch.setattr(kopf, "operator", operator)
     listener.ear.start()
     try:
-        eventually(lambda: listener.ear.hears_all)
+        eventually(lambda: listener.ear.watches_all)
         time.sleep(0.7)
         assert len(starts) == 2
     finally:
@@ -232,6 +232,6 @@ def test_an_ear_that_never_started_stops_at_once(listener: Listener) -> None:
 
 def test_credentials_become_kopfs_own() -> None:
     pem = "-----BEGIN CERTIFICATE-----\n"
-    found = as_connection(Login(server="https://h", ca_pem=pem, token="t"))
+    found = as_connection(KopfLogin(server="https://h", ca_pem=pem, token="t"))
     assert (found.server, found.ca_data, found.token, found.certificate_path) == ("https://h", pem, "t", None)
     assert found.as_http_headers() == {"Authorization": "Bearer t"}

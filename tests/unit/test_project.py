@@ -30,19 +30,28 @@ def _files() -> list[Path]:
     return [path for path in paths if path.is_file() and path.suffix in TEXTS and not LEFT_OUT & set(path.parts)]
 
 
-def test_the_map_names_every_room_and_nothing_else() -> None:
+def _map() -> dict[str, str]:
+    """Read the map in the package's docstring: the purpose of each package and file."""
     assert registry_controller.__doc__ is not None
-    mapped = re.findall(r"^    ([a-z_]+(?:/|\.py)) +[A-Z]+ ", registry_controller.__doc__, re.MULTILINE)
-    rooms = {path.name + ("/" if path.is_dir() else "") for path in PACKAGE.iterdir()}
-    doors = {"__init__.py", "__main__.py", "__pycache__/", "py.typed"}
-    assert sorted(mapped) == sorted(rooms - doors)
+    return dict(re.findall(r"^    ([a-z_]+(?:/|\.py)) +(\S.*)$", registry_controller.__doc__, re.MULTILINE))
 
 
-def test_the_map_of_the_docs_names_every_room() -> None:
+def test_the_map_names_every_package_and_nothing_else() -> None:
+    packages = {path.name + ("/" if path.is_dir() else "") for path in PACKAGE.iterdir()}
+    unmapped = {"__init__.py", "__main__.py", "__pycache__/", "py.typed"}
+    assert sorted(_map()) == sorted(packages - unmapped)
+
+
+def test_the_map_of_the_docs_is_the_same() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    mapped = re.findall(r"^\| `([a-z_]+(?:/|\.py))` \|", text, re.MULTILINE)
-    assert registry_controller.__doc__ is not None
-    assert mapped == re.findall(r"^    ([a-z_]+(?:/|\.py)) +[A-Z]+ ", registry_controller.__doc__, re.MULTILINE)
+    assert re.findall(r"^\| `([a-z_]+(?:/|\.py))` \| (.*) \|$", text, re.MULTILINE) == list(_map().items())
+
+
+@pytest.mark.parametrize("name", _map())
+def test_a_package_says_of_itself_what_the_map_says(name: str) -> None:
+    path = PACKAGE / name / "__init__.py" if name.endswith("/") else PACKAGE / name
+    purpose = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines()[0]
+    assert purpose.removesuffix(".").lower() == _map()[name].lower()
 
 
 @pytest.mark.parametrize("room", ["hack/demo", "hack/benchmarks", "hack/controlplane"])

@@ -135,8 +135,8 @@ class World:
 
     async def watch(self, ask: Ask, place: Place, wire: Wire) -> None:
         """Stream what happens, and what is there before, where that is asked for."""
-        heard: asyncio.Queue[tuple[str, Manifest]] = asyncio.Queue()
-        self._watches[heard] = place
+        obj: asyncio.Queue[tuple[str, Manifest]] = asyncio.Queue()
+        self._watches[obj] = place
         try:
             await wire.begin()
             if ask.wants_initial:
@@ -146,12 +146,12 @@ class World:
             while True:
                 try:
                     async with asyncio.timeout(_BOOKMARK_S):
-                        type_, manifest = await heard.get()
+                        type_, manifest = await obj.get()
                 except TimeoutError:
                     type_, manifest = "BOOKMARK", self.bookmark(place)
                 await wire.line(type_, manifest)
         finally:
-            del self._watches[heard]
+            del self._watches[obj]
 
     def bookmark(self, place: Place, *, initial: bool = False, revision: str = "") -> Manifest:
         """Write the object of a bookmark."""
@@ -162,9 +162,9 @@ class World:
 
     def _tell(self, type_: str, manifest: Mapping[str, Any]) -> None:
         spelled: Manifest = json.loads(json.dumps(manifest))
-        for heard, place in self._watches.items():
+        for obj, place in self._watches.items():
             if _is_at(place, spelled):
-                heard.put_nowait((type_, spelled))
+                obj.put_nowait((type_, spelled))
 
 
 def parse(path: str) -> Place | None:

@@ -1,0 +1,85 @@
+"""The local CustomResourceDefinitions: whether the served kinds may have changed, and whether ours are current.
+
+Law: older definitions stop nothing; the fields that they drop are logged once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from registry_controller.api import meta
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import GVK, ObjectKey
+from registry_controller.core.rules.pruned import unknown_properties
+from registry_controller.kube.watch import PartialObject, decode_manifest
+from registry_controller.report.logs import get_logger
+
+log = get_logger(__name__)
+
+DEFINITION: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+
+
+@functools.cache
+def read_bundled() -> Mapping[str, Mapping[str, Any]]:
+    """Read the definitions of this release, by name: from the package, or from the checkout beside it."""
+    packaged = resources.files("registry_controller") / "crds"
+    folder = packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "crds"
+    found = [yaml.safe_load(file.read_text()) for file in folder.iterdir() if file.name.endswith(".yaml")]
+    return {definition["metadata"]["name"]: definition for definition in found}
+
+
+class DefinitionCache:
+    """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed."""
+
+    def __init__(self, *, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._ours = read_bundled()
+        self._complete = False
+        self._known: dict[ObjectKey, int] = {}
+        self._logged: dict[str, tuple[str, ...]] = {}
+
+    def on_object(self, obj: PartialObject) -> None:
+        """Record a definition."""
+        self._known[obj.key] = obj.generation
+        if obj.key.name in self._ours:
+            self._compare(obj)
+        if self._complete:
+            self._on_change()
+
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
+        """Drop a definition."""
+        self._logged.pop(key.name, None)
+        if self._known.pop(key, None) is not None:
+            self._on_change()
+
+    def on_synced(self, revision: int) -> None:
+        """Record that the list is complete: later definitions are changes."""
+        self._complete = True
+
+    def on_error(self, error: RegistryError) -> None:
+        """Keep the known definitions."""
+
+    def on_recovered(self) -> None:
+        """Report a change, because events may be missing."""
+        self._on_change()
+
+    def on_reset(self) -> None:
+        """Accept older states from now on."""
+
+    def _compare(self, obj: PartialObject) -> None:
+        name = obj.key.name
+        lost = unknown_properties(self._ours[name], installed=decode_manifest(obj.raw), version=meta.VERSION)
+        if self._logged.get(name, ()) != lost:
+            self._logged[name] = lost
+            if lost:
+                log.warning(
+                    "the installed CRD is older than this release and drops fields; apply the CRDs of this release",
+                    crd=name,
+                    fields=", ".join(lost),
+                )

@@ -1,0 +1,179 @@
+"""What is read of every peer, whatever the rules ask for: its ClusterFeatures, and the Clusters that it holds."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.cache.members import MemberRecord, Members, membership_of
+from registry_controller.kube.watch import PartialObject
+
+_WORD: Final = 32
+"""Characters of a state or type: ours have no more."""
+
+_NAME_LENGTH: Final = 253
+_LABELS: Final = 64
+_FEATURE_LENGTH: Final = 4096
+"""Characters of a feature's name and labels, together: a label has 380 at most, a tombstone 300."""
+
+
+class PeerObjects(abc.ABC):
+    """Somebody who wants every object of a kind at a peer, whatever the rules say.
+
+    Feeds come and go with the rules, and a tap stays: a new feed's first list says what is gone by what it lacks.
+    `is_current` says that no list is waited for.
+    """
+
+    def __init__(self) -> None:
+        self.is_current = False
+        self._is_complete = False
+        self._not_listed: set[str] = set()
+
+    def begin(self) -> None:
+        """Hear that the next list is of another feed, or after a break: it says anew what there is."""
+        self.is_current = False
+        self._not_listed = set(self._names())
+
+    def upsert(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
+        """Hear an object."""
+        self._not_listed.discard(obj.key.name)
+        self._take(obj, body)
+
+    def remove(self, key: ObjectKey) -> None:
+        """Hear that an object is gone."""
+        self._drop(key.name)
+
+    def complete(self) -> None:
+        """Hear that the list is complete."""
+        for name in sorted(self._not_listed):
+            self._drop(name)
+        self._not_listed = set()
+        self.is_current = self._is_complete = True
+        self._changed()
+
+    @abc.abstractmethod
+    def _names(self) -> Iterable[str]:
+        """Name what is held."""
+
+    @abc.abstractmethod
+    def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
+        """Hold an object as it is now."""
+
+    @abc.abstractmethod
+    def _drop(self, name: str) -> None:
+        """Hold it no longer."""
+
+    @abc.abstractmethod
+    def _changed(self) -> None:
+        """Say that something is held otherwise."""
+
+
+class PeerFeatures(PeerObjects):
+    """The ClusterFeatures that a peer holds. `changed` is called when they may choose other rules."""
+
+    def __init__(self, *, changed: Callable[[], None]) -> None:
+        super().__init__()
+        self._tell = changed
+        self._held: dict[str, Feature] = {}
+
+    @property
+    def held(self) -> tuple[Feature, ...] | None:
+        """List them; None until they were heard."""
+        return tuple(self._held.values()) if self._is_complete else None
+
+    def _names(self) -> Iterable[str]:
+        return self._held
+
+    def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
+        """Hear a feature; one that cannot be read is none."""
+        try:
+            feature = read_feature(body())
+        except InvalidObject:
+            return
+        if _is_too_much(feature):
+            return
+        if self._held.get(obj.key.name) != feature:
+            self._held[obj.key.name] = feature
+            self._changed()
+
+    def _drop(self, name: str) -> None:
+        if self._held.pop(name, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        if self._is_complete:
+            self._tell()
+
+
+class PeerClusters(PeerObjects):
+    """The Clusters that a peer holds, told to the members. `changed` is called when a status may say something else."""
+
+    def __init__(self, peer: ClusterUID, *, members: Members, changed: Callable[[], None]) -> None:
+        super().__init__()
+        self._peer = peer
+        self._members = members
+        self._tell = changed
+
+    @property
+    def held(self) -> Mapping[str, MemberRecord] | None:
+        """Map their names to them; None until they were heard."""
+        return self._members.there(self._peer) if self._is_complete else None
+
+    def close(self) -> None:
+        """Forget what this peer holds."""
+        self._members.drop_peer(self._peer)
+
+    def _names(self) -> Iterable[str]:
+        return self._members.there(self._peer)
+
+    def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
+        if self._members.set_there(self._peer, obj.key.name, read_member(obj, body(), peer=self._peer)):
+            self._changed()
+
+    def _drop(self, name: str) -> None:
+        if self._members.set_there(self._peer, name, None):
+            self._changed()
+
+    def _changed(self) -> None:
+        self._tell()
+
+
+def read_member(obj: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> MemberRecord | None:
+    """Read a Cluster as a member holds it, whatever that member makes of its fields; None for one without an ID."""
+    spec, status = manifest.get("spec"), manifest.get("status")
+    spec = spec if isinstance(spec, Mapping) else {}
+    status = status if isinstance(status, Mapping) else {}
+    auth = spec.get("authInfo")
+    reference = auth.get("secretRef") if isinstance(auth, Mapping) else None
+    reference = reference if isinstance(reference, Mapping) else {}
+    name, namespace = (_name(reference.get(part)) for part in ("name", "namespace"))
+    cluster_id = spec_cluster_id(manifest)
+    if cluster_id is None:
+        return None
+    secret = ObjectKey(namespace, name) if name and namespace is not None else None
+    disabled = meta.CLUSTER_DISABLED in obj.annotations
+    state, kind = status.get("state"), status.get("type")
+    state, kind = (found if isinstance(found, str) else "" for found in (state, kind))
+    membership = obj.uid if cluster_id == peer else membership_of(obj.annotations, obj.key.name, cluster_id)
+    return MemberRecord(obj.key.name, cluster_id, secret, state[:_WORD], kind[:_WORD], disabled, membership)
+
+
+def spec_cluster_id(manifest: Manifest) -> ClusterUID | None:
+    """Read which cluster a Cluster stands for; None for one that says no ID, or what is too long to be one."""
+    spec = manifest.get("spec")
+    found = spec.get("clusterID") if isinstance(spec, Mapping) else None
+    return ClusterUID(found) if isinstance(found, str) and 0 < len(found) <= meta.UID_LENGTH else None
+
+
+def _name(found: object) -> str | None:
+    return found if isinstance(found, str) and len(found) <= _NAME_LENGTH else None
+
+
+def _is_too_much(feature: Feature) -> bool:
+    texts = (feature.feature_name, *feature.labels, *feature.labels.values())
+    return len(feature.labels) > _LABELS or sum(map(len, texts)) > _FEATURE_LENGTH

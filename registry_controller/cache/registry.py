@@ -1,0 +1,267 @@
+"""Our own three kinds as the local API server has them: from kopf's events, and from a list at every start.
+
+Law: an older state never replaces a newer one; an object that a complete list lacks is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, NoReturn
+
+from registry_controller.api import meta
+from registry_controller.api.cluster import Cluster, read_cluster
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
+from registry_controller.api.selection import EVERYTHING
+from registry_controller.api.syncrule import SyncRule
+from registry_controller.cache.members import cluster_target
+from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.rules.active import ActiveRule, activate
+from registry_controller.core.rules.policy import BarredRule, Fence, RulePolicy
+from registry_controller.core.rules.validation import RuleVerdict, read_and_accept
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.watch import decode_manifest, list_objects
+from registry_controller.watch.patience import until_answered
+
+OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
+_MOST_GONE: Final = 4096
+"""Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCluster:
+    """A Cluster in the local cluster. `cluster` is None while `problem` describes its error."""
+
+    cluster: Cluster | None
+    problem: str
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """A ResourceSyncRule in the local cluster, with its verdict; `rule` is None where it could not be read at all."""
+
+    rule: SyncRule | None
+    verdict: RuleVerdict
+    marks: Marks
+    manifest: Manifest
+
+    def asks_the_same(self, was: StoredRule | None) -> bool:
+        """Return whether the rule asks for the same as before; a written status is not a change."""
+        return was is not None and (self.rule, self.verdict, self.marks) == (was.rule, was.verdict, was.marks)
+
+    def is_synced(self, local: ClusterUID) -> bool:
+        """Return whether the rule came from another cluster, for any name and labels."""
+        return self.marks.owner not in (None, local)
+
+    def bar(self, allowance: RulePolicy, *, local: ClusterUID) -> BarredRule | None:
+        """Return why the rule may not act here; None where it may, or where it cannot be read."""
+        return allowance.bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
+
+    def active(self, allowance: RulePolicy, *, local: ClusterUID) -> ActiveRule | None:
+        """Prepare the rule for acting; return None when it does not act."""
+        if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
+            return None
+        provenance = self.marks.provenance
+        born = provenance.created if provenance else self.rule.created
+        fence = Fence(allowance, self.is_synced(local))
+        return activate(self.rule, born=born, owner=self.marks.owner or local, fence=fence)
+
+
+class RuleRequest(NamedTuple):
+    """The part of a rule that decides whether its copies are wanted here; while it is equal, no copy is affected."""
+
+    rule: SyncRule | None
+    accepted: bool
+    selects_us: bool | None
+    synced: bool
+
+
+class Registry:
+    """The objects of our own kinds. `on_change` receives the plural and the name of each changed object.
+
+    `allowance` holds the limits that the local administrator set for rules.
+    """
+
+    def __init__(self, *, on_change: Callable[[str, str], None], allowance: RulePolicy | None = None) -> None:
+        self.allowance = allowance or RulePolicy()
+        self.clusters: dict[str, StoredCluster] = {}
+        self.rules: dict[str, StoredRule] = {}
+        self.features: dict[str, Manifest] = {}
+        self.pruned: dict[str, tuple[str, ...]] = {}
+        self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
+        self._revisions: dict[tuple[str, str], int] = {}
+        self._gone: dict[tuple[str, str], int] = {}
+        self._listed_at: dict[str, int] = {}
+        self._on_change = on_change
+
+    def apply(self, plural: str, kind: str | None, manifest: Manifest) -> None:
+        """Apply one event; `kind` is ADDED, MODIFIED, DELETED, or None for an item of a list."""
+        name = meta.metadata_of(manifest).get("name", "")
+        revision = meta.revision(meta.metadata_of(manifest).get("resourceVersion"))
+        if not name or revision < self._known(plural, name):
+            return
+        if kind == "DELETED":
+            self._drop(plural, name, revision)
+        else:
+            self._gone.pop((plural, name), None)
+            self._revisions[(plural, name)] = revision
+            self._hold(plural, name, manifest)
+        self._on_change(plural, name)
+
+    def replace(self, plural: str, manifests: Iterable[Manifest], *, revision: int) -> None:
+        """Apply a complete list that was read at a resourceVersion: an object that it lacks is gone."""
+        before, self._listed_at[plural] = self._listed_at.get(plural, 0), revision
+        if revision < before:
+            # The local etcd was restored from an older backup: older revisions are current now.
+            self._revisions = {key: 0 if key[0] == plural else held for key, held in self._revisions.items()}
+            self._gone = {key: held for key, held in self._gone.items() if key[0] != plural}
+        listed = set()
+        for manifest in manifests:
+            listed.add(meta.metadata_of(manifest).get("name", ""))
+            self.apply(plural, None, manifest)
+        for name in [*self._names(plural)]:
+            if name not in listed and (known := self._known(plural, name)) <= revision:
+                self._drop(plural, name, known)
+                self._on_change(plural, name)
+
+    def set_pruned(self, rule: str, paths: tuple[str, ...]) -> None:
+        """Record which fields of a copied rule the local CRD does not know: such a rule does nothing (A8)."""
+        if self.pruned.get(rule, ()) != paths:
+            self.pruned.pop(rule, None)
+            if paths:
+                self.pruned[rule] = paths
+            self._on_change(meta.RULES.resource, rule)
+
+    def local_clusters(self, local: ClusterUID) -> list[Cluster]:
+        """List the Clusters that stand for the local cluster, by name."""
+        found = (held.cluster for _, held in sorted(self.clusters.items()))
+        return [cluster for cluster in found if cluster is not None and cluster.cluster_id == local]
+
+    def own_cluster(self, local: ClusterUID) -> Manifest | None:
+        """Find the Cluster object of the local cluster; None while there is not exactly one."""
+        found = self.local_clusters(local)
+        return self.clusters[found[0].name].manifest if len(found) == 1 else None
+
+    def selects_us(self, rule: SyncRule, *, local: ClusterUID) -> bool | None:
+        """Return whether a rule selects this cluster; None while that is unknown."""
+        if rule.targets is None:
+            return True
+        own = self.own_cluster(local)
+        return None if own is None else rule.targets.select(meta.metadata_of(own).get("name", ""), meta.labels_of(own))
+
+    def may_be_asked(self, kind: GVK, *, local: ClusterUID) -> bool:
+        """Return whether a rule on this kind might select this cluster, while that is unknown."""
+        return any(
+            held.rule is not None
+            and (held.rule.kind.group, held.rule.kind.kind) == (kind.group, kind.kind)
+            and held.verdict.accepted
+            and not held.rule.suspend
+            and self.selects_us(held.rule, local=local) is None
+            for held in self.rules.values()
+        )
+
+    def rule_requests(self, local: ClusterUID) -> Mapping[str, RuleRequest]:
+        """Map each rule to the part that decides whether its copies are wanted here."""
+        return {
+            name: RuleRequest(
+                held.rule,
+                held.verdict.accepted,
+                held.rule is not None and self.selects_us(held.rule, local=local),
+                held.is_synced(local),
+            )
+            for name, held in self.rules.items()
+        }
+
+    def bar(self, name: str, *, local: ClusterUID) -> BarredRule | None:
+        """Return why a rule may not act here; None where it may."""
+        held = self.rules.get(name)
+        return held.bar(self.allowance, local=local) if held is not None else None
+
+    def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
+        """List the rules that act in this cluster."""
+        before, self._active = self._active, {}
+        for name, held in sorted(self.rules.items()):
+            was, active = before.get(name, (None, None))
+            self._active[name] = (held, active if held.asks_the_same(was) else held.active(self.allowance, local=local))
+        found = [active for name, (_, active) in self._active.items() if name not in self.pruned]
+        return [active for active in found if active is not None and self.selects_us(active.rule, local=local)]
+
+    def _hold(self, plural: str, name: str, manifest: Manifest) -> None:
+        if plural == meta.CLUSTERS.resource:
+            try:
+                self.clusters[name] = StoredCluster(read_cluster(manifest), "", manifest)
+            except InvalidObject as error:
+                self.clusters[name] = StoredCluster(None, str(error), manifest)
+        elif plural == meta.RULES.resource:
+            rule, verdict = read_and_accept(manifest)
+            target = cluster_target(name)._replace(kind=meta.RULE.kind)
+            marks = read_marks(meta.annotations_of(manifest), of=target)
+            self.rules[name] = StoredRule(rule, verdict, marks, manifest)
+        else:
+            self.features[name] = manifest
+
+    def _known(self, plural: str, name: str) -> int:
+        """Return the last known revision of an object, also of a deleted one; 0 where none is known."""
+        return self._revisions.get((plural, name), 0) or self._gone.get((plural, name), 0)
+
+    def _drop(self, plural: str, name: str, revision: int) -> None:
+        self._revisions.pop((plural, name), None)
+        self._gone.pop((plural, name), None)
+        self._gone[(plural, name)] = revision
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+        if plural == meta.CLUSTERS.resource:
+            self.clusters.pop(name, None)
+        elif plural == meta.RULES.resource:
+            self.rules.pop(name, None)
+            self.pruned.pop(name, None)
+        else:
+            self.features.pop(name, None)
+
+    def _names(self, plural: str) -> Mapping[str, object]:
+        if plural == meta.CLUSTERS.resource:
+            return self.clusters
+        return self.rules if plural == meta.RULES.resource else self.features
+
+
+class RegistryReader:
+    """Reads complete lists of our own kinds: at the start, and whenever watch events may be missing."""
+
+    def __init__(self, *, reader: Reader, registry: Registry) -> None:
+        self._reader = reader
+        self._registry = registry
+        self._due = asyncio.Event()
+
+    def request_read(self) -> None:
+        """Request a read, because events may be missing."""
+        self._due.set()
+
+    async def read(self) -> None:
+        """Read all three kinds; wait for the local API server and for the CRDs as long as it takes."""
+        for gvr, kind in OWN_KINDS:
+            await until_answered(functools.partial(self._read_kind, gvr, kind), what=f"list {gvr.resource}")
+
+    async def read_once(self) -> None:
+        """Read all three kinds; raise RegistryError when that fails now."""
+        for gvr, kind in OWN_KINDS:
+            await self._read_kind(gvr, kind)
+
+    async def run(self) -> NoReturn:
+        """Read again after each request."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            await self.read()
+
+    async def _read_kind(self, gvr: GVR, kind: GVK) -> None:
+        found: list[Manifest] = []
+        revision = 0
+        async for page in list_objects(self._reader, gvr, EVERYTHING, kind=kind):
+            found = [] if page.is_first else found
+            found.extend(decode_manifest(obj.raw) for obj in page.items)
+            revision = meta.revision(page.resource_version)
+        self._registry.replace(gvr.resource, found, revision=revision)

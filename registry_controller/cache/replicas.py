@@ -1,0 +1,79 @@
+"""The replicas of this cluster's daemon: which one writes the status of an object, so that it has one writer (A7).
+
+Laws: there is no leader, and the choice writes nothing · a replica that does not know the other Pods writes every status:
+two writers are better than none · replicas that know the same Pods choose the same writer; when a Pod comes or goes,
+only its own objects move (rendezvous hashing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from hashlib import blake2b
+
+from registry_controller.api import meta
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.kube.watch import PartialObject, decode_manifest
+
+
+class Replicas:
+    """The ready Pods of the daemon; `own` is the name of our Pod.
+
+    `changed` is called when the writer of a status may have changed.
+    """
+
+    def __init__(self, *, own: str, changed: Callable[[], None]) -> None:
+        self._own = own
+        self._changed = changed
+        self._ready: set[str] = set()
+        self._is_synced = False
+
+    def writes_status_of(self, gvr: GVR, name: str) -> bool:
+        """Return whether this replica writes the status of an object of our own kinds."""
+        others = self._ready - {self._own}
+        if not self._is_synced or not others:
+            return True
+        return chosen(self._ready, f"{gvr.resource}/{name}") == self._own
+
+    def on_object(self, obj: PartialObject) -> None:
+        """Record whether a Pod is ready."""
+        is_ready = not obj.deleting and meta.condition_of(decode_manifest(obj.raw), "Ready") == "True"
+        self._set(self._ready | {obj.key.name} if is_ready else self._ready - {obj.key.name})
+
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
+        """Drop a Pod."""
+        self._set(self._ready - {key.name})
+
+    def on_synced(self, revision: int) -> None:
+        """Record that all Pods are known."""
+        self._set_synced(True)
+
+    def on_error(self, error: RegistryError) -> None:
+        """Record that the other Pods are unknown from now on."""
+        self._set_synced(False)
+
+    def on_recovered(self) -> None:
+        """Record that the other Pods are known again."""
+        self._set_synced(True)
+
+    def on_reset(self) -> None:
+        """Accept older states from now on."""
+
+    def _set(self, ready: set[str]) -> None:
+        if ready != self._ready:
+            self._ready = ready
+            self._changed()
+
+    def _set_synced(self, is_synced: bool) -> None:
+        if is_synced != self._is_synced:
+            self._is_synced = is_synced
+            self._changed()
+
+
+def chosen(members: Collection[str], subject: str) -> str | None:
+    """Return the member that is responsible for a subject; None where there is no member."""
+    return max(members, key=lambda member: (_weight(member, subject), member), default=None)
+
+
+def _weight(member: str, subject: str) -> bytes:
+    return blake2b(f"{member}\n{subject}".encode(), digest_size=8).digest()

@@ -1,0 +1,175 @@
+"""What the rules of a feed say of an object: what they make of it, or why that cannot be told.
+
+Laws: what cannot be evaluated is its rule's own problem, and never "no match" (W1) · the rules that came from one
+cluster may take together, of an object, the time that one rule may, and those of all clusters four times as much · so
+it is with how many of them match · for all objects they may take no more than so much memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
+
+from registry_controller.api.errors import InvalidObject, Mistake
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.cache.interner import Interner
+from registry_controller.core.rules.active import ActiveRule, Hit
+from registry_controller.gotemplate import DEFAULT, Pool
+from registry_controller.kube.watch import PartialObject
+
+MOST_MOVED: Final = 50_000
+"""So many objects may one other cluster's rules give other names or kinds: each takes some 500 bytes."""
+MOST_WORDS: Final = 10_000
+"""So many objects that one other cluster's rules cannot be evaluated on are remembered with the reason."""
+MOST_HITS: Final = 16
+"""So many rules of one other cluster may match one object: each is looked at whenever the object is."""
+MOST_AT_ONE_PLACE: Final = 64
+"""So many objects may be given one name by rules of other clusters: all are compared to tell who is to have it."""
+_SHARED_BY: Final = 4
+_TOGETHER: Final = "what the other rules of its cluster ask of this object"
+
+
+def shares(owners: Collection[ClusterUID]) -> Mapping[ClusterUID, Pool]:
+    """Give the rules of each owner their share of what may be asked of one object, the same to all."""
+    most = share(DEFAULT.steps, len(owners))
+    return {owner: Pool(most, whose=_TOGETHER) for owner in owners}
+
+
+def share(most: int, owners: int) -> int:
+    """Say how much of what one owner may have each has, where there are many: an attacker may introduce hundreds."""
+    return max(1, min(most, _SHARED_BY * most // max(owners, 1)))
+
+
+class EvaluationUsage:
+    """What is kept for the rules of each other cluster, in all feeds together."""
+
+    def __init__(self) -> None:
+        self.moved: Counter[ClusterUID] = Counter()
+        self.words: Counter[ClusterUID] = Counter()
+
+
+class RuleEvaluator:
+    """The rules of one feed. `unclear` are the words on what cannot be evaluated, by rule."""
+
+    def __init__(
+        self,
+        *,
+        peer: ClusterUID,
+        kind: GVK,
+        rules: tuple[ActiveRule, ...],
+        kept: EvaluationUsage,
+        crowd: Callable[[Target], int],
+        changed: Callable[[], None],
+    ) -> None:
+        self.unclear: dict[str, dict[ObjectKey, InvalidObject]] = {}
+        self._noted: dict[ObjectKey, set[str]] = {}
+        self._peer = peer
+        self._kind = kind
+        self._rules = rules
+        self._strangers = {active.rule.name: active.owner for active in rules if active.fence.synced}
+        self._owners = frozenset(self._strangers.values())
+        self._most_hits = share(MOST_HITS, len(self._owners))
+        self._kept = kept
+        self._crowd = crowd
+        self._changed = changed
+        self._hits: Interner[tuple[Hit, ...]] = Interner()
+        self._names: Interner[frozenset[str]] = Interner()
+
+    def evaluate_all(
+        self, obj: PartialObject, body: Callable[[], Manifest]
+    ) -> Iterator[tuple[ActiveRule, Hit | InvalidObject | None]]:
+        """Ask every rule, in their order."""
+        pools, hits = shares(self._owners), Counter[ClusterUID]()
+        for active in self._rules:
+            pool = pools[active.owner] if active.fence.synced else None
+            answer: Hit | InvalidObject | None
+            try:
+                answer = active.hit(obj, body, owner=self._peer, pool=pool)
+            except InvalidObject as error:
+                answer = error
+            except Exception as error:  # a stranger may have written either
+                answer = Mistake.of(error, path="spec.rules")
+            if isinstance(answer, Hit) and active.fence.synced:
+                hits[active.owner] += 1
+                if hits[active.owner] > self._most_hits:
+                    words = f"match one object more than the {self._most_hits} rules of their cluster that may"
+                    answer = InvalidObject("spec.rules", words)
+            yield active, answer
+
+    def evaluate(
+        self, obj: PartialObject, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
+    ) -> tuple[tuple[Hit, ...], frozenset[str]]:
+        """Tell what is made of an object, and which rules cannot tell; of another's copy nobody needs to (W1)."""
+        had = {hit.rule: hit.moved_to for hit in before if hit.is_moved(self._kind)}
+        self._release(before)
+        hits: list[Hit] = []
+        unclear: set[str] = set()
+        for active, answer in self.evaluate_all(obj, body):
+            name = active.rule.name
+            found = self._keep(answer, had=had) if isinstance(answer, Hit) else answer
+            if isinstance(found, InvalidObject) and is_own:
+                unclear.add(name)
+                self._note(name, obj.key, found)
+                continue
+            self._note(name, obj.key, None)
+            if isinstance(found, Hit):
+                hits.append(found)
+        return (
+            self._hits.one(tuple(hits)) if hits else (),
+            self._names.one(frozenset(unclear)) if unclear else frozenset(),
+        )
+
+    def release(self, key: ObjectKey, hits: tuple[Hit, ...]) -> None:
+        """Forget what was said of an object."""
+        self._release(hits)
+        for rule in tuple(self._noted.get(key, ())):
+            self._note(rule, key, None)
+
+    def _keep(self, hit: Hit, *, had: Mapping[str, Target | None]) -> Hit | InvalidObject:
+        """Count what is made elsewhere; what was before stays, and what is too much cannot be told."""
+        stranger = self._strangers.get(hit.rule)
+        if stranger is not None and hit.is_moved(self._kind):
+            place = hit.moved_to
+            if place is not None and had.get(hit.rule) != place and self._crowd(place) >= MOST_AT_ONE_PLACE:
+                words = f"give one name to more than {MOST_AT_ONE_PLACE} objects, with the rules of all clusters"
+                return InvalidObject("spec.rules", words)
+            if hit.rule not in had and self._kept.moved[stranger] >= MOST_MOVED:
+                words = (
+                    f"make more than {MOST_MOVED} objects of other names or kinds, with the other rules of that cluster"
+                )
+                return InvalidObject("spec.rules", words)
+            self._kept.moved[stranger] += 1
+        return hit
+
+    def _release(self, hits: tuple[Hit, ...]) -> None:
+        for hit in hits:
+            stranger = self._strangers.get(hit.rule)
+            if stranger is not None and hit.is_moved(self._kind):
+                self._kept.moved[stranger] -= 1
+
+    def _note(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:
+        """Keep the words on an object; where there are too many already, the first of each rule stand for all."""
+        held = self.unclear.get(rule, {})
+        stranger = self._strangers.get(rule)
+        if error is None:
+            if key not in held:
+                return
+            del held[key]
+            self._noted[key].discard(rule)
+            if not self._noted[key]:
+                del self._noted[key]
+            if not held:
+                del self.unclear[rule]
+            if stranger is not None:
+                self._kept.words[stranger] -= 1
+        else:
+            if key not in held and stranger is not None:
+                if held and self._kept.words[stranger] >= MOST_WORDS:
+                    return
+                self._kept.words[stranger] += 1
+            last = next(reversed(held.values()), error)  # most of them say the same
+            self._noted.setdefault(key, set()).add(rule)
+            self.unclear.setdefault(rule, held)[key] = last if last.args == error.args else error
+            held[key].bare()
+        self._changed()

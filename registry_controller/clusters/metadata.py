@@ -1,0 +1,51 @@
+"""A cluster's metadata, read from its nodes and its version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
+
+from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject, RegistryError, TooMuch
+from registry_controller.api.selection import EVERYTHING
+from registry_controller.core.status.cluster_info import NodeFacts, combine, node_facts
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.watch import decode_manifest, list_objects
+
+_MOST_NODES: Final = 10_000  # Kubernetes itself is made for 5,000
+_PERIOD_S: Final = 300.0
+_AFTER_PROBLEM_S: Final = 15.0
+
+
+async def read_metadata(reader: Reader) -> Mapping[str, object]:
+    """Read the status fields; InvalidObject names a node that makes no sense. Of a node only a few facts are kept."""
+    version = await Discovery(reader).server_version()
+    facts: list[NodeFacts] = []
+    async for page in list_objects(reader, meta.NODES, EVERYTHING, kind=meta.NODE):
+        facts = [] if page.is_first else facts
+        facts.extend(node_facts(decode_manifest(obj.raw)) for obj in page.items)
+        if len(facts) > _MOST_NODES:
+            raise TooMuch(f"list {meta.NODES}: more than {_MOST_NODES} nodes")
+    return combine(facts, server_version=version)
+
+
+class LocalMetadata:
+    """Our own cluster's metadata, as last read; None before, `problem` in words. `changed` hears of each reading."""
+
+    def __init__(self, *, reader: Reader, changed: Callable[[], None]) -> None:
+        self.metadata: Mapping[str, object] | None = None
+        self.problem = ""
+        self._reader = reader
+        self._changed = changed
+
+    async def run(self) -> NoReturn:
+        """Keep it fresh."""
+        while True:
+            try:
+                self.metadata, self.problem = await read_metadata(self._reader), ""
+            except (RegistryError, InvalidObject) as error:
+                self.problem = str(error)
+            self._changed()
+            await asyncio.sleep(_AFTER_PROBLEM_S if self.problem else _PERIOD_S)

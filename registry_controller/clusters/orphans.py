@@ -1,0 +1,248 @@
+"""Copies that may have to go although no rule asks for their kind any more (W3).
+
+They are found in the cluster, by the label of their owner, and not in our memory: what happened while no daemon ran
+is caught up. Law: a kind is watched for as long as it has such copies. Where it may not be read in all of the cluster,
+that means: in our own namespace, and in those in which rules have written since the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, RegistryError
+from registry_controller.api.meta import GVK, GVR
+from registry_controller.api.selection import Selection
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import LocalCache
+from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.watch import list_objects
+from registry_controller.report.logs import get_logger
+from registry_controller.watch.patience import until_answered
+
+log = get_logger(__name__)
+
+_PAUSES_S: Final = (5.0, 30.0)
+"""After a change of what is served: an API server tells of it a little late."""
+_SPACING_S: Final = 2.0  # so that a burst of changes is one look
+_RETRY_S: Final = 45.0  # less than a minute, jitter apart: it is one list a kind
+_PERIOD_S: Final = 600.0  # rights may have been granted
+_MOST_NAMESPACES: Final = 32  # in which a kind is looked for on its own
+
+_What = tuple[str, str]
+"""A group and a kind: in whatever version, the objects are the same."""
+
+COPIES: Final = Selection(labels=meta.OWNER)
+"""Everything that has the owner's label."""
+
+
+class OrphanFinder:
+    """The kinds that have such copies. `changed` is called when there are more.
+
+    `namespace` is our own. `is_complete` says that every kind was looked through. `served` are the kinds that can be
+    written here, in all versions; None until they are known.
+
+    `may_undo` says whether what the rule of a name made may have to go under any policy: because it is here, and makes
+    something else of its source now, or is told to delete from now on, or its source goes.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: Reader,
+        discovery: Discovery,
+        copies: CopyIndex,
+        namespace: str,
+        may_undo: Callable[[str], bool],
+        changed: Callable[[], None],
+    ) -> None:
+        self._reader = reader
+        self._discovery = discovery
+        self._copies = copies
+        self._namespace = namespace
+        self._may_undo = may_undo
+        self._changed = changed
+        self._found: set[_What] = set()
+        self._known: dict[_What, GVK] = {}
+        self._namespaced: set[_What] = set()
+        self._narrow: set[_What] = set()
+        self._written: dict[_What, dict[str, None]] = {}
+        self._wanted: Mapping[GVK, frozenset[Selection]] = {}
+        self.is_complete = False
+        self.served: frozenset[GVK] | None = None
+        self._poked = asyncio.Event()
+
+    def kinds_changed(self) -> None:
+        """Hear that another set of kinds may be served here."""
+        self._poked.set()
+
+    def look_again(self, kind: GVK) -> None:
+        """Hear that something of a kind was written while it was let go of: nobody may have heard of that copy."""
+        self._found.add((kind.group, kind.kind))
+        self._known.setdefault((kind.group, kind.kind), kind)
+        self._changed()
+
+    def cache_changed(self, cache: LocalCache) -> None:
+        """Hear that a feed's standing changed: it may have lost the right to read all of its kind."""
+        what = (cache.kind.group, cache.kind.kind)
+        refused = [stream.selection for stream in cache.streams.values() if isinstance(stream.error, Forbidden)]
+        if any(not selection.namespace for selection in refused):
+            self._note_narrow(what, is_narrow=what in self._namespaced)
+        if refused and what in self._found:
+            self._changed()
+
+    async def find(self) -> NoReturn:
+        """Look through every kind that we may list here: once, and again when it was not served, or not answered."""
+        looked: set[GVK] = set()
+        denied: set[GVK] = set()
+        while True:
+            pauses_s = iter(_PAUSES_S)
+            while not self._poked.is_set():
+                is_whole = await self._look_through(looked, denied)
+                self.is_complete = True
+                pause_s = next(pauses_s, _PERIOD_S)
+                if is_whole and pause_s == _PERIOD_S:
+                    looked, denied = looked - denied, set()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s if is_whole else min(pause_s, _RETRY_S)):
+                        await self._poked.wait()
+            await asyncio.sleep(_SPACING_S)
+            self._poked.clear()
+
+    async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
+        """Look through the kinds that were not; say whether all have answered. What may not be listed is `denied`."""
+        served = await until_answered(self._discovery.writable, what="list the kinds that are served here")
+        self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
+        self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
+        if served.versions != self.served:
+            self.served = served.versions
+            self._changed()
+        looked &= {kind for kind, _ in served.kinds}
+        is_whole = served.is_whole
+        for kind, gvr in served.kinds:
+            if kind in looked:
+                continue
+            try:
+                if not await self._look(kind, gvr):
+                    denied.add(kind)
+                looked.add(kind)
+            except RegistryError as error:
+                log.debug("cannot look for copies that nobody wants", kind=str(kind), error=str(error))
+                is_whole = False
+        return is_whole
+
+    async def _look(self, kind: GVK, gvr: GVR) -> bool:
+        """Look through a kind, as far as we may; say whether that is all of the cluster."""
+        what = (kind.group, kind.kind)
+        try:
+            has_some = await self._has_some(kind, gvr, COPIES)
+            is_whole = True
+        except Forbidden:
+            has_some = is_whole = False
+        self._note_narrow(what, is_narrow=not is_whole and gvr.namespaced)
+        for namespace in sorted(self._namespaces(what, self._asked(what))) if what in self._narrow else ():
+            with contextlib.suppress(Forbidden):
+                has_some = has_some or await self._has_some(kind, gvr, COPIES._replace(namespace=namespace))
+        if has_some:
+            self._found.add(what)
+            self._changed()
+        return is_whole
+
+    def _note_narrow(self, what: _What, *, is_narrow: bool) -> None:
+        if is_narrow != (what in self._narrow):
+            self._narrow ^= {what}
+            self._changed()
+
+    def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
+        """Add to what rules write here what must be watched for the copies that are left.
+
+        Every kind is given in one version: that of the rules, or else the one that is known to be served.
+        """
+        self._note_dropped(wanted)
+        caches = {(cache.kind.group, cache.kind.kind): cache for cache in self._copies.all_caches()}
+        kinds = {(kind.group, kind.kind): (kind, places) for kind, places in wanted.items()}
+        for what in sorted({*self._found, *caches}):
+            cache = caches.get(what)
+            known = self._known.get(what) or (cache.kind if cache is not None else None)
+            assert known is not None
+            kind, places = kinds.get(what, (known, frozenset()))
+            shown_by = self._shown_by(what, places)
+            is_left = cache is not None and self._has_leftovers(cache, places)
+            if cache is not None and not is_left:
+                self._end_search(what, cache, shown_by)
+            if is_left or what in self._found:
+                kinds[what] = (kind, places | shown_by)
+        return dict(kinds.values())
+
+    def _end_search(self, what: _What, cache: LocalCache, shown_by: frozenset[Selection]) -> None:
+        """End it where all has been heard, but for namespaces that we may not read: they are looked at now and then."""
+        unheard = [selection for selection in shown_by if not self._is_heard(cache, selection)]
+        if not unheard:
+            self._written.pop(what, None)
+        if all(selection.namespace and _is_refused(cache, selection) for selection in unheard):
+            self._found.discard(what)
+
+    def _asked(self, what: _What) -> frozenset[Selection]:
+        """Tell which parts of a kind rules write."""
+        asked = (places for kind, places in self._wanted.items() if (kind.group, kind.kind) == what)
+        return frozenset[Selection]().union(*asked)
+
+    def _shown_by(self, what: _What, places: frozenset[Selection]) -> frozenset[Selection]:
+        """Choose what shows every copy of a kind that we may read: what rules ask for, or the owner's label."""
+        in_whole = (Selection(namespace=namespace) for namespace in self._namespaces(what, places))
+        return frozenset(whole if whole in places else COPIES._replace(namespace=whole.namespace) for whole in in_whole)
+
+    def _namespaces(self, what: _What, places: frozenset[Selection]) -> set[str]:
+        """Tell where copies of a kind are looked for, one by one where it is narrow; empty for all of the cluster."""
+        if what not in self._narrow:
+            return {""}
+        asked = (place.namespace for place in places if place.namespace)
+        return {self._namespace, *self._written.get(what, ()), *asked}
+
+    def _note_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
+        """Look once more at what rules write no longer: a copy may be on its way of which nobody knows yet."""
+        now = {(kind.group, kind.kind): places for kind, places in wanted.items()}
+        for kind, places in self._wanted.items():
+            what = (kind.group, kind.kind)
+            if not places <= now.get(what, frozenset()):
+                self._found.add(what)
+                self._known.setdefault(what, kind)
+                written = self._written.setdefault(what, {})
+                written |= {place.namespace: None for place in sorted(places) if place.namespace}
+                for namespace in list(written)[:-_MOST_NAMESPACES]:
+                    del written[namespace]
+        self._wanted = wanted
+
+    def _has_leftovers(self, cache: LocalCache, places: frozenset[Selection]) -> bool:
+        """Say whether anything may have to go that is in none of the places that rules have watched."""
+        namespaces = {place.namespace for place in places}
+        return any(
+            key.namespace not in namespaces and self._may_go(record.marks) for key, record in cache.records.items()
+        )
+
+    def _is_heard(self, cache: LocalCache, selection: Selection) -> bool:
+        """Say whether all that was ever known to be here would have been heard: a list may come from before that."""
+        stream = cache.streams.get(selection)
+        return stream is not None and stream.is_complete and stream.revision >= self._copies.newest(cache.kind)
+
+    async def _has_some(self, kind: GVK, gvr: GVR, selection: Selection) -> bool:
+        async for page in list_objects(self._reader, gvr, selection, kind=kind):
+            for obj in page.items:
+                target = meta.Target(kind.group, kind.kind, obj.key.namespace, obj.key.name)
+                if self._may_go(read_marks(obj.annotations, of=target)):
+                    return True
+        return False
+
+    def _may_go(self, marks: Marks) -> bool:
+        provenance = marks.provenance
+        return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
+
+
+def _is_refused(cache: LocalCache, selection: Selection) -> bool:
+    stream = cache.streams.get(selection)
+    return stream is not None and isinstance(stream.error, Forbidden)

@@ -1,0 +1,108 @@
+"""What is to be done about one target, and why. Status, Events, metrics and logs read this value."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from registry_controller.api.meta import ClusterUID
+from registry_controller.core.decision.state import Claim, SourceRef
+
+
+class Reason(enum.Enum):
+    """Why a Decision was taken. The values appear in status, Events and metrics."""
+
+    CREATE = "Create"
+    UPDATE = "Update"
+    ADOPT = "Adopt"
+    TAKE_OVER = "TakeOver"
+    HISTORY_RESTORED = "HistoryRestored"
+    RELAYED = "RelayedByMember"
+    REBUILT = "RebuiltCluster"
+
+    SOURCE_DELETED = "SourceDeleted"
+    MOVED = "Moved"
+    OWNER_LEFT = "OwnerLeft"
+
+    IN_SYNC = "InSync"
+    LOCAL_OBJECT_EXISTS = "LocalObjectExists"
+    OUR_OWN = "OurOwnObject"
+    NOT_WANTED = "NotWanted"
+    NO_LONGER_WANTED = "NoLongerWanted"
+    NO_LONGER_MATCHES = "NoLongerMatches"
+    RULE_GONE = "RuleGone"
+    NOT_SELECTED = "OwnerNotSelected"
+    NOT_FOR_THIS_CLUSTER = "NotForThisCluster"
+    SYNC_DISABLED = "SyncDisabled"
+    COPY_FROZEN = "CopyFrozen"
+    UNKNOWN_OWNER = "UnknownOwner"
+    HAND_CARRIED = "WaitsForItsOwner"
+    OWNER_DECIDES = "OwnerDecides"
+    NOT_NEWER = "NotNewer"
+    DISPUTED = "SecretNamedTwice"
+    NOT_NAMED = "SecretNotNamed"
+    ADDRESS_CHANGED = "AddressChangeRefused"
+    NOT_PROVEN = "CredentialsNotProven"
+    TOO_MANY = "TooManyClusters"
+    CONFLICT = "Conflict"
+    RESERVED = "ReservedForThisCluster"
+    NOT_ALLOWED = "NotAllowedHere"
+    CLOSED = "ClosedHere"
+
+    OWNER_SILENT = "OwnerSilent"
+    OWNER_CLONED = "OwnerCloned"
+    OWNER_NOT_HEARD = "OwnerNotHeard"
+    NEEDS_PROOF = "NeedsProof"
+    NOT_EVALUATED = "CannotBeEvaluated"
+    STALE_SOURCE = "StaleSource"
+    LOCAL_NOT_HEARD = "LocalNotHeard"
+    NAMESPACE_MISSING = "NamespaceMissing"
+    NAMESPACE_TERMINATING = "NamespaceTerminating"
+    MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"
+    BEING_DELETED = "BeingDeletedHere"
+    OWNER_LEAVES = "OwnerLeaves"
+    DELETION_JUDGED = "DeletionBeingJudged"
+    DELETION_HALTED = "DeletionHalted"
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Make the target what the claim's source and rule say."""
+
+    claim: Claim
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the copy, if it still is the one that was judged."""
+
+    uid: str
+    revision: int
+    reason: Reason
+    owner: ClusterUID
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Do nothing yet. `ask` names a source whose owner is to be asked by name before deciding again."""
+
+    reason: Reason
+    owner: ClusterUID | None = None
+    ask: SourceRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Do nothing; nothing is waited for but a change."""
+
+    reason: Reason
+    owner: ClusterUID | None = None
+
+
+Decision = Apply | Delete | Hold | Skip
+
+
+def owner_of(decision: Decision) -> ClusterUID | None:
+    """Name the owner that a decision is about."""
+    return decision.claim.owner if isinstance(decision, Apply) else decision.owner

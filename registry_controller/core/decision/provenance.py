@@ -1,0 +1,75 @@
+"""Put the provenance on a copy.
+
+Law: provenance is a function of the owner's state and of the rule alone, the same in every cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, encode
+from registry_controller.api.syncrule import RuleEntry
+from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.state import Claim
+
+
+def provenance_of(
+    claim: Claim,
+    *,
+    rule_owner: ClusterUID,
+    policy: str,
+    marks: Marks,
+    target: Target,
+    inherited: bool,
+    adopted: bool = False,
+    entries: Sequence[RuleEntry] = (),
+) -> Provenance:
+    """Say where a copy made from a claim comes from; `marks` are those of the object that was read.
+
+    `entries` are those of the rule that match. `inherited` says that the copy has `resource-sync-disabled` from its
+    source or its rule, so that it freezes nothing.
+
+    What an intermediary holds passes on the provenance that it has from the owner, or says that nothing is known.
+    """
+    if claim.voice is Voice.INTERMEDIARY:
+        theirs = marks.provenance if marks.provenance and marks.provenance.owner == claim.owner else None
+        uid, created, revision = (theirs.uid, theirs.created, theirs.revision) if theirs else ("", "", 0)
+    else:
+        uid, created, revision = claim.uid, claim.created, claim.revision
+    return Provenance(
+        owner=claim.owner,
+        rule=claim.rule,
+        rule_owner=rule_owner,
+        policy=policy,
+        source=GVK(*claim.kind),
+        key=ObjectKey(*claim.key),
+        uid=uid,
+        created=created,
+        revision=revision,
+        copy=target,
+        inherited=inherited,
+        adopted=adopted,
+        overrides=_digest_overrides(entries),
+    )
+
+
+def _digest_overrides(entries: Sequence[RuleEntry]) -> str:
+    """Digest what overrides say; empty where there is none. A template is the rule's, and holds no object's data."""
+    overrides = [
+        (override.type, override.pointer, override.value, override.parse_value)
+        for entry in entries
+        for override in entry.mutations.overrides
+    ]
+    return hashlib.blake2b(orjson.dumps(overrides), digest_size=6).hexdigest() if overrides else ""
+
+
+def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
+    """Build the manifest anew with the annotation."""
+    info = meta.metadata_of(manifest)
+    annotations = {**(info.get("annotations") or {}), meta.PROVENANCE: encode(provenance)}
+    return {**manifest, "metadata": {**info, "annotations": annotations}}

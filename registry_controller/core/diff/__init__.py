@@ -1,0 +1,1 @@
+"""How a copy differs from what it should be."""

@@ -1,0 +1,1 @@
+"""What a copy should be: the source, changed as its rule says."""

@@ -1,0 +1,134 @@
+"""Paths into a copy, as go-patch 0.2 spells them: `/list/name=x:next/field?`.
+
+Law: parsing looks at the text alone. Every token knows where it stands, so an error can say which one it means.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from registry_controller.api.errors import InvalidObject
+
+_LONGEST: Final = 2048
+_DEEPEST: Final = 64
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INT64: Final = range(-(2**63), 2**63)
+"""An integer beyond it is no index for Go's Atoi, and so a key."""
+_ESCAPE: Final = re.compile(r"~([017])")
+_ESCAPED: Final = {"0": "~", "1": "/", "7": ":"}
+
+
+class Modifier(enum.Enum):
+    """A step from the element that an index or a comparison finds."""
+
+    PREV = "prev"
+    NEXT = "next"
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyToken:
+    """A key of an object; when `optional`, it is made if it is missing."""
+
+    name: str
+    optional: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexToken:
+    """An element of an array; a negative number counts from the end."""
+
+    number: int
+    modifiers: tuple[Modifier, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """The place behind an array's last element."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """The one element of an array whose `key` is the text `value`; when `optional`, it is appended if it is missing."""
+
+    key: str
+    value: str
+    optional: bool
+    modifiers: tuple[Modifier, ...]
+    at: int
+
+
+Token = KeyToken | IndexToken | Append | Matching
+"""One part of a path; `at` is the position of its first character, counted from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A path; no token at all is the whole document."""
+
+    tokens: tuple[Token, ...]
+
+
+def parse_pointer(text: str, *, path: str) -> Pointer:
+    """Read a path; raise InvalidObject at the field `path`, with the position."""
+    if not text:
+        return Pointer(())
+    if len(text) > _LONGEST:
+        raise InvalidObject(path, f"is longer than {_LONGEST} characters")
+    if not text.startswith("/"):
+        raise _refused(path, 1, "`/` is expected here")
+    parts = text.split("/")[1:]
+    if len(parts) > _DEEPEST:
+        raise InvalidObject(path, f"has more than {_DEEPEST} parts")
+    tokens: list[Token] = []
+    at, optional = 2, False
+    for number, part in enumerate(parts):
+        token = _parse_token(part, at=at, is_last=number == len(parts) - 1, optional=optional, path=path)
+        optional = (isinstance(token, (KeyToken, Matching)) and token.optional) or optional
+        tokens.append(token)
+        at += len(part) + 1
+    return Pointer(tuple(tokens))
+
+
+def _parse_token(part: str, *, at: int, is_last: bool, optional: bool, path: str) -> Token:
+    """Read one part; what is `optional` makes everything to its right optional."""
+    name, *suffixes = part.split(":")
+    modifiers = _parse_modifiers(suffixes, at=at + len(name) + 1, path=path)
+    behind = at + len(name)
+    name = _ESCAPE.sub(lambda found: _ESCAPED[found[1]], name)
+    if is_last and name == "-":
+        if modifiers:
+            raise _refused(path, behind, "no modifier may follow `-`")
+        return Append(at)
+    if _INTEGER.fullmatch(name) and int(name) in _INT64:
+        return IndexToken(int(name), modifiers, at)
+    optional = optional or name.endswith("?")
+    key, equals, value = name.partition("=")
+    if equals:
+        return Matching(key, value.removesuffix("?"), optional, modifiers, at)
+    if modifiers:
+        raise _refused(path, behind, "a modifier may only follow an index or `key=value` (a `:` in a key is `~7`)")
+    return KeyToken(name.removesuffix("?"), optional, at)
+
+
+def _parse_modifiers(words: list[str], *, at: int, path: str) -> tuple[Modifier, ...]:
+    modifiers: list[Modifier] = []
+    for word in words:
+        try:
+            modifiers.append(Modifier(word))
+        except ValueError:
+            raise _refused(path, at, "prev, next, before or after is expected here (a `:` in a key is `~7`)") from None
+        at += len(word) + 1
+    return tuple(modifiers)
+
+
+def _refused(path: str, at: int, why: str) -> InvalidObject:
+    return InvalidObject(path, f"character {at}: {why}")

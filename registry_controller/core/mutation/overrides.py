@@ -1,0 +1,227 @@
+"""Overrides: changes at paths of a copy. A path is resolved against the copy, and jsonpatch does the change.
+
+Law: the document and the value are never changed, and unchanged parts are shared. All or nothing: what cannot be
+done raises, and no message holds any of the document.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jsonpatch
+
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.syncrule import Override
+from registry_controller.core.mutation.gopatch_path import (
+    Append,
+    IndexToken,
+    KeyToken,
+    Matching,
+    Modifier,
+    Pointer,
+    Token,
+    parse_pointer,
+)
+from registry_controller.gotemplate.limits import Budget, TemplateError
+
+_INSERTING: Final = frozenset((Modifier.BEFORE, Modifier.AFTER))
+_STEPS: Final = {Modifier.PREV: -1, Modifier.NEXT: 1, Modifier.BEFORE: 0, Modifier.AFTER: 1}
+
+
+class OverrideAction(enum.Enum):
+    """What is done at a path; spelled as in the API."""
+
+    REPLACE = "replace"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An override that was read and found to be well-formed. `path` is where its pointer stands in the rule."""
+
+    action: OverrideAction
+    pointer: Pointer
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatchOperation:
+    """One operation of RFC 6902: `op` is add, replace or remove; `parts` are the pointer's, not escaped."""
+
+    op: str
+    parts: tuple[str | int, ...]
+    value: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Spell the operation as RFC 6902 does."""
+        path = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in self.parts)
+        return {"op": self.op, "path": path} | ({} if self.op == "remove" else {"value": self.value})
+
+
+def read_override(override: Override) -> Operation:
+    """Read an override; raise InvalidObject at its type, or at the position in its path."""
+    try:
+        action = OverrideAction(override.type)
+    except ValueError:
+        raise InvalidObject(f"{override.path}.type", "must be replace or remove") from None
+    path = f"{override.path}.path"
+    if not override.pointer:
+        raise InvalidObject(path, "is required")
+    return Operation(action, parse_pointer(override.pointer, path=path), path)
+
+
+def apply_overrides(document: Any, changes: Iterable[tuple[Operation, Any]], *, budget: Budget | None = None) -> Any:
+    """Do the operations in order, each with its value (ignored by a removal); raise InvalidObject for what fails.
+
+    What is looked through and copied on the way to a place takes from the budget.
+    """
+    budget = budget or Budget()
+    for operation, value in changes:
+        try:
+            if change := resolve(operation, document, value=value, budget=budget):
+                document = _apply(document, change, path=operation.path, budget=budget)
+        except TemplateError as error:
+            raise InvalidObject(operation.path, f"{error}, together with the overrides before it") from None
+    return document
+
+
+def resolve(operation: Operation, document: Any, *, value: Any, budget: Budget) -> PatchOperation | None:
+    """Say what an override does to this document; None when it has nothing to remove; else raise InvalidObject."""
+    tokens = operation.pointer.tokens
+    if operation.action is OverrideAction.REMOVE:
+        return _resolve_removal(tokens, document, path=operation.path, budget=budget)
+    return _resolve_replacement(tokens, document, value, path=operation.path, budget=budget)
+
+
+def _resolve_removal(tokens: tuple[Token, ...], document: Any, *, path: str, budget: Budget) -> PatchOperation | None:
+    if not tokens:
+        raise InvalidObject(path, "the whole object cannot be removed")
+    parts: list[str | int] = []
+    found = document
+    for token in tokens:
+        part, _ = _locate(token, found, may_insert=False, path=path, budget=budget)
+        if part is None:
+            return None
+        parts.append(part)
+        found = found[part]
+    return PatchOperation("remove", tuple(parts))
+
+
+def _resolve_replacement(
+    tokens: tuple[Token, ...], document: Any, value: Any, *, path: str, budget: Budget
+) -> PatchOperation:
+    parts: list[str | int] = []
+    found = document
+    for number, token in enumerate(tokens):
+        rest = tokens[number + 1 :]
+        if isinstance(token, Append):
+            _want_list(token, found, path=path)
+            return PatchOperation("add", (*parts, "-"), value)
+        part, inserts = _locate(token, found, may_insert=not rest, path=path, budget=budget)
+        if part is None:
+            name = token.name if isinstance(token, KeyToken) else "-"
+            return PatchOperation("add", (*parts, name), _make(token, rest, value, path=path))
+        parts.append(part)
+        if not rest:
+            return PatchOperation("add" if inserts or isinstance(token, KeyToken) else "replace", tuple(parts), value)
+        found = found[part]
+    return PatchOperation("replace", (), value)
+
+
+def _locate(token: Token, found: Any, *, may_insert: bool, path: str, budget: Budget) -> tuple[str | int | None, bool]:
+    """Say which key or index a token means, and whether a value is inserted there; None: optional, and missing."""
+    match token:
+        case Append():
+            raise _refused(path, token, "`-` has nothing to remove")
+        case KeyToken():
+            if not isinstance(found, Mapping):
+                raise _refused(path, token, f"an object is expected above this, and there is {_kind(found)}")
+            if token.name not in found and not token.optional:
+                raise _refused(path, token, "there is no such key (`?` behind it would make it)")
+            return (token.name if token.name in found else None), False
+        case IndexToken():
+            items = _want_list(token, found, path=path)
+            return _index(token, token.number, len(items), may_insert=may_insert, path=path)
+        case Matching():
+            items = _want_list(token, found, path=path)
+            budget.step(len(items))
+            hits = [number for number, item in enumerate(items) if _holds(token, item)]
+            if not hits and token.optional:
+                return None, False
+            if len(hits) != 1:
+                raise _refused(path, token, f"exactly one element must match this, and {len(hits)} do")
+            return _index(token, hits[0], len(items), may_insert=may_insert, path=path)
+
+
+def _holds(token: Matching, item: Any) -> bool:
+    """Compare as texts: a number or a flag equals no text."""
+    return isinstance(item, Mapping) and isinstance(text := item.get(token.key), str) and text == token.value
+
+
+def _index(token: IndexToken | Matching, number: int, length: int, *, may_insert: bool, path: str) -> tuple[int, bool]:
+    """Take the modifiers' steps; below 0 counts from the end, wherever the steps began."""
+    modifiers = token.modifiers
+    inserting = [modifier for modifier in modifiers if modifier in _INSERTING]
+    if inserting and (not may_insert or inserting != [modifiers[-1]]):
+        raise _refused(path, token, "`:before` and `:after` may only end a path, and only to replace")
+    number += sum(_STEPS[modifier] for modifier in modifiers if modifier not in _INSERTING)
+    if not -length <= number < length:
+        raise _refused(path, token, f"there is no such element: the array has {length}")
+    number = number % length
+    return (number + _STEPS[inserting[0]], True) if inserting else (number, False)
+
+
+def _make(token: Token, rest: tuple[Token, ...], value: Any, *, path: str) -> Any:
+    """Build what stands at a missing token, down to the value."""
+    if not rest:
+        return value
+    following, behind = rest[0], rest[1:]
+    if isinstance(token, Matching):
+        if not isinstance(following, KeyToken) or (following.name == token.key and behind):
+            raise _refused(path, following, "cannot be made: what stands above it is an object with one text")
+        return {token.key: token.value, following.name: _make(following, behind, value, path=path)}
+    match following:
+        case KeyToken():
+            return {following.name: _make(following, behind, value, path=path)}
+        case Matching() | Append():
+            return [_make(following, behind, value, path=path)]
+        case IndexToken():
+            raise _refused(path, following, "an index cannot be made; only a key, `key=value` or `-` can")
+
+
+def _want_list(token: Token, found: Any, *, path: str) -> list[Any]:
+    if not isinstance(found, list):
+        raise _refused(path, token, f"an array is expected above this, and there is {_kind(found)}")
+    return found
+
+
+def _kind(found: Any) -> str:
+    if found is None:
+        return "null"
+    return "an object" if isinstance(found, Mapping) else "an array" if isinstance(found, list) else "a single value"
+
+
+def _apply(document: Any, change: PatchOperation, *, path: str, budget: Budget) -> Any:
+    copy = _copy_spine(document, change.parts, budget)
+    try:
+        return jsonpatch.apply_patch(copy, [change.to_json()], in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
+        raise InvalidObject(path, "cannot be applied") from None  # its own message holds the document
+
+
+def _copy_spine(document: Any, parts: tuple[str | int, ...], budget: Budget) -> Any:
+    """Copy the containers that lead to a place, which are all that a change there touches."""
+    if not parts:
+        return document
+    budget.pass_by(1 + len(document))
+    copy: Any = dict(document) if isinstance(document, Mapping) else list(document)
+    if len(parts) > 1:
+        copy[parts[0]] = _copy_spine(copy[parts[0]], parts[1:], budget)
+    return copy
+
+
+def _refused(path: str, token: Token, why: str) -> InvalidObject:
+    return InvalidObject(path, f"character {token.at}: {why}")

@@ -1,0 +1,199 @@
+"""Paths into an object's body, as gjson 1.9 reads them.
+
+The part of gjson that is implemented: keys parted by dots, `\\` escapes, array indices, `*` and `?` in keys of
+objects, `#` (an array's length), `#.rest` (the rest of every element), `#(query)` (the first element that holds it)
+and `#(query)#` (all of them). Law: what is not implemented is an error that says where, never "no match".
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from registry_controller.api.errors import InvalidObject
+from registry_controller.core.rules.glob import Glob, Refused, compile_glob
+
+_LONGEST_KEY: Final = 1024
+_DEEPEST: Final = 16
+_OPERATORS: Final = ("==", "!=", "<=", ">=", "!%", "=", "<", ">", "%")
+_BLANK: Final = "".join(map(chr, range(0x21)))  # what gjson trims
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStep:
+    """A key of an object; of an array the element at `index`, if the key is a number."""
+
+    name: str
+    index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wild:
+    """The first key of an object, in sorted order, that fits and under which the rest is found."""
+
+    glob: Glob
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """An array's length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """What `rest` finds in each element of an array, as an array."""
+
+    rest: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The first element of an array that holds the comparison, or (`every`) an array of all of them.
+
+    `steps` is None where the element itself is compared; no operator asks only whether something is there.
+    """
+
+    steps: tuple[Step, ...] | None
+    operator: str
+    operand: str
+    glob: Glob
+    every: bool
+
+
+Step = KeyStep | Wild | Length | Each | Query
+
+
+@dataclass(frozen=True, slots=True)
+class ContentPath:
+    """A path, read and found to be implemented."""
+
+    text: str
+    steps: tuple[Step, ...]
+
+
+def compile_path(key: str, *, path: str) -> ContentPath:
+    """Read a gjson path; raise InvalidObject at the field `path`, with the position, for what is not implemented."""
+    try:
+        return _compile_cached(key)
+    except Refused as refused:
+        raise InvalidObject(path, f"character {refused.position + 1}: {refused.why}") from None
+
+
+@functools.lru_cache(maxsize=1024)
+def _compile_cached(key: str) -> ContentPath:
+    if len(key) > _LONGEST_KEY:
+        raise Refused(_LONGEST_KEY, f"is longer than {_LONGEST_KEY} characters")
+    return ContentPath(key, _compile(key, 0, len(key), depth=0))
+
+
+def _compile(text: str, start: int, end: int, *, depth: int) -> tuple[Step, ...]:
+    """Read the path that stands in text[start:end]."""
+    if depth > _DEEPEST:
+        raise Refused(start, "is nested too deeply")
+    steps: list[Step] = []
+    at = start
+    while True:
+        if at >= end or text[at] == ".":
+            raise Refused(at, "a key is expected here (`..` and empty parts are not implemented)")
+        if text[at] in "@{[!":
+            raise Refused(at, f"`{text[at]}` is not implemented (escape it as `\\{text[at]}` if it is part of a key)")
+        follows = text[at + 1] if at + 1 < end else ""
+        if text[at] == "#" and follows in ("", "."):
+            steps.append(Each(_compile(text, at + 2, end, depth=depth + 1)) if follows else Length())
+            return tuple(steps)
+        if text[at] == "#" and follows in ("(", "["):
+            step, at = _compile_query(text, at, end, depth=depth)
+        else:
+            step, at = _compile_key(text, at, end)
+        steps.append(step)
+        if at == end:
+            return tuple(steps)
+        at += 1
+
+
+def _compile_key(text: str, start: int, end: int) -> tuple[Step, int]:
+    """Read one key, up to the dot behind it."""
+    at = start
+    while at < end and text[at] != ".":
+        if text[at] == "|":
+            raise Refused(at, "`|` is not implemented (escape it as `\\|` if it is part of a key)")
+        if text[at] == "\\" and at + 1 == end:
+            raise Refused(at, "an escape ends the key")
+        if text.startswith("\\.", at) and at + 2 < end and text[at + 2] in "@{[!":
+            # Under an array gjson reads no escapes, and begins a modifier or a selection here.
+            raise Refused(at + 2, f"write `\\{text[at + 2]}` behind an escaped dot")
+        at += 2 if text[at] == "\\" else 1
+    part = text[start:at]
+    glob = compile_glob(part)
+    if glob.is_literal:
+        index = int(part) if part.isascii() and part.isdigit() and len(part) < 10 else None
+        return KeyStep(glob.literal, index), at
+    return Wild(glob), at
+
+
+def _compile_query(text: str, start: int, end: int, *, depth: int) -> tuple[Step, int]:
+    """Read `#(...)` or `#(...)#`, up to the dot behind it."""
+    if text[start + 1] == "[":
+        raise Refused(start + 1, "`#[...]` is not implemented; write `#(...)`")
+    compares, close = _find_query_end(text, start, end)
+    first = start + 2
+    stop = compares if compares is not None else close
+    while first < stop and text[first] in _BLANK:
+        first += 1
+    last = first + len(text[first:stop].rstrip(_BLANK))
+    steps = _compile(text, first, last, depth=depth + 1) if first < last else None
+    operator = operand = ""
+    if compares is not None:
+        operator, operand = _read_comparison(text, compares, close)
+    elif steps is None:
+        raise Refused(first, "the query is empty")
+    at = close + 1
+    every = at < end and text[at] == "#"
+    at += every
+    if at < end and text[at] != ".":
+        raise Refused(at, "only `#` or `.` may follow a query")
+    glob = compile_glob(operand if operator in ("%", "!%") else "")
+    return Query(steps, operator, operand, glob, every), at
+
+
+def _find_query_end(text: str, start: int, end: int) -> tuple[int | None, int]:
+    """Find a query's comparison (None when there is none) and its closing parenthesis."""
+    compares: int | None = None
+    depth, at = 1, start + 2
+    while at < end:
+        char = text[at]
+        if char in "!=<>%" and depth == 1 and compares is None:
+            compares = at
+        elif char == "\\":
+            at += 1
+        elif char in "([":
+            depth += 1
+        elif char in ")]":
+            depth -= 1
+            if depth == 0:
+                return compares, at
+        elif char == '"':
+            at += 1
+            while at < end and text[at] != '"':
+                at += 2 if text[at] == "\\" else 1
+        at += 1
+    raise Refused(start, "the query is not closed")
+
+
+def _read_comparison(text: str, start: int, end: int) -> tuple[str, str]:
+    operator = next((known for known in _OPERATORS if text.startswith(known, start)), None)
+    if operator is None:
+        raise Refused(start, "is no comparison: use ==, !=, <, <=, >, >=, % or !%")
+    operand = text[start + len(operator) : end].strip(_BLANK)
+    if operand.startswith("~"):
+        raise Refused(text.index("~", start), "`~` is not implemented")
+    if operand.startswith('"') and operand != '""':  # which gjson takes for two quotation marks, not for an empty text
+        try:
+            operand = json.loads(operand, strict=False)
+        except ValueError:
+            raise Refused(text.index('"', start), "is no complete string") from None
+        if operand.startswith("~"):
+            raise Refused(text.index("~", start), "`~` is not implemented, in quotes neither")
+    return ("=" if operator == "==" else operator), operand

@@ -1,0 +1,1 @@
+"""What the status of a Cluster and of a rule says."""

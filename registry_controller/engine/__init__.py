@@ -1,1 +1,0 @@
-"""MOTION: the long-lived tasks and their memory. A task never decides; it asks core."""

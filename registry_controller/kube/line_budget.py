@@ -1,0 +1,54 @@
+"""Lines of watches that have begun and not ended yet: what they hold of memory, of one server together.
+
+Law: no line is longer than an object may be, and all of a server's are bounded, however many watches it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from registry_controller.api.errors import TooMuch
+from registry_controller.kube.responses import spell_size
+from registry_controller.kube.transport import ANSWER_BYTES
+
+TOGETHER_BYTES: Final = 2 * ANSWER_BYTES
+
+
+class LineBudget:
+    """The lines of one server. `size_bytes` is what they hold now."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+    @contextlib.contextmanager
+    def begun(self) -> Iterator[Line]:
+        """Count the lines of one watch, until it ends."""
+        line = Line(self)
+        try:
+            yield line
+        finally:
+            line.end()
+
+
+class Line:
+    """The line of one watch that is under way."""
+
+    def __init__(self, lines: LineBudget) -> None:
+        self._lines = lines
+        self._size_bytes = 0
+
+    def grow(self, size_bytes: int, *, what: str) -> None:
+        """Count more of it; TooMuch when that is more than is taken."""
+        self._size_bytes += size_bytes
+        self._lines.size_bytes += size_bytes
+        if self._size_bytes > ANSWER_BYTES:
+            raise TooMuch(f"{what}: a line longer than {spell_size(ANSWER_BYTES)}")
+        if self._lines.size_bytes > TOGETHER_BYTES:
+            raise TooMuch(f"{what}: lines longer than {spell_size(TOGETHER_BYTES)} together")
+
+    def end(self) -> None:
+        """Count it no longer."""
+        self._lines.size_bytes -= self._size_bytes
+        self._size_bytes = 0

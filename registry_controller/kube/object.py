@@ -1,0 +1,182 @@
+"""One object as a server said it: metadata decoded, the rest kept raw.
+
+Laws: what is no object of Kubernetes is a ProtocolError here, so that no nonsense reaches a decision · what is decoded
+takes no more memory than an object may, however it is spelled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from registry_controller.api.errors import ProtocolError
+from registry_controller.api.meta import GVK, UID_LENGTH, ObjectKey, revision
+
+_NAME_BYTES: Final = 253
+_NAMESPACE_BYTES: Final = 63
+_TIME_LENGTH: Final = 40  # RFC 3339, with a fraction and an offset, has 35
+_TYPE_BYTES: Final = 1024  # Kubernetes' own have 40
+_BRACKETS: Final = 250  # what has no more of them is nested no deeper
+_SHOWN: Final = 300
+
+MANIFEST_BYTES: Final = 4 * 1024 * 1024
+"""The largest object that is decoded: API servers take requests of 3 MiB, so what is larger cannot be written here."""
+_SMALL_BYTES: Final = 64 * 1024  # of a metadata that cannot take much, whatever is in it
+COMMAS: Final = 150_000  # an entry takes up to 200 bytes; 10,000 keys of a ConfigMap, with their fields, have 20,000
+_PART: Final = 64  # bytes that a value, an entry or a mapping takes at least
+CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource definitions have 15,000
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(,)|([\[{])', re.DOTALL)
+
+
+class PartialObject(msgspec.Struct, frozen=True, gc=False):
+    """An object at one moment. `raw` is its JSON, always with apiVersion and kind, and its own copy.
+
+    `revision` is the resourceVersion as a number, 0 where it is none. `kind_type` is the top-level `type`, where
+    that is a short text (a Secret's).
+    """
+
+    key: ObjectKey
+    uid: str
+    revision: int
+    created: str
+    deleting: bool
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    generation: int
+    kind_type: str
+    raw: bytes
+
+
+class _Meta(msgspec.Struct, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    created: str | None = msgspec.field(name="creationTimestamp", default=None)
+    deleted: str | None = msgspec.field(name="deletionTimestamp", default=None)
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    generation: int | None = None
+
+
+class _Outside(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw
+
+
+class _SizedMeta(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw
+    spec: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Object(msgspec.Struct, gc=False):
+    metadata: _Meta
+    api_version: str | None = msgspec.field(name="apiVersion", default=None)
+    kind: str | None = None
+    type: msgspec.Raw = msgspec.Raw(b"")
+
+
+_WEIGHED: Final = msgspec.json.Decoder(_SizedMeta)
+_OUTSIDE: Final = msgspec.json.Decoder(_Outside)
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+
+
+def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> PartialObject:
+    """Read an object; ProtocolError for nonsense, or for another kind than `kind`.
+
+    Items of a list of a built-in kind come without apiVersion and kind: they get those of `kind`.
+    """
+    try:
+        if memoryview(raw).nbytes > _SMALL_BYTES and _is_too_much(bytes(_OUTSIDE.decode(raw).metadata)):
+            raise ProtocolError("an object with more metadata than any has")
+        found = _OBJECT.decode(raw)
+        text = bytes(found.type)
+        kind_type = msgspec.json.decode(text, type=str) if text[:1] == b'"' and len(text) <= _TYPE_BYTES else ""
+        body = bytes(raw)
+        if not body.isascii():
+            body.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ProtocolError("an object without readable metadata") from None
+    info = found.metadata
+    key = ObjectKey(info.namespace, info.name)
+    _check_name(info.name, most_bytes=_NAME_BYTES)
+    if info.namespace:
+        _check_name(info.namespace, most_bytes=_NAMESPACE_BYTES)
+    if len(info.uid) > UID_LENGTH or not (info.uid.isascii() and info.uid.isprintable()):
+        raise ProtocolError(f"{key}: has a uid that is none")
+    created = info.created or ""
+    if len(created) > _TIME_LENGTH or not created.isascii():
+        raise ProtocolError(f"{key}: has a creationTimestamp that is none")
+    if kind is not None:
+        if found.kind is None and found.api_version is None:
+            head = json.dumps({"apiVersion": kind.api_version, "kind": kind.kind}).encode()
+            body = head[:-1] + b"," + body[1:]
+        elif found.kind != kind.kind or found.api_version != kind.api_version:
+            raise ProtocolError(f"{key}: is of another kind than {kind}")
+    return PartialObject(
+        key=key,
+        uid=info.uid,
+        revision=revision(info.resource_version),
+        created=created,
+        deleting=info.deleted is not None,
+        labels=info.labels or {},
+        annotations=info.annotations or {},
+        generation=info.generation or 0,
+        kind_type=kind_type,
+        raw=body,
+    )
+
+
+def decode_manifest(raw: bytes) -> dict[str, Any]:
+    """Decode a whole object; ProtocolError, also for numbers that no JSON of Go's has (1e999).
+
+    What is nested deeper than 254 is refused: it could be read, but orjson could not spell it again. What is so large,
+    or of so many parts, that it could not be written either is not even decoded.
+    """
+    if _is_too_much(raw):
+        raise ProtocolError("an object that is too large")
+    try:
+        found = orjson.loads(raw)
+        if raw.count(b"{") + raw.count(b"[") > _BRACKETS:
+            orjson.dumps(found)
+    except (orjson.JSONDecodeError, RecursionError):
+        raise ProtocolError("an object that is no readable JSON") from None
+    except orjson.JSONEncodeError:
+        raise ProtocolError("an object that is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ProtocolError("an answer that is no object")
+    return found
+
+
+def weigh(raw: bytes) -> int:
+    """Estimate what an object that was heard takes while it is kept whole, but for its status, in bytes."""
+    found = _WEIGHED.decode(raw)
+    kept = [bytes(found.metadata), bytes(found.spec)]
+    return sum(len(part) + _PART * sum(part.count(mark) for mark in (b",", b"{", b"[")) for part in kept)
+
+
+def _is_too_much(raw: bytes) -> bool:
+    """Say whether JSON is larger, or has more parts, than is decoded; what is in texts is no part."""
+    if len(raw) > MANIFEST_BYTES:
+        return True
+    if len(raw) < 2 * CONTAINERS:  # each has two ends
+        return False
+    if raw.count(b",") <= COMMAS and raw.count(b"{") + raw.count(b"[") <= CONTAINERS:
+        return False
+    commas = containers = 0
+    for token in _TOKEN.finditer(raw):
+        commas += token.lastindex == 1
+        containers += token.lastindex == 2
+        if commas > COMMAS or containers > CONTAINERS:
+            return True
+    return False
+
+
+def _check_name(name: str, *, most_bytes: int) -> None:
+    """Refuse what the API server refuses as a path segment; kinds differ in everything else."""
+    plain = name.isprintable() and not set(name) & {"/", "%"} and name not in ("", ".", "..")
+    if not plain or len(name) > most_bytes or (not name.isascii() and len(name.encode()) > most_bytes):
+        raise ProtocolError(f"an object with the name {name[:_SHOWN]!r}")

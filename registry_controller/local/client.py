@@ -1,0 +1,164 @@
+"""The API server at home as the keeper of our own things needs it: objects in, objects out, errors in words.
+
+Law: what is missing is None, what is not allowed says verb, resource and who can allow it, and no message holds data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
+from registry_controller.api.meta import GVR, Manifest, ObjectKey
+from registry_controller.kube.connect import object_path
+
+SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
+
+
+class LocalWriter(Protocol):
+    """The connection to our own cluster; bodies are JSON."""
+
+    @property
+    def ca_pem(self) -> str: ...
+
+    @property
+    def server(self) -> str: ...
+
+    async def get(self, gvr: GVR, key: ObjectKey) -> bytes: ...
+
+    async def get_path(self, path: str) -> bytes: ...
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes: ...
+
+    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes) -> bytes: ...
+
+    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> object: ...
+
+    async def post_path(self, path: str, body: bytes) -> bytes: ...
+
+
+class LocalClient:
+    """Read and write objects at home."""
+
+    def __init__(self, writer: LocalWriter) -> None:
+        self._writer = writer
+
+    @property
+    def ca_pem(self) -> str:
+        """The CA of our own connection; empty when it uses the system's."""
+        return self._writer.ca_pem
+
+    @property
+    def server(self) -> str:
+        """The address of our own connection."""
+        return self._writer.server
+
+    async def read(self, gvr: GVR, key: ObjectKey) -> Manifest | None:
+        """Get one object; None when the answer itself says that it is missing."""
+        try:
+            return _decode(await self._writer.get(gvr, key), what=f"{gvr} {key}")
+        except NotFound as error:
+            if error.names_object:
+                return None
+            raise _not_served(gvr) from error
+        except Forbidden as error:
+            raise _forbidden(error, verb="get", gvr=gvr, namespace=key.namespace) from error
+
+    async def list(self, gvr: GVR, *, namespace: str = "", fields: str = "") -> Sequence[Manifest]:
+        """List a kind, all of it or by a field selector."""
+        path = gvr.path(namespace) + (f"?fieldSelector={quote(fields, safe='')}" if fields else "")
+        try:
+            items = _decode(await self._writer.get_path(path), what=str(gvr)).get("items")
+        except NotFound as error:
+            raise _not_served(gvr) from error
+        except Forbidden as error:
+            raise _forbidden(error, verb="list", gvr=gvr, namespace=namespace) from error
+        return [item for item in items or () if isinstance(item, dict)]
+
+    async def read_path(self, path: str) -> Manifest:
+        """Get a document that is no object, such as `/api`."""
+        return _decode(await self._writer.get_path(path), what=path)
+
+    async def create(self, gvr: GVR, manifest: Manifest) -> Manifest:
+        """Create an object and return it as stored."""
+        key = _key(manifest)
+        try:
+            stored = await self._writer.create(gvr, key.namespace, msgspec.json.encode(manifest))
+        except Forbidden as error:
+            raise _forbidden(error, verb="create", gvr=gvr, namespace=key.namespace) from error
+        return _decode(stored, what=f"{gvr} {key}")
+
+    async def replace(self, gvr: GVR, manifest: Manifest) -> None:
+        """Replace an object by one with the resourceVersion that was read."""
+        key = _key(manifest)
+        try:
+            await self._writer.replace(gvr, key, msgspec.json.encode(manifest))
+        except Forbidden as error:
+            raise _forbidden(error, verb="update", gvr=gvr, namespace=key.namespace) from error
+
+    async def delete(self, gvr: GVR, manifest: Manifest) -> None:
+        """Delete the very object that was read; one that is gone by now is deleted."""
+        key, info = _key(manifest), meta.metadata_of(manifest)
+        try:
+            await self._writer.delete(gvr, key, uid=info["uid"], resource_version=info["resourceVersion"])
+        except NotFound:
+            return
+        except Forbidden as error:
+            raise _forbidden(error, verb="delete", gvr=gvr, namespace=key.namespace) from error
+
+    async def request_token(self, account: ObjectKey, spec: Mapping[str, Any]) -> str:
+        """Have a token of a ServiceAccount issued; `spec` is a TokenRequestSpec (authentication.k8s.io/v1)."""
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = object_path(SERVICE_ACCOUNTS, account, subresource="token")
+        try:
+            answer = _decode(await self._writer.post_path(path, msgspec.json.encode(request)), what=path)
+        except Forbidden as error:
+            gvr = SERVICE_ACCOUNTS._replace(resource="serviceaccounts/token")
+            raise _forbidden(error, verb="create", gvr=gvr, namespace=account.namespace) from error
+        status = answer.get("status")
+        token = status.get("token") if isinstance(status, dict) else None
+        if not isinstance(token, str) or not token:
+            raise ProtocolError(f"{path}: the answer holds no token")
+        return token
+
+
+def age(manifest: Manifest) -> tuple[str, str]:
+    """Order objects by when they were made."""
+    info = meta.metadata_of(manifest)
+    return info.get("creationTimestamp") or "", info.get("name") or ""
+
+
+def _key(manifest: Manifest) -> ObjectKey:
+    info = meta.metadata_of(manifest)
+    return ObjectKey(info.get("namespace", ""), info["name"])
+
+
+def _decode(body: bytes, *, what: str) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ProtocolError(f"{what}: the answer is no JSON object")
+    return found
+
+
+def _not_served(gvr: GVR) -> NotServed:
+    advice = "; apply the CustomResourceDefinitions of this release" if gvr.group == meta.GROUP else ""
+    return NotServed(f"{gvr}: not served by this cluster{advice}")
+
+
+def _forbidden(error: Forbidden, *, verb: str, gvr: GVR, namespace: str) -> Forbidden:
+    if error.reason == "NamespaceTerminating":
+        return error
+    where = f" in namespace {namespace}" if namespace else ""
+    return Forbidden(
+        f"cannot {verb} {gvr}{where}: forbidden; allow it in a ClusterRole labelled "
+        f'{meta.CONTROLLER_AGGREGATED}=true, or run "registry-controller rbac"',
+        status=error.status,
+        reason=error.reason,
+    )

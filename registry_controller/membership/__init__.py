@@ -1,0 +1,1 @@
+"""Who counts as a member: departures, tombstones, what relays may bring."""

@@ -1,0 +1,1 @@
+"""The status of Clusters and rules, readiness and gauges."""

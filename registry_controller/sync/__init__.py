@@ -1,0 +1,1 @@
+"""From a key to a write: work queue, reconciler, applier, copy writer."""

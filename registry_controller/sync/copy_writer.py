@@ -1,0 +1,234 @@
+"""Bring one copy to what is wanted: render, compare, write.
+
+Laws: what is in step costs no write · our own echo says nothing new · a write carries the identity that was judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
+from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
+from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
+from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.diff.drift import Drift, compare, content_digest, merge
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.discover import Discovery
+from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.watch.body_cache import BodyCache, BodyKey
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredCopy:
+    """A copy as it should be, with the marks that say so; `digest` leaves the provenance's revision out.
+
+    `status` is what its status should be, None where nobody asked for it.
+    """
+
+    target: Target
+    kind: GVK
+    manifest: Manifest
+    digest: bytes
+    marks: Marks
+    status: Manifest | None = None
+
+
+class WriteClient(Protocol):
+    """What a hand writes with. The answer is what is stored; None says that nothing was."""
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
+        """Create an object."""
+
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+    ) -> bytes | None:
+        """Replace an object, or ask what would be stored."""
+
+    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
+        """Delete the object that was judged."""
+
+
+class CopyWriter:
+    """The only place that writes objects of others' making, and only here."""
+
+    def __init__(
+        self,
+        *,
+        reader: Reader,
+        pen: WriteClient,
+        discovery: Discovery,
+        bodies: BodyCache,
+        digest_key: bytes,
+        on_stored: Callable[[Target, Manifest, Manifest], None],
+        believes_provenance: bool = True,
+    ) -> None:
+        self._reader = reader
+        self._pen = pen
+        self._discovery = discovery
+        self._bodies = bodies
+        self._digest_key = digest_key
+        self._on_stored = on_stored
+        self._believes_provenance = believes_provenance
+
+    def digest(self, manifest: Manifest) -> bytes:
+        """Digest what counts of an object."""
+        return content_digest(manifest, key=self._digest_key)
+
+    async def create(self, wanted: DesiredCopy, cache: LocalCache) -> None:
+        """Make a copy that is not here."""
+        gvr = await self._discovery.resolve(wanted.kind)
+        body = _spelled(wanted.manifest)
+        with cache.writing(wanted.target.key):
+            raw = await self._pen.create(gvr, wanted.target.namespace, body)
+            self._remember(raw, wanted, cache)
+
+    async def create_namespace(self, name: str) -> None:
+        """Make a namespace for a copy; one that is there by now is good."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await self._pen.create(meta.NAMESPACES, "", orjson.dumps(body))
+        except AlreadyExists:
+            return
+        except Forbidden as error:
+            grant = "; the chart's controller.createNamespaces=true gives that right" if error.lacks_right else ""
+            words = f"cannot create namespace {name}: {error}{grant}"
+            raise Forbidden(words, lacks_right=error.lacks_right) from None
+
+    async def write(
+        self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, adopt: bool
+    ) -> tuple[bool, tuple[str, ...]]:
+        """Bring a copy that is here to what is wanted; say whether that took a write, and whose changes it undid.
+
+        `adopt` writes in any case what provenance alone would not be worth. Raises Immutable, which says whose changes
+        these are, where the copy would have to be made anew.
+        """
+        gvr = await self._discovery.resolve(wanted.kind)
+        managers: tuple[str, ...] = ()
+        if record.is_plain and record.verified == record.revision:
+            body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
+        else:
+            current = await self._current(gvr, wanted, record)
+            if current is None:
+                raise Conflict(f"{wanted.target} is gone or changed since it was judged; looking again")
+            verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
+            managers = verdict.managers
+            if verdict.drift is Drift.IN_SYNC:
+                self._accept(current, wanted, record, cache)
+                return False, managers
+            body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
+            if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
+                self._accept(current, wanted, record, cache)
+                return False, managers
+        with cache.writing(wanted.target.key):
+            try:
+                raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
+            except Immutable as error:
+                raise Immutable(str(error), managers=managers) from None
+            self._remember(raw, wanted, cache)
+        return True, managers
+
+    async def write_status(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> bool:
+        """Bring the status of a copy of ours to what is wanted; say whether that took a write.
+
+        A kind without a status subresource has no status to bring.
+        """
+        gvr = await self._discovery.resolve(wanted.kind)
+        current = await self._current(gvr, wanted, record) if gvr.has_status else None
+        if gvr.has_status and current is None:
+            raise Conflict(f"{wanted.target} is gone or changed since it was judged; looking again")
+        if current is None or (current.get("status") or {}) == wanted.status:
+            record.status_digest = self.status_digest(wanted)
+            return False
+        body = {**current, "status": wanted.status}
+        with cache.writing(wanted.target.key):
+            raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
+            if raw is not None:
+                cache.record_status_write(decode_object(raw), status_digest=self.status_digest(wanted))
+        return True
+
+    def status_digest(self, wanted: DesiredCopy) -> bytes | None:
+        """Digest a wanted status; None where nobody asked for it."""
+        if wanted.status is None:
+            return None
+        return content_digest({"status_": wanted.status}, key=self._digest_key)
+
+    async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
+        """Delete the copy that was judged, and no other."""
+        gvr = await self._discovery.resolve(kind)
+        try:
+            await self._pen.delete(gvr, target.key, uid=uid, resource_version=str(revision))
+        except NotFound:
+            return
+
+    async def _current(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord) -> Manifest | None:
+        obj = self._bodies.peek(BodyKey(HERE, wanted.kind, wanted.target.key))
+        if obj is None or obj.revision != record.revision:
+            try:
+                obj = decode_object(await self._reader.get(gvr, wanted.target.key))
+            except NotFound:
+                return None
+        judged = obj.uid == record.uid and obj.revision == record.revision
+        return orjson.loads(obj.raw) if judged else None
+
+    async def _is_stored_so(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord, body: Manifest) -> bool:
+        """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
+        provenance = record.marks.provenance
+        is_of_now = provenance is not None and provenance.revision == wanted.marks.revision
+        is_same_wish = record.desired in (None, wanted.digest)  # else a rule was edited, and took something away
+        if is_of_now and is_same_wish and self._believes_provenance:
+            return True
+        raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), dry_run=True)
+        current = await self._current(gvr, wanted, record)
+        return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
+
+    def _accept(self, current: Manifest, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> None:
+        record.desired = wanted.digest
+        record.baseline = self.digest(current)
+        record.verified = meta.revision(meta.metadata_of(current).get("resourceVersion"))
+        record.is_plain = _is_plain(current, record.baseline, wanted)
+        if record.verified == record.revision:
+            self._bodies.drop(BodyKey(HERE, cache.kind, wanted.target.key))
+
+    def _remember(self, raw: bytes | None, wanted: DesiredCopy, cache: LocalCache) -> None:
+        if raw is None:
+            return
+        obj = decode_object(raw)
+        stored: Manifest = orjson.loads(raw)
+        baseline = self.digest(stored)
+        plain = _is_plain(stored, baseline, wanted)
+        same = obj.annotations == meta.annotations_of(wanted.manifest)
+        marks = wanted.marks if same else read_marks(obj.annotations, of=wanted.target)
+        cache.record_write(obj, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
+        self._on_stored(wanted.target, wanted.manifest, stored)
+
+    def still_as_written(self, record: CopyRecord, obj: PartialObject) -> bool:
+        """Say whether a copy that changed here is, in all that counts, still what the server stored for us."""
+        return record.baseline is not None and self.digest(orjson.loads(obj.raw)) == record.baseline
+
+
+def _spelled(manifest: Manifest) -> bytes:
+    """Spell an object; InvalidObject for one that overrides nested too deeply."""
+    try:
+        return orjson.dumps(manifest)
+    except orjson.JSONEncodeError:
+        raise InvalidObject("object", "cannot be written: it is nested too deeply") from None
+
+
+def _is_plain(stored: Manifest, baseline: bytes, wanted: DesiredCopy) -> bool:
+    info = meta.metadata_of(stored)
+    return baseline == wanted.digest and not info.get("finalizers") and not info.get("ownerReferences")
+
+
+def _identified(manifest: Manifest, *, uid: str, revision: int) -> Mapping[str, Any]:
+    info = {**meta.metadata_of(manifest), "uid": uid, "resourceVersion": str(revision)}
+    return {**manifest, "metadata": info}
+
+
+def copy_slot(kind: GVK, key: ObjectKey) -> BodyKey:
+    """Name the slot of a body of ours."""
+    return BodyKey(HERE, kind, key)

@@ -1,0 +1,54 @@
+"""Losers: the other rules that want a source at the same place, and otherwise (W2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from registry_controller.api.meta import ClusterUID, Manifest
+from registry_controller.cache.rule_evaluator import shares
+from registry_controller.core.mutation.mutate import Desired, desired
+from registry_controller.core.rules.active import Hit
+from registry_controller.gotemplate import Pool
+from registry_controller.sync.state_reader import Offer
+
+
+def hits_beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
+    """List by which other rules the same source claims the same place, in another version of its kind."""
+    peer, kind = offer.cache.peer, offer.cache.kind
+    return tuple(
+        other.hit
+        for other in offers
+        if other.cache is not offer.cache
+        and (other.cache.peer, other.key) == (peer, offer.key)
+        and (other.cache.kind.group, other.cache.kind.kind) == (kind.group, kind.kind)
+        and other.hit.barrier is None
+    )
+
+
+def losers_of(offer: Offer, ours: Desired, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
+    """Name the other rules that make something else than ours of the same source at the same place (W2).
+
+    Among them is one that makes nothing of it, for an error, and one of which that cannot be told: the rules of each
+    cluster take together no more than their share.
+    """
+    rivals = [
+        hit
+        for hit in offer.record.hits
+        if hit.rule != offer.hit.rule
+        and hit.entries != offer.hit.entries
+        and hit.target(offer.key) == ours.target
+        and hit.barrier is None
+    ]
+    pools = shares({hit.rule_owner for hit in rivals})
+    return tuple(
+        hit.rule for hit in rivals if not _makes(ours, hit, offer, manifest, owner=owner, pool=pools[hit.rule_owner])
+    )
+
+
+def _makes(ours: Desired, hit: Hit, offer: Offer, manifest: Manifest, *, owner: ClusterUID, pool: Pool) -> bool:
+    """Say whether a rule makes the same as ours."""
+    try:
+        theirs = desired(manifest, offer.cache.kind, hit.entries, owner=owner, context=hit.context, pool=pool)
+    except Exception:  # a stranger may have written either; it is said when that rule's turn comes
+        return False
+    return (theirs.manifest, theirs.status) == (ours.manifest, ours.status)

@@ -1,0 +1,313 @@
+"""Read the caches into the View that core decides on. No await in here: a view is of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import CopyRecord, LocalCache
+from registry_controller.cache.members import Members
+from registry_controller.cache.source_cache import SourceCache, SourceRecord
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.rule_state import Liveness, RuleStates
+from registry_controller.core.decision.ownership import (
+    Marks,
+    Voice,
+    is_at_home,
+    is_membership,
+    voice_of,
+    voice_of_membership,
+)
+from registry_controller.core.decision.state import (
+    Claim,
+    CurrentCopy,
+    NamespaceState,
+    OwnerAnswer,
+    Rival,
+    SourceRef,
+    TargetState,
+    Tracking,
+)
+from registry_controller.core.rules.active import ActiveRule, Hit
+from registry_controller.core.rules.matching import is_container
+from registry_controller.core.rules.policy import Barrier
+from registry_controller.kube.watch import PartialObject
+from registry_controller.membership.departures import Departures
+from registry_controller.membership.tombstones import TombstoneTracker
+
+
+class Offer(NamedTuple):
+    """Where a claim comes from: what a worker needs to render it."""
+
+    cache: SourceCache
+    key: ObjectKey
+    record: SourceRecord
+    hit: Hit
+
+
+class StateReader:
+    """The reader of all caches."""
+
+    def __init__(
+        self,
+        *,
+        local: ClusterUID,
+        sources: SourceIndex,
+        copies: CopyIndex,
+        members: Members,
+        standing: Callable[[], Liveness],
+        namespace_state: Callable[[str], NamespaceState],
+        creates_namespaces: Callable[[str], bool],
+        rule_states: RuleStates,
+        departures: Departures,
+        leaving: TombstoneTracker,
+        successors: Callable[[str], frozenset[ClusterUID]],
+        has_chosen_rules: Callable[[ClusterUID, GVK], bool],
+    ) -> None:
+        self._has_chosen_rules = has_chosen_rules
+        self._successors = successors
+        self._departures = departures
+        self._leaving = leaving
+        self._rule_states = rule_states
+        self.local = local
+        self._sources = sources
+        self._copies = copies
+        self._members = members
+        self._standing = standing
+        self._namespace_state = namespace_state
+        self._creates_namespaces = creates_namespaces
+
+    def read(
+        self, target: Target, inquiry: OwnerAnswer | None, *, found_empty: bool = False
+    ) -> tuple[TargetState, tuple[Offer, ...]]:
+        """Read everything that bears on a target, and the offers behind the claims, in their order.
+
+        `found_empty` says that no native object lives in it.
+        """
+        cache = self._copies.cache_of(target.group, target.kind)
+        record = cache.records.get(target.key) if cache else None
+        offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
+        if record is not None and record.marks.provenance is not None:
+            _note_shown(record.marks.provenance, offers)
+        claims = tuple([self._claim(offer) for offer in offers])
+        membership = self._is_membership(target, record, offers)
+        current = self._current(target, cache, record, membership=membership, found_empty=found_empty)
+        copied_from = _copied_from(current, record, cache.kind if cache else None, target, membership=membership)
+        provenance = record.marks.provenance if record is not None else None
+        standing = self._standing()
+        natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
+        tracking, offered_at = self._tracking(copied_from, record)
+        owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
+        gone = self._leaving.gone(natural, record.marks if record is not None else None)
+        view = TargetState(
+            target=target,
+            claims=claims,
+            current=current,
+            local=self.local,
+            known=standing.known,
+            alive=standing.alive,
+            contested=standing.contested,
+            membership=membership,
+            local_synced=record is not None or (cache is not None and cache.covers(target.namespace)),
+            namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
+            create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims if claim.barrier is None),
+            copied_from=copied_from,
+            tracking=Tracking.ABSENT if owner_leaves else tracking,
+            offered_at=offered_at,
+            rule=self._rule(copied_from, provenance),
+            others_synced=self._are_others_heard(copied_from),
+            rule_state=self._rule_states.state(provenance),
+            deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
+            moved=self._is_moved(copied_from, provenance),
+            barrier=None if membership or record is None else self._barrier(target, record, copied_from),
+            proof=inquiry,
+            departed=(gone if membership else self._leaving.judged(gone & standing.known)).union(
+                self._departures.left, self._left_behind(current, standing)
+            ),
+            owner_leaves=owner_leaves,
+            leaves_behind=natural is not None
+            and (owner_leaves or natural in gone)
+            and self._departures.leaves_behind(natural),
+            successors=self._successors(target.name) if natural is not None else frozenset(),
+            tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
+            gone=gone,
+            has_left=self._leaving.now.has_left,
+        )
+        return view, offers
+
+    def _left_behind(self, current: CurrentCopy | None, standing: Liveness) -> frozenset[ClusterUID]:
+        """Tell whose copy is left in a cluster that has left itself, and has no Cluster of its owner any more."""
+        owner = current.marks.owner if current is not None and self._leaving.now.has_left else None
+        return frozenset() if owner is None or owner in standing.known else frozenset({owner})
+
+    def wants(self, target: Target, source: SourceRef, obj: PartialObject) -> bool:
+        """Say whether a rule makes the target of what was read by name; what cannot be evaluated may be wanted."""
+        return any(cache.wants(target, obj) for cache in self._sources.caches_of_kind(source.owner, source.kind))
+
+    def kind_read(self, source: SourceRef) -> GVK:
+        """Name a source's kind in a version that is read of its owner: the one of before may be served no more."""
+        kinds = [cache.kind for cache in self._sources.caches_of_kind(source.owner, source.kind)]
+        return source.kind if source.kind in kinds or not kinds else kinds[0]
+
+    def _deleted_at(self, owner: ClusterUID, target: Target) -> int:
+        return max(self._sources.deleted_at(owner, target), self._departures.left.get(owner, 0))
+
+    def _claim(self, offer: Offer) -> Claim:
+        peer, record = offer.cache.peer, offer.record
+        owner, revision, has_left = peer, record.revision, False
+        if record.membership:
+            natural = self._natural(offer)
+            voice = voice_of_membership(natural, peer=peer, local=self.local)
+            if voice is Voice.INTERMEDIARY:
+                (owner,) = natural
+                provenance = record.marks.provenance
+                known = provenance if provenance is not None and provenance.owner == owner else None
+                revision = known.revision if known is not None else 0
+                # Of credentials it cannot be told to which membership they belong.
+                membership = known.uid if known is not None and offer.cache.kind.group == meta.GROUP else ""
+                has_left = self._leaving.bars(peer, owner, membership)
+        else:
+            voice = voice_of(record.marks, peer=peer, local=self.local)
+        return Claim(
+            peer=peer,
+            owner=owner,
+            voice=voice,
+            kind=offer.cache.kind,
+            key=offer.key,
+            uid=record.uid,
+            created=record.created,
+            revision=revision,
+            rule=offer.hit.rule,
+            deleting=record.deleting,
+            sync_disabled=record.marks.sync_disabled,
+            barrier=offer.hit.barrier,
+            shown=record.shown,
+            rule_rank=offer.hit.rank,
+            rivals=_rivals(offer) if len(record.hits) > 1 else (),
+            has_left=has_left,
+        )
+
+    def _natural(self, offer: Offer) -> frozenset[ClusterUID]:
+        if offer.cache.kind.group == meta.GROUP:
+            return frozenset({offer.record.cluster_id} if offer.record.cluster_id else ())
+        return self._members.natural_of_secret(offer.key, peer=offer.cache.peer)
+
+    def _is_membership(self, target: Target, record: CopyRecord | None, offers: Iterable[Offer]) -> bool:
+        if record is not None:
+            return is_membership(GVK(target.group, "", target.kind), record.kind_type)
+        cache = self._copies.cache_of(target.group, target.kind)
+        if cache is not None and target.key in cache.natives:
+            return False
+        return any(offer.record.membership for offer in offers)
+
+    def _current(
+        self,
+        target: Target,
+        cache: LocalCache | None,
+        record: CopyRecord | None,
+        *,
+        membership: bool,
+        found_empty: bool,
+    ) -> CurrentCopy | None:
+        if record is None:
+            native = cache is not None and target.key in cache.natives
+            return CurrentCopy(Marks(None, None, False, False), "", 0) if native else None
+        natural, disputed = record.natural, False
+        if membership and target.kind == "Secret":
+            named_by = self._members.naming_here(target.key)
+            natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
+            disputed = natural is None and len(named_by) > 1
+        holds = is_container(target) and not found_empty
+        return CurrentCopy(record.marks, record.uid, record.revision, record.deleting, holds, natural, disputed)
+
+    def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
+        if provenance is not None or source is None:
+            return provenance.rule if provenance is not None else ""
+        return next((active.rule.name for active in self._rules_on(source)), "")
+
+    def _rules_on(self, source: SourceRef) -> Iterator[ActiveRule]:
+        """List the rules that read a source's kind of its owner."""
+        return (active for cache in self._sources.caches_of_kind(source.owner, source.kind) for active in cache.rules)
+
+    def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
+        """Tell what is heard of a copy's source, and at which resourceVersion."""
+        if source is None:
+            return Tracking.NO_RULE, 0
+        rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
+        caches = [
+            cache
+            for cache in self._sources.caches_of_kind(source.owner, source.kind)
+            if (cache.has_rule(rule) if rule else bool(cache.rules))
+        ]
+        if not caches:
+            return Tracking.NO_RULE, 0
+        found = [cache.records[source.key] for cache in caches if source.key in cache.records]
+        if any(held.unclear for held in found):
+            return Tracking.UNCLEAR, 0
+        if offered := [held.revision for held in found if not held.deleting and _is_at_home(held, source.owner)]:
+            return Tracking.OFFERED, max(offered)
+        rules = (rule,) if rule else tuple(active.rule.name for active in caches[0].rules)
+        complete = all(cache.is_complete_for(name) for cache in caches for name in rules if cache.has_rule(name))
+        return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
+
+    def _are_others_heard(self, source: SourceRef | None) -> bool:
+        if source is None:
+            return True
+        caches = self._sources.caches_of_kind(source.owner, source.kind)
+        return self._has_chosen_rules(source.owner, source.kind) and all(
+            cache.is_complete_for(active.rule.name) for cache in caches for active in cache.rules
+        )
+
+    def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
+        """Say whether the rule that made a copy makes another one of its source now."""
+        if source is None or provenance is None:
+            return False
+        caches = self._sources.caches_of_kind(source.owner, source.kind)
+        held = [cache.records[source.key] for cache in caches if source.key in cache.records]
+        return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
+
+    def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
+        """Say what keeps the rule that made a copy from touching it; without provenance, all that read its owner."""
+        if record.marks.provenance is not None or source is None:
+            return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
+        found = [
+            active.fence.barrier(target, source=source.kind, secret_type=record.kind_type)
+            for active in self._rules_on(source)
+        ]
+        return found[0] if found and all(found) else None
+
+
+def _rivals(offer: Offer) -> tuple[Rival, ...]:
+    """Name the other rules by which the same object becomes the same target."""
+    target = offer.hit.target(offer.key)
+    others = (hit for hit in offer.record.hits if hit is not offer.hit)
+    return tuple(Rival(hit.rule, hit.barrier) for hit in others if hit.target(offer.key) == target)
+
+
+def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:
+    return is_at_home(record.marks, peer=owner, membership=record.membership)
+
+
+def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
+    """Remember what a copy shows of its source, for as long as less is heard: another owner may take the copy over."""
+    source = (provenance.owner, provenance.source.group, provenance.source.kind, provenance.key)
+    for cache, key, record, _ in offers:
+        if (cache.peer, cache.kind.group, cache.kind.kind, key) == source:
+            record.shown = provenance.revision if provenance.revision > record.revision else 0
+
+
+def _copied_from(
+    current: CurrentCopy | None, record: CopyRecord | None, kind: GVK | None, target: Target, *, membership: bool
+) -> SourceRef | None:
+    """Tell which object a copy was made from; without provenance its marks and its own name say it."""
+    if current is None or record is None or kind is None or not current.marks.is_copy:
+        return None
+    owner = (current.natural if membership else None) or current.marks.owner
+    assert owner is not None
+    if record.source is not None and owner == current.marks.owner:
+        return SourceRef(owner, *record.source)
+    return SourceRef(owner, kind, target.key)

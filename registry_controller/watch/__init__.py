@@ -1,0 +1,1 @@
+"""Reflectors: list and watch one kind at one API server, resume, list again."""

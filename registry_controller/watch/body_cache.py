@@ -1,0 +1,70 @@
+"""Objects that were heard and not yet consumed: bodies as raw bytes, one slot a key, the last one wins, bounded.
+
+A body that had to give way is read again from its server when it is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from typing import Final, NamedTuple
+
+from registry_controller.api.errors import InvalidObject, ProtocolError
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
+from registry_controller.kube.object import PartialObject, decode_manifest
+
+LIMIT_BYTES: Final = 96 * 1024 * 1024
+_METADATA_BYTES: Final = 1024  # what was decoded of an object, roughly, but labels and annotations
+_ENTRY_BYTES: Final = 100  # of a mapping, without its texts
+
+
+class BodyKey(NamedTuple):
+    """Where a body was heard; an empty cluster is our own."""
+
+    cluster: ClusterUID
+    kind: GVK
+    key: ObjectKey
+
+
+def decode_body(raw: bytes, *, what: str) -> Manifest:
+    """Decode an object; InvalidObject for one that cannot be used (too deep, no object)."""
+    try:
+        return decode_manifest(raw)
+    except ProtocolError:
+        raise InvalidObject(what, "cannot be decoded: too deeply nested, too large, or no JSON object") from None
+
+
+class BodyCache:
+    """A bounded store of what was heard; the oldest give way first."""
+
+    def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._held: dict[BodyKey, tuple[PartialObject, int]] = {}
+        self._limit_bytes = limit_bytes
+        self.size_bytes = 0
+
+    def put(self, slot: BodyKey, obj: PartialObject) -> None:
+        """Keep an object until it is taken."""
+        self.drop(slot)
+        size = _size_of(obj)
+        self._held[slot] = (obj, size)
+        self.size_bytes += size
+        while self.size_bytes > self._limit_bytes and self._held:
+            self.drop(next(iter(self._held)))
+
+    def peek(self, slot: BodyKey) -> PartialObject | None:
+        """Look at an object without consuming it."""
+        held = self._held.get(slot)
+        return held[0] if held is not None else None
+
+    def drop(self, slot: BodyKey) -> None:
+        """Forget an object."""
+        held = self._held.pop(slot, None)
+        if held is not None:
+            self.size_bytes -= held[1]
+
+
+def _size_of(obj: PartialObject) -> int:
+    """Tell what an object takes of memory, in bytes: short labels take twenty times as much as they are long."""
+    texts = itertools.chain.from_iterable((*obj.labels.items(), *obj.annotations.items()))
+    entries = (len(obj.labels) + len(obj.annotations)) * _ENTRY_BYTES
+    return len(obj.raw) + _METADATA_BYTES + entries + sum(map(sys.getsizeof, texts))

@@ -1,0 +1,211 @@
+"""What a rule makes of a source, written a second time: marks, matching and mutations of what schedules are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.meta import ObjectKey
+from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.schedule.vocabulary import LETS_IN, TEMPLATES
+
+
+class Marks(NamedTuple):
+    """What an object says of where it comes from."""
+
+    owner: str
+    provenance: Mapping[str, Any]
+    frozen: bool
+
+    @property
+    def adopted(self) -> bool:
+        return bool(self.owner) and (not self.provenance or bool(self.provenance.get("adopted")))
+
+
+def marks_of(manifest: Manifest) -> Marks:
+    """Read an object's marks; a provenance counts only on the object that it names."""
+    info = manifest["metadata"]
+    found = info.get("annotations") or {}
+    provenance: Mapping[str, Any] = {}
+    if meta.PROVENANCE in found and meta.GO_LAST_APPLIED not in found:
+        provenance = json.loads(found[meta.PROVENANCE])
+        named, kind = provenance["copy"], BY_KIND[manifest["kind"]]
+        here = (kind.group, kind.kind, info.get("namespace", ""), info["name"])
+        if (named["group"], named["kind"], named["namespace"], named["name"]) != here:
+            provenance = {}
+    disabled = meta.SYNC_DISABLED in found and not provenance.get("inherited")
+    return Marks(provenance.get("owner") or found.get(meta.OWNER, ""), provenance, disabled)
+
+
+def key_of(manifest: Manifest) -> ObjectKey:
+    """Name an object."""
+    return ObjectKey(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
+
+
+class Place(NamedTuple):
+    """Where an object is, or is to be."""
+
+    kind: str
+    key: ObjectKey
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule as one cluster has it."""
+
+    manifest: Manifest
+    rank: tuple[str, str, str]
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.manifest["spec"]
+        return found
+
+    @property
+    def kind(self) -> str:
+        return str(self.spec["groupVersionKind"]["kind"])
+
+    @property
+    def deletes(self) -> bool:
+        return self.spec.get("deletionPolicy") == "Delete"
+
+    def matching(self, source: Manifest) -> list[Mapping[str, Any]]:
+        """List the entries that match."""
+        return [
+            entry
+            for entry in self.spec["rules"]
+            if any(_matches(match, source) for match in entry.get("match") or [{}])
+        ]
+
+
+def asks_for_all(rule: Rule) -> bool:
+    """Say whether a rule names, selects and filters nothing."""
+    return any(not match for entry in rule.spec["rules"] for match in entry.get("match") or [{}])
+
+
+def stays_at_home(source: Manifest) -> bool:
+    """Say whether an object is left out where everything is asked for (W7)."""
+    return key_of(source).namespace.startswith("kube-") or is_to_be_named(source)
+
+
+def is_to_be_named(source: Manifest) -> bool:
+    """Say whether Kubernetes makes it by itself in every cluster: it is copied for a match that names it (W7)."""
+    own = {"ConfigMap": ("kube-root-ca.crt",), "Namespace": ("default", "kube-system", "kube-public")}
+    return key_of(source).name in own.get(source["kind"], ())
+
+
+def _matches(match: Mapping[str, Any], source: Manifest) -> bool:
+    key, labels = key_of(source), source["metadata"].get("labels") or {}
+    if not match:
+        return not stays_at_home(source)
+    named = match.get("objectKey") or {}
+    if is_to_be_named(source) and "name" not in named:
+        return False
+    if source.get("type") == LETS_IN and not any(content["key"] == "type" for content in match.get("content") or ()):
+        return False
+    if named.get("name", key.name) != key.name or named.get("namespace", key.namespace) != key.namespace:
+        return False
+    if match.get("namespaces") and key.namespace and key.namespace not in match["namespaces"]:
+        return False
+    if match.get("labels") and not any(_selects(selector, labels) for selector in match["labels"]):
+        return False
+    return all(_at(source, content["key"]) == content["value"] for content in match.get("content") or ())
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    wanted = selector.get("matchLabels") or {}
+    among = selector.get("matchExpressions") or []
+    return all(labels.get(name) == value for name, value in wanted.items()) and all(
+        labels.get(one["key"]) in one["values"] for one in among
+    )
+
+
+def _at(manifest: Any, path: str) -> Any:
+    for step in path.split("."):
+        manifest = manifest.get(step) if isinstance(manifest, Mapping) else None
+    return manifest
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What a rule makes of a source. `content` is all but metadata and status; None as `status` was not asked for."""
+
+    place: Place
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    content: Mapping[str, Any]
+    status: Mapping[str, Any] | None
+
+    def differs(self, found: Manifest) -> str:
+        """Say in what an object is not this copy; empty where it is."""
+        info = found["metadata"]
+        for which, wanted in (("labels", self.labels), ("annotations", self.annotations)):
+            held = info.get(which) or {}
+            for name, text in wanted.items():
+                if held.get(name) != text:
+                    return f"its {which[:-1]} {name} is {held.get(name)!r} and not {text!r}"
+        if content_of(found) != self.content:
+            return f"it holds {content_of(found)} and not {self.content}"
+        if self.status is not None and (found.get("status") or {}) != self.status:
+            return f"its status is {found.get('status')} and not {self.status}"
+        return ""
+
+
+def content_of(manifest: Manifest) -> dict[str, Any]:
+    """Take what an object is about."""
+    left_out = ("apiVersion", "kind", "metadata", "status")
+    return {name: value for name, value in manifest.items() if name not in left_out}
+
+
+_STAYS_BEHIND = (
+    meta.OWNER, meta.PROVENANCE, meta.ORIGINAL_NAME, meta.ORIGINAL_NAMESPACE, meta.ORIGINAL_GVK, meta.GO_LAST_APPLIED,
+    meta.ALLOW_DELETIONS,
+)  # fmt: skip
+
+
+def _rendered(value: str, source: Manifest, *, owner: str, local: str) -> str | None:
+    return TEMPLATES[value](source, owner, local) if value in TEMPLATES else value
+
+
+def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local: str) -> Copy | None:
+    """Make of a source what a rule says; None where that cannot be told. The rule matches it."""
+    info, kind = source["metadata"], str(source["kind"])
+    namespace, name = key_of(source)
+    labels = {key: text for key, text in (info.get("labels") or {}).items() if key not in _STAYS_BEHIND}
+    annotations = {key: text for key, text in (info.get("annotations") or {}).items() if key not in _STAYS_BEHIND}
+    content, status = content_of(source), None
+    if kind == "Namespace":
+        content = {"spec": {"finalizers": ["kubernetes"]}}
+    for entry in rule.matching(source):
+        mutations = entry.get("mutations") or {}
+        kind = (mutations.get("groupVersionKind") or {}).get("kind") or kind
+        labels |= (mutations.get("labels") or {}).get("add") or {}
+        status = source.get("status") or {} if mutations.get("syncStatus") else status
+        for override in mutations.get("overrides") or ():
+            text = _rendered(override["value"], source, owner=owner, local=local)
+            if text is None:
+                return None
+            match override["path"].strip("?").split("/")[1:]:
+                case ["metadata", "name"]:
+                    name = text
+                case ["metadata", "namespace"]:
+                    namespace = text
+                case [body, where]:
+                    content = {**content, body: {**(content.get(body) or {}), where: text}}
+    labels[meta.OWNER] = annotations[meta.OWNER] = owner_id
+    if name != info["name"]:
+        labels[meta.ORIGINAL_NAME] = info["name"]
+    if namespace != info.get("namespace", ""):
+        labels[meta.ORIGINAL_NAMESPACE] = info["namespace"]
+    return Copy(Place(kind, ObjectKey(namespace, name)), labels, annotations, content, status)

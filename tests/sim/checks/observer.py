@@ -1,0 +1,452 @@
+"""What must hold at every moment, whatever happens: read from the API servers' histories while a schedule runs.
+
+A value written here was some state of its owner, in the owner's order · a delete followed the owner's delete or an
+admin's change of a rule · no native object was changed · peers saw nothing but get, list and watch · what is secret is
+nowhere but in the data of Secrets · nothing is written that says nothing new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.meta import ObjectKey
+from registry_controller.core.decision.decision import Reason
+from tests.sim.checks.ending import Wrong
+from tests.sim.checks.guards import Guards
+from tests.sim.checks.history import Entry, History
+from tests.sim.checks.making import Marks, Place, Rule, content_of, key_of, make_copy, marks_of
+from tests.sim.checks.oracle import Fate, Oracle, World
+from tests.sim.cluster.apiserver import ApiServer
+from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.group import SimGroup
+from tests.sim.cluster.member import NAMESPACE, READER, Member
+from tests.sim.cluster.request import Answer
+from tests.sim.cluster.store import Change
+from tests.sim.schedule.tally import Tally
+from tests.sim.schedule.vocabulary import CANARY, EVIL, WRITTEN
+
+WINDOW_S = 60.0
+"""How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
+_PATIENT = ("configmaps", "widgets", "gadgets", "regions")
+_SECRET_TEXTS = (CANARY.encode(), base64.b64encode(CANARY.encode())[:9])
+_STATUSES, _STATUSES_S = 4, 1.45
+"""So many writes of one status, at most one a second, take so long at least, on ways that take up to 1.5 s."""
+
+
+class Observer:
+    """The invariants, on one group."""
+
+    def __init__(self, group: SimGroup, tally: Tally) -> None:
+        self.history = History(group.members)
+        self._group = group
+        self.broken: list[Wrong] = []
+        self.trace: list[tuple[float, str]] = []
+        self._tally = tally
+        self._newest: dict[tuple[str, Place, str, str], int] = {}
+        self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
+        self._patient_until_s: dict[tuple[str, int, str], float] = {}
+        self._guards = Guards(tally, self._break)
+        for member in group.members:
+            self._listen(member)
+
+    def say(self, words: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append((asyncio.get_running_loop().time(), words))
+
+    def oracle(self) -> Oracle:
+        """Make an oracle on the group as it is."""
+        return Oracle(self.history.world())
+
+    def check_journals(self) -> None:
+        """Check who asked for what to be written, whether or not it was."""
+        for member in self.history.members.values():
+            self._check_journal(member.server, member.name)
+
+    def see_rebuilt(self, member: Member, before: ApiServer) -> None:
+        """Hear that a cluster is another one now."""
+        self._check_journal(before, member.name)
+        self.history.rebuilt(member.name, before, at=asyncio.get_running_loop().time())
+        self._listen(member)
+
+    def _check_journal(self, server: ApiServer, name: str) -> None:
+        self._tally.clauses["R5"] += len(server.journal)
+        for write in server.journal:
+            if write.who != name:
+                self._break("R5", f"{write.verb} {write.kind} {write.key} at {name} by {write.who}", "a write")
+
+    def _listen(self, member: Member) -> None:
+        def hear(change: Change) -> None:
+            entry = Entry(asyncio.get_running_loop().time(), member.name, member.server.acting, change)
+            self.history.add(entry)
+            if change.kind.kind != "Event":
+                self.say(f"{entry.who or '-'}: {_describe(entry)}")
+            if entry.who:
+                self._check(entry, member)
+
+        member.server.store.listeners.insert(0, hear)
+        answer = member.server.answer
+
+        def answer_and_look(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
+            given = answer(method, path, body, who=who)
+            if method != "GET":
+                self._check_patience(member, _named(path, body), given)
+            return given
+
+        member.server.answer = answer_and_look  # type: ignore[method-assign]
+
+    def _check_patience(self, member: Member, what: str, answer: Answer) -> None:
+        """Look whether a server that asked for patience is left alone for so long, for that object (A4)."""
+        place, now_s = (member.name, member.starts, what), asyncio.get_running_loop().time()
+        if not any(f"/{kind}/" in what for kind in _PATIENT):
+            return
+        if now_s < self._patient_until_s.get(place, 0.0):
+            self._break("A4", what, "is written before its server wants to be asked again")
+        if answer.status == 429 and not self._group.wire(member.name, member.name).lost:  # else nobody heard it
+            self._tally.clause("A4")
+            self._patient_until_s[place] = now_s + orjson.loads(answer.body)["details"]["retryAfterSeconds"]
+
+    def _break(self, clause: str, where: str, words: str) -> None:
+        self.broken.append(Wrong(clause, where, words))
+        self.say(f"BROKEN {clause}: {where}: {words}")
+
+    def _check(self, entry: Entry, member: Member) -> None:
+        change = entry.change
+        where = f"{change.kind.kind} {change.key} at {entry.cluster}"
+        if change.new is not None:
+            self._check_secrecy(change.new, where)
+        if change.kind.kind == "Event":
+            return
+        self._guards.see(entry, member, where)
+        if change.before is not None:
+            self._check_native(entry, change.before, where)
+        if change.new is None or _is_going(change.new) > _is_going(change.before):
+            self._check_deletion(entry, change.before, where)
+            return
+        if change.before is not None and _same_but_status(change.before, change.new):
+            self._check_status(entry, change.new, member, where)
+            return
+        if _is_membership(change.new):
+            self._check_way(entry, change.before, change.new, where)
+        elif change.kind.kind in WRITTEN and not _is_core(change.new):
+            self._check_value(entry, change.new, where)
+
+    def _check_way(self, entry: Entry, before: Manifest | None, new: Manifest, where: str) -> None:
+        """Look whether a member that was Ready here is to be reached where a forger says."""
+        key = ObjectKey("", new["metadata"]["name"])
+        states = [
+            state.manifest for state in self.history.states(entry.cluster, "Cluster", key) if state.at <= entry.at
+        ]
+        if before is None or not states or not ((states[-1] or {}).get("status") or {}).get("version"):
+            return
+        self._tally.clause("O4")
+        if _is_forged(new) and not _is_forged(before):
+            self._break("O4", where, "leads to an address that its owner never had")
+
+    def _check_secrecy(self, new: Manifest, where: str) -> None:
+        self._tally.clause("A6")
+        shown = {name: value for name, value in new.items() if name != "data"} if new["kind"] == "Secret" else new
+        text = orjson.dumps(shown)
+        if any(secret in text for secret in _SECRET_TEXTS):
+            self._break("A6", where, "shows what is in a Secret")
+
+    def _check_native(self, entry: Entry, before: Manifest, where: str) -> None:
+        self._tally.clause("O1")
+        local, new = self._id(entry.cluster), entry.change.new
+        if marks_of(before).owner not in ("", local):
+            self._tally.clauses["O9"] += not self._name(marks_of(before).owner)
+            return
+        if new is not None and new["kind"] in ("Cluster", "ResourceSyncRule") and _same_but_status(before, new):
+            return
+        if not _is_ours_to_keep(before, cluster=entry.cluster, local=local):
+            self._break("O1", where, "is a native object, and was changed or deleted")
+
+    def _check_status(self, entry: Entry, new: Manifest, member: Member, where: str) -> None:
+        change = entry.change
+        if change.kind.kind not in WRITTEN or change.kind.kind == "ResourceSyncRule":
+            self._tally.clause("S2")
+            place = (entry.cluster, member.starts, change.kind.kind, change.key)
+            said_at = self._said_at.setdefault(place, deque(maxlen=_STATUSES))
+            if entry.at - member.home.unhung_s < _STATUSES_S:
+                said_at.clear()  # writes that the daemon gave up long ago are done now, too
+            said_at.append(entry.at)
+            if len(said_at) == _STATUSES and said_at[-1] - said_at[0] < _STATUSES_S:
+                self._break("S2", where, "its status is written more than once a second")
+            self._count_conflicts(new)
+            return
+        self._tally.clause("W6")
+        source = marks_of(new).provenance.get("source") or {}
+        owner = self._name(marks_of(new).owner)
+        states = self.history.states(owner, source.get("kind", ""), _source_key(source)) if source else ()
+        if not any((state.manifest or {}).get("status", {}) == new.get("status", {}) for state in states):
+            self._break("W6", where, "has a status that its source never had")
+
+    def _count_conflicts(self, new: Manifest) -> None:
+        for one in (new.get("status") or {}).get("clusters") or ():
+            if one.get("conflicting"):
+                self._tally.reasons[Reason.CONFLICT.value] += 1
+
+    # Values.
+
+    def _check_value(self, entry: Entry, new: Manifest, where: str) -> None:
+        self._tally.clause("O3")
+        marks = marks_of(new)
+        owner = self._name(marks.owner)
+        if marks.owner in ("", self._id(entry.cluster)):
+            if new["kind"] != "Namespace" or entry.change.before is not None:
+                self._break("O3", where, "was written without saying whose it is")
+            return
+        if not owner or not marks.provenance:
+            self._break("O3", where, f"names no member as its owner, or no source: {marks}")
+            return
+        source = marks.provenance["source"]
+        state = self._find_state(owner, source)
+        if state is None:
+            self._break("O3", where, f"{owner} never had {source}")
+            return
+        wrong = self._differs(entry, new, state, owner=owner, marks=marks)
+        if wrong:
+            self._break("O3", where, wrong)
+        self._check_order(entry, where, owner=owner, source=source)
+        self._check_need(entry.change, where)
+
+    def _find_state(self, owner: str, source: dict[str, Any]) -> Manifest | None:
+        states = self.history.states(owner, source["kind"], _source_key(source))
+        for state in reversed(states):
+            info = (state.manifest or {}).get("metadata") or {}
+            if (info.get("uid"), info.get("resourceVersion")) == (source["uid"], source["resourceVersion"]):
+                return state.manifest
+        return None
+
+    def _differs(self, entry: Entry, new: Manifest, state: Manifest, *, owner: str, marks: Marks) -> str:
+        if marks_of(state).owner not in ("", marks.owner):
+            return f"{owner} holds it for somebody else"
+        said = f"was made by rule {marks.provenance['rule']}, which is not here"
+        for rule in self._rules(entry, marks.provenance["rule"]):
+            if rule.kind != state["kind"] or not rule.matching(state):
+                said = said if "differs" in said else "was made by a rule that does not match its source"
+                continue
+            called = self.history.called(owner)
+            copy = make_copy(state, rule, owner=called, owner_id=marks.owner, local=entry.cluster)
+            if copy is None or copy.place != Place(new["kind"], key_of(new)):
+                continue
+            wrong = dataclasses.replace(copy, status=None).differs(new)
+            if not wrong:
+                return ""
+            said = f"differs from {owner}'s: {wrong}"
+        return said
+
+    def _rules(self, entry: Entry, name: str) -> Iterator[Rule]:
+        """List what a rule was here at some time of late."""
+        if name.startswith("cluster-registry-core"):
+            yield next(rule for rule in self.oracle().rules(entry.cluster) if rule.name == name)
+            return
+        key = ObjectKey("", name)
+        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
+            if found is not None:
+                yield Rule(found, ("", "", ""))
+
+    def _check_order(self, entry: Entry, where: str, *, owner: str, source: dict[str, Any]) -> None:
+        place = (entry.cluster, Place(entry.change.kind.kind, entry.change.key), owner, source["uid"])
+        if entry.change.before is None or not marks_of(entry.change.before).provenance:
+            self._newest.pop(place, None)  # what people took away here tells a new daemon nothing any more
+        revision, known = int(source["resourceVersion"]), self._newest.get(place, 0)
+        if revision < known:
+            self._break("O3", where, f"goes back from revision {known} of {owner} to {revision}")
+        self._newest[place] = revision
+
+    def _check_need(self, change: Change, where: str) -> None:
+        self._tally.clause("A1")
+        if change.before is not None and change.new is not None and _essence(change.before) == _essence(change.new):
+            self._break("A1", where, "was written although nothing in it changed")
+
+    # Deletions.
+
+    def _check_deletion(self, entry: Entry, before: Manifest | None, where: str) -> None:
+        if before is None or _is_core(before):
+            return
+        self._tally.clause("O5")
+        kind = entry.change.kind.kind
+        if kind in WRITTEN and not _is_membership(before):
+            if not self._may_go(entry, before):
+                self._break("O5", where, "was deleted, and its owner had it, and a rule wanted it")
+        elif kind in ("Cluster", "Secret"):
+            owner = self._name(before["spec"]["clusterID"] if kind == "Cluster" else marks_of(before).owner)
+            if owner and owner not in self.history.members:
+                self._tally.clause("P11")  # its cluster was built anew
+            elif (
+                owner and not self._was_absent(entry, owner, kind, key_of(before)) and not self._has_left(entry, owner)
+            ):
+                self._break("O5", where, f"was deleted, and {owner} had it")
+
+    def _may_go(self, entry: Entry, before: Manifest) -> bool:
+        place = Place(before["kind"], key_of(before))
+        rivals = [dict(claim.copy.content) for claim in self.oracle().claims(entry.cluster).get(place, ())]
+        if any(_is_replaced(before, rival) for rival in rivals):
+            self._tally.clause("A2")
+            return True
+        marks = marks_of(before)
+        source = marks.provenance.get("source") or {}
+        owner = self._name(marks.owner)
+        key = _source_key(source) if source else key_of(before)
+        kind = source.get("kind", before["kind"])
+        if not owner:
+            return False
+        revision = source.get("resourceVersion", "")
+        revised_s = self.history.revised_at(owner, kind, key, revision=revision)
+        if any(_is_replaced(before, state) for state in self._lately(entry, owner, kind, key, since_s=revised_s)):
+            self._tally.clause("A2")
+            return True
+        if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):
+            return True
+        rule = str(marks.provenance.get("rule", ""))
+        since_s = self.history.made_at(entry.cluster, *place)
+        for world in self._worlds(entry, since_s=since_s, owner=owner, kind=kind, rule=rule):
+            oracle = Oracle(world)
+            claims = oracle.claims(entry.cluster).get(place, [])
+            if not any(world.id_of(claim.owner) == marks.owner for claim in claims):
+                self._tally.clause("W3")
+                if oracle.fate(entry.cluster, before) is not Fate.STAYS:
+                    return True
+        return False
+
+    def _worlds(self, entry: Entry, *, since_s: float, owner: str, kind: str, rule: str) -> Iterator[World]:
+        """List the groups that a daemon may know by now: all of late, and the present with one thing of late."""
+        kinds = (kind, "ResourceSyncRule", "ClusterFeature", "Cluster")
+        for count, undone in enumerate([None, *reversed(self.history.entries)]):
+            if undone is not None and undone.at < max(since_s, entry.at - WINDOW_S):
+                break
+            if undone is None or undone.change.kind.kind in kinds:
+                yield self.history.world_before(count)
+        key = ObjectKey("", rule)
+        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
+            yield self.history.world_where(entry.cluster, "ResourceSyncRule", key, found)
+        for rebuild in self.history.rebuilds:
+            if rebuild.former == owner and rebuild.at >= entry.at - WINDOW_S:
+                yield self.history.world_as_if(rebuild)
+
+    def _has_left(self, entry: Entry, owner: str) -> bool:
+        """Say whether an owner lately had no Cluster of its own, or a tombstone of it stands here (O6)."""
+        own = ObjectKey("", self.history.called(owner))
+        left = self._was_absent(entry, owner, "Cluster", own) or self._is_said_to_have_left(entry, owner)
+        self._tally.clauses["O6"] += left
+        return left
+
+    def _is_said_to_have_left(self, entry: Entry, owner: str) -> bool:
+        """Say whether there was a tombstone of a member here of late."""
+        return any(
+            (found["metadata"].get("labels") or {}).get(meta.LEFT_MEMBER) == self._id(owner)
+            for key in self.history.keys(entry.cluster, "ClusterFeature")
+            for found in self.history.states_since(entry.cluster, "ClusterFeature", key, at=entry.at - WINDOW_S)
+            if found is not None
+        )
+
+    def _was_absent(self, entry: Entry, owner: str, kind: str, key: ObjectKey, *, since_s: float = 0.0) -> bool:
+        """Say whether an owner lately did not have an object of its own of that name."""
+        for found in self._lately(entry, owner, kind, key, since_s=since_s):
+            if found is None or found["metadata"].get("deletionTimestamp"):
+                return True
+            if marks_of(found).owner not in ("", self._id(owner)):
+                return True
+        return False
+
+    def _lately(
+        self, entry: Entry, owner: str, kind: str, key: ObjectKey, *, since_s: float = 0.0
+    ) -> Iterator[Manifest | None]:
+        """List what an object was of late, and not before what the copy was made from."""
+        return self.history.states_since(owner, kind, key, at=max(since_s, entry.at - WINDOW_S))
+
+    def _id(self, cluster: str) -> str:
+        return self.history.ids[cluster]
+
+    def _name(self, cluster_id: str) -> str:
+        return next((name for name, found in self.history.ids.items() if found == cluster_id), "")
+
+
+def _named(path: str, body: bytes | None) -> str:
+    """Name what a write is about: its path, with the name of what is to be created."""
+    path = path.partition("?")[0]
+    name = ((orjson.loads(body) if body else {}).get("metadata") or {}).get("name", "")
+    return path if not name or path.endswith((f"/{name}", "/status")) else f"{path}/{name}"
+
+
+def _source_key(source: dict[str, Any]) -> ObjectKey:
+    return ObjectKey(source["namespace"], source["name"])
+
+
+def _is_going(manifest: Manifest | None) -> bool:
+    """Say whether an object was deleted, and waits for its finalizers."""
+    return manifest is not None and "deletionTimestamp" in manifest["metadata"]
+
+
+def _is_core(manifest: Manifest) -> bool:
+    return (manifest["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE) == "true"
+
+
+def _is_membership(manifest: Manifest) -> bool:
+    kinds = (meta.REGISTRY_SECRET_TYPE, "kubernetes.io/service-account-token")
+    return bool(manifest["kind"] == "Cluster" or manifest.get("type") in kinds)
+
+
+def _is_forged(manifest: Manifest) -> bool:
+    texts = [base64.b64decode(value).decode() for value in (manifest.get("data") or {}).values()]
+    return any(EVIL in text for text in [*texts, str(manifest.get("spec"))])
+
+
+def _is_ours_to_keep(manifest: Manifest, *, cluster: str, local: str) -> bool:
+    """Say whether a daemon may change a native object: what it made itself, and membership that people carried."""
+    info = manifest["metadata"]
+    if manifest["kind"] == "Cluster":
+        return bool(manifest["spec"]["clusterID"] != local)
+    if manifest["kind"] == "Secret":
+        own = info["namespace"] == NAMESPACE and info["name"] in (cluster, f"{READER}-token")
+        return own or (manifest.get("type") == meta.REGISTRY_SECRET_TYPE and info["name"] != cluster)
+    return _is_core(manifest) or meta.LEFT_MEMBER in (info.get("labels") or {})
+
+
+def _same_but_status(old: Manifest, new: Manifest) -> bool:
+    return old.get("status") != new.get("status") and _whole(old) == _whole(new)
+
+
+def _whole(manifest: Manifest) -> dict[str, Any]:
+    passing = ("managedFields", "resourceVersion")
+    info = {name: value for name, value in manifest["metadata"].items() if name not in passing}
+    return {**content_of(manifest), "metadata": info}
+
+
+def _essence(manifest: Manifest) -> dict[str, Any]:
+    """Take all of an object that is worth a write: not the revision in its provenance."""
+    info = _whole(manifest)["metadata"]
+    annotations = dict(info.get("annotations") or {})
+    if meta.PROVENANCE in annotations and meta.GO_LAST_APPLIED not in annotations:
+        said = orjson.loads(annotations[meta.PROVENANCE])
+        annotations[meta.PROVENANCE] = {**said, "source": {**said["source"], "resourceVersion": ""}}
+    return {**content_of(manifest), "metadata": {**info, "annotations": annotations, "generation": 0}}
+
+
+def _is_replaced(copy: Manifest, source: Manifest | None) -> bool:
+    """Say whether a copy must go because a field that cannot be changed is another one at its source (A2)."""
+    if source is None:
+        return False
+    if copy.get("type") != source.get("type"):
+        return True
+    return bool(copy.get("immutable")) and content_of(copy) != content_of(source)
+
+
+def _describe(entry: Entry) -> str:
+    change = entry.change
+    verb = "deletes" if change.new is None else "creates" if change.before is None else "changes"
+    held = change.new or change.before or {}
+    body = held.get("data") or held.get("spec") or {}
+    said = body.get("value", "") if isinstance(body, dict) and change.kind.kind in WRITTEN else ""
+    if change.before is not None and change.new is not None and _same_but_status(change.before, change.new):
+        verb, said = "changes the status of", ""
+    named = f" {said}" if said and change.kind.kind != "Secret" else ""
+    return f"{verb} {change.kind.kind} {change.key} at {entry.cluster}{named} ({change.revision})"

@@ -1,0 +1,234 @@
+"""What a group must end in, written a second time and as plainly as it can be.
+
+It reads the API servers as they are, with all that people made there, and knows nothing of how the engine goes about
+it. Where the past decides (what was left behind, who came first to an orphan), it says only what must not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from registry_controller.api import meta, names
+from registry_controller.api.meta import ObjectKey
+from tests.sim.checks.making import Copy, Marks, Place, Rule, key_of, make_copy, marks_of
+from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.schedule.vocabulary import LETS_IN, WRITTEN
+
+
+class World(Protocol):
+    """All clusters at one moment."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def id_of(self, cluster: str) -> str: ...
+
+    def all(self, cluster: str, kind: str) -> Mapping[ObjectKey, Manifest]: ...
+
+    def came_back(self, cluster: str, kind: str, key: ObjectKey) -> bool: ...
+
+    def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None: ...
+
+    def option(self, cluster: str, name: str) -> str: ...
+
+
+class Claim(NamedTuple):
+    """A source that is to be at a place, with the rule by which it is."""
+
+    rank: tuple[str, str]
+    owner: str
+    source: Manifest
+    rule: Rule
+    copy: Copy
+
+    @property
+    def origin(self) -> Place:
+        """Name where the source is."""
+        return Place(self.source["kind"], key_of(self.source))
+
+    @property
+    def disabled(self) -> bool:
+        return meta.SYNC_DISABLED in (self.source["metadata"].get("annotations") or {})
+
+
+class Fate(Enum):
+    """What must become of a copy that its owner does not claim."""
+
+    GOES = "goes"
+    STAYS = "stays"
+    OPEN = "may stay or go"
+
+
+_CORE = {"groupVersionKind": {"kind": "ResourceSyncRule"}, "rules": [{}]}
+
+
+@dataclass
+class Oracle:
+    """The oracle on one world."""
+
+    world: World
+    _natives: dict[tuple[str, str], dict[ObjectKey, Manifest]] = field(default_factory=dict)
+    _rules: dict[str, list[Rule]] = field(default_factory=dict)
+    _claims: dict[str, dict[Place, list[Claim]]] = field(default_factory=dict)
+    contested: set[tuple[str, Place, str]] = field(default_factory=set)
+    """Where two rules want one source of an owner otherwise at one place (W2)."""
+
+    def natives(self, cluster: str, kind: str) -> dict[ObjectKey, Manifest]:
+        """List what was born at a cluster and is not about to go."""
+        if (cluster, kind) not in self._natives:
+            own = ("", self.world.id_of(cluster))
+            self._natives[cluster, kind] = {
+                key: found
+                for key, found in self.world.all(cluster, kind).items()
+                if marks_of(found).owner in own and not found["metadata"].get("deletionTimestamp")
+            }
+        return self._natives[cluster, kind]
+
+    def rules(self, cluster: str) -> list[Rule]:
+        """List the rules that a cluster has, the winner of two first; the core rule that brings rules comes last."""
+        if cluster not in self._rules:
+            found = []
+            for key, manifest in self.world.all(cluster, "ResourceSyncRule").items():
+                info, marks = manifest["metadata"], marks_of(manifest)
+                if (info.get("labels") or {}).get(meta.CORE_RESOURCE):
+                    continue
+                born = marks.provenance["source"]["creationTimestamp"] if marks.provenance else ""
+                owner = marks.owner or self.world.id_of(cluster)
+                found.append(Rule(manifest, (born or info["creationTimestamp"], owner, key.name)))
+            core = Rule({"metadata": {"name": names.RULES_SINK}, "spec": _CORE}, ("~", "~", "~"))
+            self._rules[cluster] = [*sorted(found, key=lambda rule: rule.rank), core]
+        return self._rules[cluster]
+
+    def is_for(self, rule: Rule, cluster: str) -> bool:
+        """Say whether a cluster is meant."""
+        targets = rule.spec.get("targetClusters")
+        return targets is None or cluster in targets["names"]
+
+    def reads(self, rule: Rule, peer: str) -> bool:
+        """Say whether a rule reads from a peer, by its features."""
+        names = {found["spec"]["featureName"] for found in self.world.all(peer, "ClusterFeature").values()}
+        return all(asked["featureName"] in names for asked in rule.spec.get("clusterFeatureMatch") or ())
+
+    def made_of(self, source: Manifest, *, owner: str, local: str) -> Iterator[tuple[Rule, Copy | None]]:
+        """Say what the rules of a cluster make of one source."""
+        if (source["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE):
+            return
+        for rule in self.rules(local):
+            acts = not rule.spec.get("suspend") and self.is_for(rule, local) and self.reads(rule, owner)
+            if rule.kind == source["kind"] and acts and rule.matching(source):
+                copy = make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
+                if copy is None or not self.is_barred(rule, copy, local):
+                    yield rule, copy
+
+    def is_barred(self, rule: Rule, copy: Copy, cluster: str) -> bool:
+        """Say whether a rule may not write a copy: its cluster's administrator keeps it from there, or all do (W8)."""
+        namespace, option = copy.place.key.namespace, self.world.option
+        allowed = option(cluster, "SYNCED_RULES_NAMESPACES").split(",")
+        is_synced = marks_of(rule.manifest).owner not in ("", self.world.id_of(cluster))
+        if is_synced and (copy.content.get("type") == LETS_IN or (allowed != [""] and namespace not in allowed)):
+            return True
+        return bool(namespace) and namespace == option(cluster, "CLOSED_NAMESPACES")
+
+    def claims(self, cluster: str) -> dict[Place, list[Claim]]:
+        """List what all others claim of places here, the winner first."""
+        if cluster not in self._claims:
+            found: dict[Place, list[Claim]] = {}
+            for owner in self.world.names:
+                for kind in () if owner == cluster else WRITTEN:
+                    for source in self.natives(owner, kind).values():
+                        taken: dict[Place, Copy] = {}
+                        for rule, copy in self.made_of(source, owner=owner, local=cluster):
+                            if copy is not None and taken.setdefault(copy.place, copy) != copy:
+                                self.contested.add((cluster, copy.place, owner))
+                            elif copy is not None and taken[copy.place] is copy:
+                                rank = (source["metadata"]["creationTimestamp"], self.world.id_of(owner))
+                                found.setdefault(copy.place, []).append(Claim(rank, owner, source, rule, copy))
+            for claims in found.values():
+                claims.sort(key=lambda claim: claim.rank)
+            self._claims[cluster] = found
+        return self._claims[cluster]
+
+    def name_of(self, cluster_id: str) -> str:
+        """Find the cluster of that ID; empty for one that nobody knows."""
+        return next((name for name in self.world.names if self.world.id_of(name) == cluster_id), "")
+
+    def fate(self, cluster: str, copy: Manifest, *, deletes: bool = False) -> Fate:
+        """Say what must become of a copy here that its owner does not claim (W3, O5).
+
+        With `deletes`, as if its rule's policy were Delete: whether it is known to be unwanted.
+        """
+        marks = marks_of(copy)
+        owner = self.name_of(marks.owner)
+        if marks.frozen or not owner:
+            return Fate.STAYS
+        named = marks.provenance.get("source") or {}
+        kind, key = named.get("kind", copy["kind"]), key_of(copy)
+        if named:
+            key = ObjectKey(named["namespace"], named["name"])
+        source = self.natives(owner, kind).get(key)
+        if source is None and not deletes and self._was_let_go(cluster, copy, owner, kind=kind, key=key):
+            return Fate.OPEN
+        if not marks.provenance:
+            return Fate.OPEN if source is not None else self._fate_without_rule(cluster, owner, kind)
+        return self._fate_by_rule(cluster, marks, source, owner=owner, kind=kind, deletes=deletes)
+
+    def _was_let_go(self, cluster: str, copy: Manifest, owner: str, *, kind: str, key: ObjectKey) -> bool:
+        """Say whether no rule made this copy of the last that its source was.
+
+        Of what does not match any more nothing is heard, nor that it is deleted in the end: with Orphan the copy stays
+        until somebody looks again, as after a restart. Only then its source's absence is seen.
+        """
+        last = self.world.last(owner, kind, key)
+        made = self.made_of(last, owner=owner, local=cluster) if last is not None else ()
+        rule = next((rule for rule in self.rules(cluster) if rule.name == marks_of(copy).provenance.get("rule")), None)
+        if rule is not None and rule.deletes:
+            return False
+        return all(found is None or found.place != Place(copy["kind"], key_of(copy)) for _, found in made)
+
+    def _fate_by_rule(
+        self, cluster: str, marks: Marks, source: Manifest | None, *, owner: str, kind: str, deletes: bool
+    ) -> Fate:
+        name = marks.provenance["rule"]
+        rule = next((rule for rule in self.rules(cluster) if rule.name == name), None)
+        if rule is None and kind == "ResourceSyncRule":
+            rule = self.rules(cluster)[-1]
+        if rule is None:
+            if not self.name_of(marks.provenance["ruleOwner"]):
+                return Fate.STAYS
+            return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
+        if rule.spec.get("suspend"):
+            return Fate.STAYS
+        if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not deletes:
+            return Fate.OPEN  # while there was none it was an orphan, of which nobody may have thought since
+        if not self.is_for(rule, cluster) or not self.reads(rule, owner):
+            return Fate.GOES if deletes or rule.deletes else Fate.STAYS
+        if source is None:
+            return Fate.GOES
+        made = list(self.made_of(source, owner=owner, local=cluster))
+        if any(copy is None for _, copy in made):
+            return Fate.STAYS
+        moved = any(found.name == rule.name for found, _ in made)
+        return Fate.GOES if moved or deletes or rule.deletes else Fate.STAYS
+
+    def _fate_without_rule(self, cluster: str, owner: str, kind: str) -> Fate:
+        """Say what becomes of a copy that names no rule and whose source is gone."""
+        acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.spec.get("suspend")]
+        obj = [rule for rule in acting if self.is_for(rule, cluster) and self.reads(rule, owner)]
+        return Fate.GOES if any(_is_wide(rule) for rule in obj) else Fate.OPEN
+
+    def holds_natives(self, cluster: str, namespace: str) -> bool:
+        """Say whether anything that was born at a cluster lives in a namespace there."""
+        kinds = [kind for kind in BY_KIND.values() if kind.namespaced and kind.kind != "Event"]
+        found = (key for kind in kinds for key in self.natives(cluster, kind.kind))
+        return any(key.namespace == namespace for key in found)
+
+
+def _is_wide(rule: Rule) -> bool:
+    """Say whether a rule writes the kind that it reads, in any namespace."""
+    entries = rule.spec["rules"]
+    turns = any("groupVersionKind" in (entry.get("mutations") or {}) for entry in entries)
+    return not turns and not any(match.get("namespaces") for entry in entries for match in entry.get("match") or ())

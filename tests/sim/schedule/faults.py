@@ -1,0 +1,309 @@
+"""What breaks in a schedule: processes, ways, API servers, clocks, and somebody who keeps changing copies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from tests.sim.checks.making import marks_of
+from tests.sim.cluster.group import carry_over
+from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.request import Answer
+from tests.sim.cluster.store import Change, Refusal
+from tests.sim.cluster.transport import Fault, Wire
+from tests.sim.schedule.drawing import another, nothing
+from tests.sim.schedule.stage import Stage, deed
+
+Names = Sequence[str]
+_DURATIONS_S = (0.3, 2.0, 8.0, 25.0, 60.0)
+
+
+def _duration(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
+    return (chance.choice(_DURATIONS_S),)
+
+
+def _other_and_duration(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
+    return *another(chance, who, names), chance.choice(_DURATIONS_S)
+
+
+def _any_and_number(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
+    return chance.choice(list(names)), chance.randrange(1, 6)
+
+
+# Processes.
+
+
+@deed(nothing, fault=True, weight=6)
+def restarts(stage: Stage, member: Member) -> None:
+    """Stop the daemon, as SIGTERM does, and start another one."""
+    member.cancel()
+    member.start_again()
+
+
+@deed(nothing, fault=True, weight=8)
+def is_killed(stage: Stage, member: Member) -> None:
+    """Kill the daemon, and start another one at once."""
+    member.kill()
+    member.start_again()
+
+
+@deed(_duration, fault=True, weight=5)
+def is_down(stage: Stage, member: Member, duration_s: float) -> None:
+    """Kill the daemon; another one starts later."""
+    member.kill()
+    stage.until(duration_s, member.start_again)
+
+
+@deed(_other_and_duration, fault=True, weight=0)
+def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> bool:
+    """Build the cluster anew, under its old name and address; somebody swaps it with another one later.
+
+    Not one that has more names: under those the old one would be known for ever.
+    """
+    before = member.server
+    if any(one.find("Cluster", f"{member.name}-0") for one in stage.group.members):
+        return False
+    stage.group.rebuild(member.name)
+    stage.observer.see_rebuilt(member, before)
+    member.create({"kind": "Namespace", "metadata": {"name": "team"}})
+    member.start_again()
+    stage.until(duration_s, lambda: introduce_again(member, stage.group[peer]))
+    return True
+
+
+def introduce_again(member: Member, other: Member) -> bool:
+    """Carry a rebuilt cluster's Cluster and Secret over what another has of the one that it was, and the other's."""
+    for giver, taker in ((member, other), (other, member)):
+        if not giver.find("Cluster", giver.name) or not giver.find("Secret", giver.name, namespace=NAMESPACE):
+            return False
+        held = taker.find("Cluster", giver.name)
+        if held is None or held["spec"]["clusterID"] != giver.id:
+            carry_over(giver, taker)
+    return True
+
+
+# Ways.
+
+
+def _break(stage: Stage, wires: Sequence[Wire], fault: Fault, duration_s: float) -> None:
+    for wire in wires:
+        wire.set(fault)
+    stage.until(duration_s, lambda: _mend(wires))
+
+
+def _mend(wires: Sequence[Wire]) -> None:
+    for wire in wires:
+        wire.set(Fault.NONE)
+
+
+@deed(_other_and_duration, fault=True, weight=4)
+def is_cut_off_from(stage: Stage, member: Member, peer: str, duration_s: float) -> None:
+    """Cut two members off from each other, both ways."""
+    wires = [stage.group.wire(member.name, peer), stage.group.wire(peer, member.name)]
+    _break(stage, wires, Fault.REFUSED, duration_s)
+
+
+@deed(_other_and_duration, fault=True, weight=4)
+def cannot_reach(stage: Stage, member: Member, peer: str, duration_s: float) -> None:
+    """Cut one way."""
+    _break(stage, [stage.group.wire(member.name, peer)], Fault.REFUSED, duration_s)
+
+
+@deed(_other_and_duration, fault=True, weight=4)
+def hangs_on(stage: Stage, member: Member, peer: str, duration_s: float) -> None:
+    """Let nothing through on one way, without a word."""
+    _break(stage, [stage.group.wire(member.name, peer)], Fault.HUNG, duration_s)
+
+
+@deed(_duration, fault=True, weight=2)
+def hangs_at_home(stage: Stage, member: Member, duration_s: float) -> None:
+    """Let nothing through to the own API server."""
+    _break(stage, [stage.group.wire(member.name, member.name)], Fault.HUNG, duration_s)
+
+
+@deed(_duration, fault=True, weight=3)
+def is_slow(stage: Stage, member: Member, duration_s: float) -> None:
+    """Make every way to and from a member slow."""
+    wires = [stage.group.wire(a, b) for a, b in _pairs(stage) if member.name in (a, b)]
+    for wire in wires:
+        wire.delay_s = (0.1, 1.5)
+
+    def mend() -> None:
+        for wire in wires:
+            wire.delay_s = (0.001, 0.02)
+
+    stage.until(duration_s, mend)
+
+
+def _pairs(stage: Stage) -> list[tuple[str, str]]:
+    names = [member.name for member in stage.group.members]
+    return [(one, other) for one in names for other in names]
+
+
+@deed(nothing, fault=True, weight=3)
+def has_its_streams_reset(stage: Stage, member: Member) -> None:
+    """Reset every connection to a member."""
+    stage.group.cut(member.name)
+
+
+@deed(_any_and_number, fault=True, weight=3)
+def gets_torn_chunks_from(stage: Stage, member: Member, peer: str, count: int) -> None:
+    """Break the next chunks of watches off in the middle."""
+    wire = stage.group.wire(member.name, peer)
+    wire.torn = count
+    stage.at_the_end(lambda: setattr(wire, "torn", 0))
+
+
+@deed(lambda chance, who, names: (chance.randrange(1, 5),), fault=True, weight=4)
+def loses_answers(stage: Stage, member: Member, count: int) -> None:
+    """Lose the answers to the next writes: they were made, and nobody says so."""
+    wire = stage.group.wire(member.name, member.name)
+    wire.lost = count
+    stage.at_the_end(lambda: setattr(wire, "lost", 0))
+
+
+@deed(lambda chance, who, names: (chance.choice(list(names)), chance.choice((1, 5, 30)), chance.choice((1.0, 20.0))),
+      fault=True, weight=4)  # fmt: skip
+def reads_from_the_past_of(stage: Stage, member: Member, peer: str, lag: int, behind_s: float) -> None:
+    """Answer new watches from a cache that is behind."""
+    wire = stage.group.wire(member.name, peer)
+    wire.lag, wire.behind_s = lag, behind_s
+    wire.cut()
+    stage.until(behind_s + 10.0, lambda: setattr(wire, "lag", 0))
+
+
+@deed(lambda chance, who, names: (chance.choice(list(names)), chance.choice((1, 5, 30, 200))), fault=True, weight=5)
+def hears_again_from(stage: Stage, member: Member, peer: str, count: int) -> None:
+    """Let watches that resume begin with the last changes that they have heard of; at home, list our own kinds anew."""
+    wire = stage.group.wire(member.name, peer)
+    wire.again = count
+    wire.cut()
+    if peer == member.name:
+        member.list_own_kinds_again()
+    stage.until(10.0, lambda: setattr(wire, "again", 0))
+
+
+@deed(lambda chance, who, names: (chance.choice(list(names)), chance.choice((0.3, 3.0, 12.0)),
+                                  chance.choice((8.0, 60.0))), fault=True, weight=5)  # fmt: skip
+def hears_out_of_order_from(stage: Stage, member: Member, peer: str, late_s: float, duration_s: float) -> None:
+    """Let each stream of events be late for itself; on one stream, and of one object, they stay in order."""
+    wire = stage.group.wire(member.name, peer)
+    wire.late_s = late_s
+    stage.until(duration_s, lambda: setattr(wire, "late_s", 0.0))
+
+
+# API servers.
+
+
+@deed(nothing, fault=True, weight=3)
+def forgets_history(stage: Stage, member: Member) -> None:
+    """Compact: watches that were cut have to begin anew."""
+    stage.group.cut(member.name)
+    member.server.compact()
+
+
+@deed(_duration, fault=True, weight=3)
+def has_its_api_server_restarted(stage: Stage, member: Member, duration_s: float) -> None:
+    """Let the API server be gone for a while, for all."""
+    stage.group.fail(member.name, Fault.REFUSED)
+    member.server.compact()
+    stage.until(duration_s, lambda: stage.group.fail(member.name, Fault.NONE))
+
+
+@deed(lambda chance, who, names: (chance.choice((500, 502, 503, 504)), chance.randrange(1, 12)), fault=True, weight=3)
+def answers_with(stage: Stage, member: Member, status: int, count: int) -> None:
+    """Answer the next requests with a failure of the server."""
+    said = {"kind": "Status", "status": "Failure", "reason": "InternalError", "code": status}
+    answer = Answer(status, orjson.dumps(said) if status == 500 else b"bad gateway")
+    member.server.trouble.extend([answer] * count)
+    stage.at_the_end(member.server.trouble.clear)
+
+
+@deed(lambda chance, who, names: (chance.choice((1, 3, 10)), chance.randrange(1, 12)), fault=True, weight=3)
+def asks_for_patience(stage: Stage, member: Member, retry_after_s: int, count: int) -> None:
+    """Answer the next requests with 429 and how long to wait."""
+    said = {"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429}
+    answer = Answer(429, orjson.dumps({**said, "details": {"retryAfterSeconds": retry_after_s}}))
+    member.server.trouble.extend([answer] * count)
+    stage.at_the_end(member.server.trouble.clear)
+
+
+@deed(lambda chance, who, names: (chance.choice(("Widget", "Gadget", "Region")), chance.choice(_DURATIONS_S)),
+      fault=True, weight=3)  # fmt: skip
+def does_not_serve(stage: Stage, member: Member, kind: str, duration_s: float) -> None:
+    """Serve a kind no longer, for a while."""
+    member.server.change_served(kind, served=False)
+    stage.group.cut(member.name)
+    stage.until(duration_s, lambda: member.server.change_served(kind, served=True))
+
+
+@deed(lambda chance, who, names: (chance.choice(("ConfigMap", "Secret", "Widget")), chance.choice(_DURATIONS_S)),
+      fault=True, weight=3)  # fmt: skip
+def forbids(stage: Stage, member: Member, kind: str, duration_s: float) -> None:
+    """Refuse every write of a kind, for a while."""
+    denied = member.server.denied
+    denied.add(kind)
+    stage.until(duration_s, lambda: denied.discard(kind))
+
+
+@deed(lambda chance, who, names: (chance.choice(list(names)), chance.choice(("configmaps", "secrets", "widgets")),
+                                  chance.choice(_DURATIONS_S)), fault=True, weight=3)  # fmt: skip
+def lacks_rights_at(stage: Stage, member: Member, peer: str, plural: str, duration_s: float) -> None:
+    """Take all rights on a kind at a member, or at home, from a daemon, for a while."""
+    wire = stage.group.wire(member.name, peer)
+    wire.unallowed.add(plural)
+    wire.cut()
+    stage.until(duration_s, lambda: wire.unallowed.discard(plural))
+
+
+@deed(lambda chance, who, names: (chance.choice((-86400.0, -3.0, 30.0, 3600.0)),), fault=True, weight=4)
+def has_its_clock_jump(stage: Stage, member: Member, seconds: float) -> None:
+    """Move a cluster's clock."""
+    member.server.skew_s += seconds
+
+
+# Somebody here.
+
+
+@deed(lambda chance, who, names: (chance.choice(("ConfigMap", "Widget")), chance.choice((1.0, 15.0, 90.0))),
+      fault=True, weight=3)  # fmt: skip
+def has_a_controller_that_changes(stage: Stage, member: Member, kind: str, duration_s: float) -> None:
+    """Change copies of a kind each time that they are written."""
+    meddler = Meddler(member, kind)
+    stage.until(duration_s, meddler.stop)
+
+
+class Meddler:
+    """A controller that thinks that it knows better."""
+
+    def __init__(self, member: Member, kind: str) -> None:
+        self._member = member
+        self._kind = kind
+        self._store = member.server.store
+        self._store.listeners.append(self._hear)
+        self._is_on = True
+
+    def stop(self) -> None:
+        """Stop for good."""
+        if self._is_on:
+            self._is_on = False
+            self._store.listeners.remove(self._hear)
+
+    def _hear(self, change: Change) -> None:
+        new = change.new
+        written = new is not None and change.kind.kind == self._kind and self._member.server.acting
+        if written and new is not None and marks_of(new).owner not in ("", self._member.id):
+            asyncio.get_running_loop().call_later(0.01, self._change, change)
+
+    def _change(self, change: Change) -> None:
+        found = self._member.find(self._kind, change.key.name, namespace=change.key.namespace)
+        body = "data" if self._kind == "ConfigMap" else "spec"
+        if found is None or not self._is_on or found["metadata"].get("deletionTimestamp"):
+            return
+        with contextlib.suppress(Refusal):
+            self._member.replace({**found, body: {**(found.get(body) or {}), "value": "meddled"}})

@@ -1,0 +1,312 @@
+"""Play a schedule on a simulated group with the real engine in each member, and say what was broken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import gc
+import io
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+from unittest import mock
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Mistake
+from registry_controller.core.decision import deletion_limit
+from registry_controller.core.decision.decision import Hold
+from registry_controller.core.decision.state import TargetState
+from registry_controller.kube import kubeconfig
+from registry_controller.local import kubeconfig_secret
+from registry_controller.report import logs
+from registry_controller.report.metrics import Metrics
+from registry_controller.sync import reconciler
+from tests.sim.checks.ending import Wrong, check_end
+from tests.sim.checks.observer import Observer
+from tests.sim.checks.standing import check_standing
+from tests.sim.cluster.apiserver import Snapshot
+from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.group import SimGroup
+from tests.sim.cluster.loop import BEGIN_S, VirtualLoop, run
+from tests.sim.cluster.store import Refusal
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.faults import introduce_again
+from tests.sim.schedule.memberdeeds import carry_secret, take_forgery_back
+from tests.sim.schedule.schedule import Schedule
+from tests.sim.schedule.stage import DEEDS, Stage, Step
+from tests.sim.schedule.tally import Tally
+from tests.sim.schedule.vocabulary import CANARY, ELSEWHERE
+
+QUIET_S = 65.0
+BRAKED = {"DELETION_LIMIT_PERCENT": "1"}
+CLOSED = {"SYNCED_RULES_NAMESPACES": "default,extra", "CLOSED_NAMESPACES": "team"}
+_ALLOWED = 8  # three owners' deletions, one after the other, and what they had held back
+_LOGGED = 10  # one schedule in so many is played with its log read
+
+
+@dataclass
+class Outcome:
+    """What came of a schedule."""
+
+    schedule: Schedule
+    broken: list[Wrong] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    trace: list[tuple[float, str]] = field(default_factory=list)
+    virtual_s: float = 0.0
+
+
+class CountingMetrics(Metrics):
+    """Metrics that also count, for all daemons together, why what was decided."""
+
+    def __init__(self, tally: Tally) -> None:
+        super().__init__()
+        self._tally = tally
+
+    def decided(self, *, decision: str, reason: str) -> None:
+        """Count a decision."""
+        self._tally.reasons[reason] += 1
+
+
+def play(schedule: Schedule) -> Outcome:
+    """Play a schedule from beginning to end."""
+    outcome = Outcome(schedule)
+    began_s, world = _met(schedule.count) if schedule.joined else (BEGIN_S, None)
+
+    async def main() -> None:
+        metrics = functools.partial(CountingMetrics, outcome.tally)
+        async with SimGroup(schedule.count, seed=schedule.seed, metrics=metrics, world=world) as group:
+            _advance(began_s)
+            observer = Observer(group, outcome.tally)
+            try:
+                await _play(schedule, group, observer, outcome)
+            finally:
+                outcome.broken += observer.broken
+                outcome.trace = observer.trace
+
+    state = random.getstate()
+    random.seed(schedule.seed)  # the engine's jitter
+    try:
+        with (
+            _collecting_later(),
+            virtual_clocks(),
+            _counting(outcome.tally),
+            _reading_logs(schedule, outcome),
+            _braked(schedule),
+            mock.patch.object(Mistake, "of", _raise),
+        ):
+            run(main)
+    except Exception as error:  # a bug of its own is what we look for
+        outcome.broken.append(Wrong("crash", type(error).__name__, _deepest(error)))
+    finally:
+        random.setstate(state)
+    return outcome
+
+
+async def _play(schedule: Schedule, group: SimGroup, observer: Observer, outcome: Outcome) -> None:
+    stage = Stage(group, observer, outcome.tally)
+    for member in group.members:
+        for name in ("team", "extra", ELSEWHERE)[: 3 if member.name == "a" else 1]:
+            member.create({"kind": "Namespace", "metadata": {"name": name}})
+        member.options |= CLOSED if member.name == schedule.closed else {}
+        member.options |= BRAKED if schedule.braked else {}
+    group.start()
+    await asyncio.sleep(5.0)
+    for step in schedule.steps:
+        await asyncio.sleep(step.pause_s)
+        if observer.broken:
+            return  # what comes after it is of no use
+        _take(stage, step)
+    await _mend(stage)
+    await _rest(stage, outcome)
+    outcome.virtual_s = asyncio.get_running_loop().time()
+    oracle = observer.oracle()
+    for wrong in (*check_end(oracle, outcome.tally), *check_standing(oracle, outcome.tally)):
+        observer.say(f"BROKEN {wrong.clause}: {wrong.where}: {wrong.words}")
+        outcome.broken.append(wrong)
+    observer.check_journals()
+
+
+def _take(stage: Stage, step: Step) -> None:
+    found = DEEDS[step.deed]
+    stage.observer.say(f"   {step}")
+    try:
+        happened = found.happen(stage, stage.group[step.who], *step.what)
+    except Refusal as refused:
+        stage.observer.say(f"   -> refused: {refused.message}")
+        return
+    if happened is not False:
+        (stage.tally.faults if found.is_fault else stage.tally.deeds)[found.name] += 1
+
+
+async def _mend(stage: Stage) -> None:
+    """Mend everything, and let members meet again that lost each other."""
+    group = stage.group
+    stage.observer.say("   all is mended")
+    stage.mend()
+    for one in group.members:
+        group.fail(one.name, Fault.NONE)
+        for kind in sorted(one.server.unserved):
+            one.server.change_served(kind, served=True)
+        one.server.denied.clear()
+        one.start_again()
+    await asyncio.sleep(20.0)
+    for one in group.members:
+        if one.find("Cluster", one.name) is None:
+            stage.observer.say(f"   {one.name} comes back")
+            await one.restart()
+    await asyncio.sleep(20.0)
+    if stage.rebuilt:
+        await _introduce_rebuilt(stage)
+    group.swap_all()
+    for giver in group.members:
+        for taker in group.members:
+            if giver is not taker and carry_secret(giver, taker):
+                stage.observer.say(f"   the credentials of {giver.name} are carried to {taker.name}")
+            if giver is not taker and take_forgery_back(taker, giver.name):
+                stage.observer.say(f"   the forged endpoint of {giver.name} is taken away at {taker.name}")
+
+
+async def _introduce_rebuilt(stage: Stage) -> None:
+    """Swap each cluster that was built anew with one other; from that one the rest hear of it."""
+    for name in stage.rebuilt:
+        one, other = stage.group[name], next(found for found in stage.group.members if found.name != name)
+        if introduce_again(one, other):
+            stage.observer.say(f"   {name}, which was built anew, is swapped with {other.name}")
+    await asyncio.sleep(60.0)
+
+
+async def _rest(stage: Stage, outcome: Outcome) -> None:
+    """Wait until nobody writes any more; that this happens is a law (S2)."""
+    outcome.tally.clause("S2")
+    try:
+        await stage.group.settle(quiet_s=QUIET_S)
+        for _ in range(_ALLOWED):
+            if not allow_deletions(stage):
+                return
+            await stage.group.settle(quiet_s=QUIET_S)
+        outcome.broken.append(Wrong("W4", "the group", f"halts deletions again after {_ALLOWED} were allowed"))
+    except AssertionError as error:
+        outcome.broken.append(Wrong("S2", "the group", f"does not come to rest: {error}"))
+
+
+def allow_deletions(stage: Stage) -> bool:
+    """Name the moments at which rules halted deletions, one of each rule; false where none did."""
+    found = False
+    for member in stage.group.members:
+        for rule in member.list("ResourceSyncRule"):
+            entries = (rule.get("status") or {}).get("clusters") or ()
+            moments = [moment for one in entries if (moment := (one.get("deletions") or {}).get("haltedAt"))]
+            if moments:
+                found = True
+                stage.observer.say(f"   {member.name} allows what {rule['metadata']['name']} halted at {moments[0]}")
+                annotations = {**(rule["metadata"].get("annotations") or {}), meta.ALLOW_DELETIONS: moments[0]}
+                member.replace({**rule, "metadata": {**rule["metadata"], "annotations": annotations}})
+    return found
+
+
+# Where a group begins that has met before.
+
+
+@functools.cache
+def _met(count: int) -> tuple[float, dict[str, Snapshot]]:
+    """Let members meet once, for all schedules that begin with members that know each other."""
+
+    async def main() -> tuple[float, dict[str, Snapshot]]:
+        async with SimGroup(count, seed=count) as group:
+            await group.join()
+            for member in group.members:
+                await member.stop()
+            return asyncio.get_running_loop().time(), {one.name: one.server.snapshot() for one in group.members}
+
+    random.seed(count)
+    with virtual_clocks():
+        return run(main)
+
+
+def _advance(to_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.advance(to_s - loop.time())
+
+
+# Looking on.
+
+
+@contextlib.contextmanager
+def _braked(schedule: Schedule) -> Iterator[None]:
+    """Let no small number go in any case, in some schedules: no rule has as many copies here as always may (W4)."""
+    always = deletion_limit.ALWAYS
+    deletion_limit.ALWAYS = 1 if schedule.braked else always  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        deletion_limit.ALWAYS = always  # type: ignore[misc]
+
+
+kubeconfig_secret.render = functools.lru_cache(maxsize=4096)(kubeconfig_secret.render)
+kubeconfig_secret.load_document = kubeconfig.load_document = functools.lru_cache(maxsize=4096)(kubeconfig.load_document)
+"""To spell and to read YAML are functions of their arguments alone, and a tenth of all the time."""
+
+
+def _raise(error: Exception, *, path: str) -> NoReturn:
+    """Bring to light what daemons survive."""
+    raise error
+
+
+@contextlib.contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Look for garbage between schedules only: whoever plays many collects it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextlib.contextmanager
+def _counting(tally: Tally) -> Iterator[None]:
+    """Count decisions that are only a question, too."""
+    decide = reconciler.decide
+
+    def counted(view: TargetState) -> object:
+        decision = decide(view)
+        if isinstance(decision, Hold) and decision.ask is not None:
+            tally.reasons[decision.reason.value] += 1
+        return decision
+
+    reconciler.decide = counted  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        reconciler.decide = decide
+
+
+@contextlib.contextmanager
+def _reading_logs(schedule: Schedule, outcome: Outcome) -> Iterator[None]:
+    """Read the whole log of some schedules: nothing secret may be in it (A6)."""
+    if schedule.seed % _LOGGED:
+        yield
+        return
+    text = io.StringIO()
+    with contextlib.redirect_stderr(text):
+        logs.configure(format="json", verbosity=1)
+        try:
+            yield
+        finally:
+            with contextlib.redirect_stderr(io.StringIO()):
+                logs.configure(format="json", verbosity=0)
+    outcome.tally.clauses["A6"] += text.getvalue().count("\n")
+    if CANARY in text.getvalue():
+        outcome.broken.append(Wrong("A6", "the log", "shows what is in a Secret"))
+
+
+def _deepest(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    trace, lines = error.__traceback__, []
+    while trace is not None:
+        lines.append(f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error} at {' > '.join(lines[-4:])}"

@@ -1,0 +1,194 @@
+"""Scenes: steps that only mean something together, so that chance alone would rarely play them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from tests.sim.schedule.stage import Step
+
+
+def _three(chance: random.Random, names: str) -> tuple[str, str, str]:
+    one, two, three = chance.sample(names, 3)
+    return one, two, three
+
+
+def _unheard_while_silent(chance: random.Random, names: str) -> list[Step]:
+    """An owner deletes, or a rule changes, while its copies' cluster is cut off from it, and restarts."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget", "Region"))
+    place = (kind, "" if kind == "Region" else "default", "y")
+    name = f"{kind.lower()}s-1"
+    return [
+        Step(0.0, "rules", here, (name, (kind, "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+        Step(3.0, "is cut off from", here, (owner, 60.0)),
+        Step(0.5, "drops", owner, (place,)),
+        Step(0.0, "drops rule", here, (name,)) if chance.random() < 0.5 else Step(0.0, "turns gold", owner),
+        Step(2.0, "is killed", here),
+        Step(chance.choice((5.0, 40.0)), "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
+def _forged_relay(chance: random.Random, names: str) -> list[Step]:
+    """Somebody changes a silent member's address where its Secret, or its Cluster, is relayed."""
+    here, relay, owner = _three(chance, names)
+    cut = [Step(0.0, "is cut off from", name, (owner, 60.0)) for name in names if name != owner]
+    deed = chance.choice(("forges address", "forges endpoint"))
+    return [*cut, Step(40.0, deed, relay, (owner,)), Step(10.0, "restarts", here)]
+
+
+def _left_and_relayed(chance: random.Random, names: str) -> list[Step]:
+    """A member leaves, and one of the others does not hear of it."""
+    _, deaf, owner = _three(chance, names)
+    return [
+        Step(0.0, "is cut off from", deaf, (owner, 60.0)),
+        Step(1.0, "leaves", owner),
+        Step(5.0, "restarts", chance.choice(names)),
+        Step(20.0, "forgets member", deaf, (owner,)),
+    ]
+
+
+def _inhabited_namespace(chance: random.Random, names: str) -> list[Step]:
+    """A Namespace is copied, somebody lives in the copy, and the owner deletes its own."""
+    here, owner, _ = _three(chance, names)
+    name, value = chance.choice("xyz"), f"v{chance.randrange(10**6)}"
+    return [
+        Step(0.0, "rules", here, ("namespaces-1", ("Namespace", "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", owner, (("Namespace", "", name), value, "sync")),
+        Step(3.0, "lives in a copied namespace", here, (name, value)),
+        Step(1.0, "drops", owner, (("Namespace", "", name),)),
+        Step(3.0, "edits copy", here, (chance.randrange(1000), value)),
+    ]
+
+
+def _carried_credentials(chance: random.Random, names: str) -> list[Step]:
+    """A token is revoked, and the new one carried to one other member, which relays it."""
+    here, _, owner = _three(chance, names)
+    return [Step(0.0, "rotates", owner), Step(3.0, "carries credentials", owner, (here,)), Step(10.0, "puts", owner, (
+        ("ConfigMap", "default", chance.choice("xyz")), f"v{chance.randrange(10**6)}", "sync"))]  # fmt: skip
+
+
+def _rivals(chance: random.Random, names: str) -> list[Step]:
+    """Two owners of one name, with clocks that do not agree; the first one goes again."""
+    here, one, two = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Secret", "Widget"))
+    values = [f"v{chance.randrange(10**6)}" for _ in range(3)]
+    place = (kind, "default", chance.choice("xyz"))
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "marking", "labels", "", "stays"))),
+        Step(0.0, "has its clock jump", one, (chance.choice((-86400.0, 3600.0)),)),
+        Step(0.0, "puts by force", one, (place, values[0], "sync")),
+        Step(chance.choice((0.0, 2.0)), "puts by force", two, (place, values[1], "sync")),
+        Step(3.0, "drops", one, (place,)),
+    ]
+
+
+def _adopted(chance: random.Random, names: str) -> list[Step]:
+    """A copy by the Go original is here before its source is heard of, and an older rival, too."""
+    here, owner, rival = _three(chance, names)
+    values = [f"v{chance.randrange(10**6)}" for _ in range(3)]
+    place = ("Widget", "default", chance.choice("xyz"))
+    return [
+        Step(0.0, "leaves a copy by go", here, (place, values[0], owner)),
+        Step(0.0, "puts", rival, (place, values[1], "sync")),
+        Step(0.0, "puts", owner, (place, values[2], "sync")),
+        Step(0.0, "rules", here, ("widgets-1", ("Widget", "plain", "labels", "Delete", "stays"))),
+        Step(5.0, "drops", owner, (place,)),
+    ]
+
+
+def _unclear(chance: random.Random, names: str) -> list[Step]:
+    """A rule cannot be evaluated any more on a source of which there is a copy."""
+    here, owner, _ = _three(chance, names)
+    place = ("Widget", "default", chance.choice("xyz"))
+    values = [f"v{chance.randrange(10**6)}" for _ in range(2)]
+    return [
+        Step(0.0, "rules", here, ("widgets-1", ("Widget", "labelled", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", owner, (place, values[0], "sync suffix")),
+        Step(3.0, "puts", owner, (place, values[1], "sync")),
+        Step(chance.choice((0.0, 2.0)), "is killed", here),
+    ]
+
+
+def _race(chance: random.Random, names: str, *, at_s: tuple[float, float], slow_s: float = 0.0) -> list[Step]:
+    """Replace a copy by an own object at about the time at which it is to go; with `slow_s`, ways are slow then."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    place = (kind, "default", chance.choice("xyz"))
+    values = [f"v{chance.randrange(10**6)}" for _ in range(2)]
+    slowing = [Step(3.0, "is slow", here, (slow_s,))] if slow_s else []
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", owner, (place, values[0], "sync")),
+        *slowing,
+        Step(0.0 if slowing else 3.0, "drops", owner, (place,)),
+        Step(chance.uniform(*at_s), "puts by force", here, (place, values[1], "")),
+    ]
+
+
+def _raced(chance: random.Random, names: str) -> list[Step]:
+    """A copy is replaced by an own object in the moment in which it is to go."""
+    return _race(chance, names, at_s=(0.0, 0.12))
+
+
+def race_on_slow_ways(chance: random.Random, names: str) -> list[Step]:
+    """The same, where what is on its way takes long."""
+    return _race(chance, names, at_s=(0.5, 4.0), slow_s=20.0)
+
+
+def _late_cache(chance: random.Random, names: str) -> list[Step]:
+    """A daemon starts again and is told of the past."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    place = (kind, "default", chance.choice("xyz"))
+    values = [f"v{chance.randrange(10**6)}" for _ in range(3)]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
+        *(Step(1.0, "puts", owner, (place, value, "sync")) for value in values),
+        Step(2.0, "reads from the past of", here, (owner, chance.randrange(1, 4), 20.0)),
+        Step(0.0, "is killed", here),
+    ]
+
+
+def _fixed(chance: random.Random, names: str) -> list[Step]:
+    """A field that cannot be changed becomes another one."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Secret"))
+    place = (kind, "default", chance.choice("xyz"))
+    values = [f"v{chance.randrange(10**6)}" for _ in range(2)]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "", "stays"))),
+        Step(0.0, "puts by force", owner, (place, values[0], "sync fixed")),
+        Step(3.0, "puts by force", owner, (place, values[1], "sync gold")),
+    ]
+
+
+def mass_loss(chance: random.Random, names: str) -> list[Step]:
+    """Let an owner lose all that a rule copies; where deletions are braked, they are halted, over a restart, too."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xyz"]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
+        *(Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        Step(7.0, "drops", owner, (places[0],)),
+        *(Step(chance.choice((0.0, 2.0)), "drops", owner, (place,)) for place in places[1:]),
+        Step(7.0, chance.choice(("restarts", "is killed")), here),
+    ]
+
+
+def _everything(chance: random.Random, names: str) -> list[Step]:
+    """A rule asks for everything of a kind, of which a cluster keeps some to itself."""
+    here, owner, _ = _three(chance, names)
+    return [
+        Step(0.0, "has what stays at home", owner, ("team", f"v{chance.randrange(10**6)}")),
+        Step(0.0, "rules", here, ("configmaps-2", ("ConfigMap", "plain", "all", "Delete", "stays"))),
+        Step(2.0, "has what stays at home", owner, ("team", f"v{chance.randrange(10**6)}")),
+    ]
+
+
+SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
+    _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
+    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything,
+)  # fmt: skip

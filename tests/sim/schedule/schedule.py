@@ -1,0 +1,115 @@
+"""Schedules: what happens in a group, step by step, drawn from a seed. The same seed gives the same schedule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tests.sim.schedule import copydeeds, deeds, faults, memberdeeds  # noqa: F401 -- they put their deeds on the list
+from tests.sim.schedule.scenes import SCENES, mass_loss, race_on_slow_ways
+from tests.sim.schedule.stage import DEEDS, Deed, Step
+
+STEPS = (18, 26)
+FAULTS = (5, 7)
+SCENES_MANY = (0, 2)
+_PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
+_PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
+_FURNITURE = 7
+_BRAKED, _CLOSED = 0.12, 0.15
+_RACED = 0.08
+_RARE = {"is rebuilt": 0.1, "shares what lets in": 0.05, "has many names": 0.02}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule. `joined` says that all members know all from the start; otherwise they meet while it runs.
+
+    `braked` lets no more than one copy go at once before deletions are halted, and `closed` is the member at which an
+    administrator lets rules write less; empty for none.
+    """
+
+    seed: int
+    count: int
+    joined: bool
+    steps: tuple[Step, ...]
+    braked: bool = False
+    closed: str = ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        return "abcdefghij"[: self.count]
+
+    @property
+    def faults(self) -> int:
+        """Count the steps that break something."""
+        return sum(DEEDS[step.deed].is_fault for step in self.steps)
+
+    def without(self, start: int, end: int) -> Schedule:
+        """Leave some steps out."""
+        return replace(self, steps=self.steps[:start] + self.steps[end:])
+
+    def spell(self) -> str:
+        """Write it down as Python."""
+        steps = "".join(f"    Step{tuple(step)!r},\n" for step in self.steps)
+        head = (
+            f"seed={self.seed}, count={self.count}, joined={self.joined}, braked={self.braked}, closed={self.closed!r}"
+        )
+        return f"Schedule({head}, steps=(\n{steps}))"
+
+
+def draw(seed: int) -> Schedule:
+    """Draw a schedule."""
+    chance = random.Random(seed)
+    count = chance.choices((3, 4), (4, 1))[0]
+    joined = chance.random() < 0.85
+    names = "abcdefghij"[:count]
+    known = [found for _, found in sorted(DEEDS.items())]  # in whatever order they were imported
+    people = [found for found in known if not found.is_fault]
+    breaking = [found for found in known if found.is_fault]
+    steps = [_step(chance, names, _choose(chance, people)) for _ in range(chance.randint(*STEPS))]
+    for step in [_step(chance, names, _choose(chance, breaking)) for _ in range(chance.randint(*FAULTS))]:
+        steps.insert(chance.randint(3, len(steps)), step)
+    braked, closed = chance.random() < _BRAKED, chance.choice(names) if chance.random() < _CLOSED else ""
+    scenes = [chance.choice(SCENES) for _ in range(chance.randint(*SCENES_MANY))]
+    for scene in [*scenes, mass_loss] if braked else scenes:
+        at = chance.randint(3, len(steps))
+        steps[at:at] = scene(chance, names)
+    if joined:
+        _add_what_is_rare(random.Random(f"rare {seed}"), names, steps)
+    furniture = [_step(chance, names, DEEDS[name], pause_s=0.0) for name in _furnish(chance)]
+    first = [] if joined else _meet(chance, names)
+    return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed)
+
+
+def _add_what_is_rare(chance: random.Random, names: str, steps: list[Step]) -> None:
+    """Add what changes a group so much that few schedules should have it, and a race, drawn for themselves."""
+    for deed, share in _RARE.items():
+        if chance.random() < share:
+            steps.insert(chance.randint(3, len(steps)), _step(chance, names, DEEDS[deed]))
+    if chance.random() < _RACED:
+        at = chance.randint(3, len(steps))
+        steps[at:at] = race_on_slow_ways(chance, names)
+
+
+def _furnish(chance: random.Random) -> list[str]:
+    return [chance.choice(("puts", "puts", "rules")) for _ in range(_FURNITURE)]
+
+
+def _choose(chance: random.Random, among: Sequence[Deed]) -> Deed:
+    return chance.choices(among, [found.weight for found in among])[0]
+
+
+def _step(chance: random.Random, names: str, found: Deed, *, pause_s: float | None = None, who: str = "") -> Step:
+    who = who or chance.choice(names)
+    pause_s = chance.choices(_PAUSES_S, _PAUSES_WEIGHTS)[0] if pause_s is None else pause_s
+    return Step(pause_s, found.name, who, found.draw(chance, who, names))
+
+
+def _meet(chance: random.Random, names: str) -> list[Step]:
+    """Let the members meet: one swap each with somebody who was there before, now or later."""
+    return [
+        Step(chance.choice((0.0, 5.0, 30.0)), "swaps", name, (chance.choice(names[:index]),))
+        for index, name in enumerate(names)
+        if index
+    ]

@@ -1,0 +1,140 @@
+"""Where a schedule is played: the group, what is broken in it and how it is mended, and the deeds that are known."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from registry_controller.api.meta import CORE_RESOURCE, REGISTRY_SECRET_TYPE
+from tests.sim.checks.making import key_of, marks_of
+from tests.sim.checks.observer import Observer
+from tests.sim.cluster.group import SimGroup
+from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.schedule.tally import Tally
+from tests.sim.schedule.vocabulary import WRITTEN
+
+Spot = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+class Step(NamedTuple):
+    """After a pause, somebody does something. `what` is all that is left open: names, values, durations."""
+
+    pause_s: float
+    deed: str
+    who: str
+    what: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(str(word) for word in (self.deed, self.who, *self.what))
+
+
+class Stage:
+    """A group in the middle of a schedule."""
+
+    def __init__(self, group: SimGroup, observer: Observer, tally: Tally) -> None:
+        self.group = group
+        self.observer = observer
+        self.tally = tally
+        self._mending: list[tuple[Callable[[], None], asyncio.TimerHandle | None]] = []
+
+    @property
+    def rebuilt(self) -> list[str]:
+        """Name the clusters that were built anew."""
+        return sorted({found.cluster for found in self.observer.history.rebuilds})
+
+    def until(self, duration_s: float, mend: Callable[[], None]) -> None:
+        """Mend something after a while, or at the end of the schedule."""
+        handle = asyncio.get_running_loop().call_later(duration_s, mend)
+        self._mending.append((mend, handle))
+
+    def at_the_end(self, mend: Callable[[], None]) -> None:
+        """Mend something at the end of the schedule."""
+        self._mending.append((mend, None))
+
+    def mend(self) -> None:
+        """Mend everything that is still broken."""
+        mending, self._mending = self._mending, []
+        for mend, handle in mending:
+            if handle is not None:
+                handle.cancel()
+            mend()
+
+    def find(self, member: Member, place: Spot) -> dict[str, Any] | None:
+        """Find whatever is at a place."""
+        kind, namespace, name = place
+        return member.find(kind, name, namespace=namespace)
+
+    def copy_at(self, member: Member, place: Spot) -> dict[str, Any] | None:
+        """Find a copy; None where none is, or something native."""
+        found = self.find(member, place)
+        is_copy = found is not None and marks_of(found).owner not in ("", member.id)
+        return found if is_copy else None
+
+    def choose_copy(self, member: Member, which: int) -> dict[str, Any] | None:
+        """Choose one of the copies that rules made."""
+        kinds = [kind for kind in WRITTEN if kind not in ("Namespace", "ResourceSyncRule")]
+        found = [
+            item
+            for kind in kinds
+            for item in member.list(kind)
+            if marks_of(item).owner not in ("", member.id) and item.get("type") != REGISTRY_SECRET_TYPE
+        ]
+        return found[which % len(found)] if found else None
+
+    def natives(self, member: Member, kinds: Sequence[str]) -> list[Spot]:
+        """List the own objects of these kinds, but not what daemons need."""
+        return [
+            (kind, *key_of(item))
+            for kind in kinds
+            for item in member.list(kind)
+            if marks_of(item).owner in ("", member.id) and item["metadata"].get("namespace") != NAMESPACE
+        ]
+
+    def own_rules(self, member: Member) -> list[str]:
+        """List the names of the rules that people made here."""
+        return [
+            item["metadata"]["name"]
+            for item in member.list("ResourceSyncRule")
+            if not marks_of(item).owner and CORE_RESOURCE not in (item["metadata"].get("labels") or {})
+        ]
+
+    def native_at(self, member: Member, place: Spot) -> dict[str, Any] | None:
+        """Find a native object."""
+        found = self.find(member, place)
+        return found if found is not None and marks_of(found).owner in ("", member.id) else None
+
+
+Happen = Callable[..., bool | None]
+Draw = Callable[[random.Random, str, Sequence[str]], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Deed:
+    """Something that somebody does: `happen` says False where it was not possible, `draw` fills in what is open.
+
+    `weight` says how often it is drawn, among people's deeds or among the faults.
+    """
+
+    name: str
+    happen: Happen
+    draw: Draw
+    is_fault: bool
+    weight: int
+
+
+DEEDS: Final[dict[str, Deed]] = {}
+
+
+def deed(draw: Draw, *, fault: bool = False, weight: int = 2) -> Callable[[Happen], Happen]:
+    """Put a function on the list of deeds, under its name."""
+
+    def put(function: Happen) -> Happen:
+        name = function.__name__.replace("_", " ")
+        DEEDS[name] = Deed(name, function, draw, fault, weight)
+        return function
+
+    return put

@@ -1,0 +1,43 @@
+"""What happened in many schedules, counted: reasons, clauses, faults and deeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from registry_controller.core.decision.decision import Reason
+
+CLAUSES: Final = (
+    "O1", "O2", "O3", "O4", "O5", "O6", "O7", "O8", "O9", "O10", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8",
+    "A1", "A2", "A3", "A4", "A5", "A6", "P5", "P11", "R5", "S1", "S2", "S3",
+)  # fmt: skip
+"""What the observer, its guards and the oracle put to the test, each in a place of its own.
+
+Of the others, A8 is not here because these API servers lose no fields (tests/e2e/test_crds.py).
+"""
+
+
+@dataclass
+class Tally:
+    """Counts, by name."""
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    clauses: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    deeds: Counter[str] = field(default_factory=Counter)
+
+    def clause(self, name: str) -> None:
+        """Count that a clause was put to the test."""
+        self.clauses[name] += 1
+
+    def add(self, other: Tally) -> None:
+        """Add what another one counted."""
+        self.reasons += other.reasons
+        self.clauses += other.clauses
+        self.faults += other.faults
+        self.deeds += other.deeds
+
+    def missing_reasons(self) -> list[str]:
+        """List the reasons that never occurred."""
+        return [reason.value for reason in Reason if not self.reasons[reason.value]]

@@ -1,0 +1,148 @@
+"""What schedules are written in: the names, kinds, rules and objects that may occur, and what each means, in words.
+
+The rules are few, but each uses another part of the engine. The meaning of a template stands beside it, so that the
+oracle needs no template engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from registry_controller.api.meta import SYNC_DISABLED
+from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.group import rule
+
+NAMES = ("x", "y", "z")
+NAMESPACES = ("default", "team", "extra")
+ELSEWHERE = "elsewhere"
+KINDS = ("ConfigMap", "Secret", "Widget", "Region", "Namespace")
+WRITTEN = (*KINDS, "Gadget", "ResourceSyncRule")
+"""Every kind of which rules make copies."""
+
+EVIL = "https://evil."
+"""How the addresses begin that forgers write."""
+
+CANARY = "canary-"
+"""How every value in a Secret begins."""
+
+LETS_IN = "bootstrap.kubernetes.io/token"
+"""The type of Secrets that no rule from another cluster copies, nor any that does not ask for it."""
+
+NAMED_BY_OWNER = '{{ printf "%s-%s" .Object.GetName .Cluster.GetName }}'
+NAMED_BY_LABEL = "{{ .Object.GetName }}-{{ .Object.metadata.labels.suffix }}"
+SEEN_IN = "seen in {{ .LocalCluster.GetName }}"
+
+Render = Callable[[Manifest, str, str], "str | None"]
+TEMPLATES: Mapping[str, Render] = {
+    NAMED_BY_OWNER: lambda source, owner, local: f"{source['metadata']['name']}-{owner}",
+    NAMED_BY_LABEL: lambda source, owner, local: _named_by_label(source),
+    SEEN_IN: lambda source, owner, local: f"seen in {local}",
+}
+"""What each template says of a source, with the names of the owner's and of the own Cluster; None: it cannot."""
+
+_API = {"Widget": "sim.example", "Region": "sim.example", "Gadget": "sim.example"}
+BODY = {"ConfigMap": "data", "Secret": "stringData", "Namespace": "", "Widget": "spec", "Region": "spec"}
+
+
+def _named_by_label(source: Manifest) -> str | None:
+    suffix = (source["metadata"].get("labels") or {}).get("suffix")
+    return f"{source['metadata']['name']}-{suffix}" if suffix else None
+
+
+def gvk(kind: str) -> dict[str, str]:
+    """Spell a kind as rules do."""
+    group = _API.get(kind)
+    return {"group": group, "version": "v1", "kind": kind} if group else {"version": "v1", "kind": kind}
+
+
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "plain": {},
+    "marking": {"labels": {"add": {"by": "the rule"}}},
+    "renaming": {"overrides": [{"type": "replace", "path": "/metadata/name", "value": NAMED_BY_OWNER}]},
+    "labelled": {"overrides": [{"type": "replace", "path": "/metadata/name", "value": NAMED_BY_LABEL}]},
+    "moving": {"overrides": [{"type": "replace", "path": "/metadata/namespace", "value": ELSEWHERE}]},
+    "telling": {"overrides": [{"type": "replace", "path": "/BODY/where?", "value": SEEN_IN}]},
+    "turning": {"groupVersionKind": {"kind": "Gadget"}, "syncStatus": True},
+    "status": {"syncStatus": True},
+}
+"""What a rule makes of its sources; `BODY` stands for the field with the values."""
+
+SHAPES_OF: Mapping[str, tuple[str, ...]] = {
+    "ConfigMap": ("plain", "marking", "renaming", "labelled", "moving", "telling"),
+    "Secret": ("plain", "marking", "renaming", "moving"),
+    "Widget": ("plain", "marking", "renaming", "labelled", "moving", "telling", "turning", "status"),
+    "Region": ("plain", "marking", "renaming", "status"),
+    "Namespace": ("plain", "marking"),
+}
+
+SELECTIONS = ("labels", "content", "name", "place", "all")
+
+
+def _match(kind: str, selection: str) -> dict[str, Any]:
+    match selection:
+        case "labels":
+            return {"labels": [{"matchLabels": {"sync": "yes"}}]}
+        case "content" if kind == "Secret":
+            return {"content": [{"key": "type", "value": "sim/gold"}]}
+        case "content" if kind in ("ConfigMap", "Widget", "Region"):
+            return {"content": [{"key": f"{BODY[kind]}.tier", "value": "gold"}]}
+        case "place" if kind in ("ConfigMap", "Secret", "Widget"):
+            return {"namespaces": ["team", "extra"], "labels": [{"matchLabels": {"sync": "yes"}}]}
+        case "all" if kind in ("ConfigMap", "Widget"):
+            return {}
+        case "name":
+            return {"objectKey": {"name": "y"}, "labels": [{"matchLabels": {"sync": "yes"}}]}
+        case _:
+            return {"labels": [{"matchExpressions": [{"key": "sync", "operator": "In", "values": ["yes", "maybe"]}]}]}
+
+
+Wish = tuple[str, str, str, str, str]
+"""What a rule says: kind, shape, selection, policy, and any of `gold`, `targets`, `makes`, `stays` and `suspended`."""
+
+
+def make_rule(name: str, wish: Wish) -> dict[str, Any]:
+    """Write a rule."""
+    kind, shape, selection, policy, more = wish
+    mutations = dict(SHAPES[shape])
+    if shape == "marking":
+        mutations = {"labels": {"add": {"by": name}}}
+    if shape == "telling":
+        mutations = {"overrides": [{"type": "replace", "path": f"/{BODY[kind]}/where?", "value": SEEN_IN}]}
+    spec: dict[str, Any] = {}
+    if policy:
+        spec["deletionPolicy"] = policy
+    if "gold" in more:
+        spec["clusterFeatureMatch"] = [{"featureName": "gold"}]
+    if "targets" in more:
+        spec["targetClusters"] = {"names": ["a", "b"]}
+    if "makes" in more:
+        spec["createNamespaces"] = True
+    if "suspended" in more:
+        spec["suspend"] = True
+    made = rule(name, gvk(kind), {"match": [_match(kind, selection)], "mutations": mutations}, **spec)
+    if "stays" in more:
+        made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+    return made
+
+
+def make_object(place: tuple[str, str, str], value: str, more: str) -> dict[str, Any]:
+    """Write an object at a place: kind, namespace and name.
+
+    `more` is what else it has: any of `sync`, `gold`, `suffix`, `disabled` and `fixed`.
+    """
+    kind, namespace, name = place
+    info: dict[str, Any] = {"name": name} if kind in ("Region", "Namespace") else {"name": name, "namespace": namespace}
+    info["labels"] = {"sync": "yes"} if "sync" in more else {"sync": "no"}
+    if "suffix" in more:
+        info["labels"]["suffix"] = "s"
+    info["annotations"] = {"note": value} | ({SYNC_DISABLED: "true"} if "disabled" in more else {})
+    made: dict[str, Any] = {"kind": kind, "metadata": info}
+    if BODY[kind]:
+        secret = CANARY if kind == "Secret" else ""
+        made[BODY[kind]] = {"value": secret + value} | ({"tier": "gold"} if "gold" in more else {})
+    if kind == "Secret" and "gold" in more:
+        made["type"] = "sim/gold"
+    if kind in ("ConfigMap", "Secret") and "fixed" in more:
+        made["immutable"] = True
+    return made

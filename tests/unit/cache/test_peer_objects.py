@@ -1,0 +1,71 @@
+"""What is read of every peer, over the feeds that rules open and close. O6, P9."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.cache.members import Members
+from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures, PeerObjects
+
+PEER = ClusterUID("peer")
+
+
+def hear(tap: PeerObjects, name: str) -> None:
+    obj: Any = SimpleNamespace(key=ObjectKey("", name), annotations={}, labels={})
+    spec = {"clusterID": f"id of {name}", "featureName": name}
+    tap.upsert(obj, lambda: {"metadata": {"name": name}, "spec": spec})
+
+
+def names(tap: PeerClusters | PeerFeatures) -> list[str]:
+    held = tap.held
+    assert held is not None
+    return sorted(held) if isinstance(tap, PeerClusters) else sorted(feature.name for feature in tap.held or ())
+
+
+def test_what_another_feed_does_not_list_is_gone() -> None:
+    """A DELETED that the old feed had not heard comes to nobody: the new one begins with a list."""
+    told: list[str] = []
+    taps = (
+        PeerClusters(PEER, members=Members(on_change=lambda _: None), changed=lambda: told.append("clusters")),
+        PeerFeatures(changed=lambda: told.append("features")),
+    )
+    for tap in taps:
+        tap.begin()
+        hear(tap, "a")
+        hear(tap, "b")
+        tap.complete()
+        told.clear()
+        tap.begin()
+        assert names(tap) == ["a", "b"]
+        hear(tap, "b")
+        assert names(tap) == ["a", "b"]
+        tap.complete()
+        assert names(tap) == ["b"]
+        assert told
+        told.clear()
+        tap.complete()
+        assert names(tap) == ["b"]
+        tap.remove(ObjectKey("", "b"))
+        assert names(tap) == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"metadata": {"name": "a", "labels": {f"l{number}": "x" for number in range(65)}}},
+        {"metadata": {"name": "a", "labels": {"l": "x" * 5000}}},
+        {"metadata": {"name": "a"}, "spec": {"featureName": "x" * 5000}},
+    ],
+    ids=["labels", "a label", "a name"],
+)
+def test_a_feature_with_more_in_it_than_any_has_is_none(told: dict[str, Any]) -> None:
+    tap = PeerFeatures(changed=lambda: None)
+    tap.begin()
+    obj: Any = SimpleNamespace(key=ObjectKey("", "a"), annotations={}, labels={})
+    tap.upsert(obj, lambda: {"spec": {"featureName": "a"}, **told})
+    tap.complete()
+    assert tap.held == ()

@@ -1,0 +1,102 @@
+"""A7: which of several daemons speaks of an object."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry_controller.api import meta
+from registry_controller.api.errors import ApiError
+from registry_controller.api.meta import ObjectKey
+from registry_controller.cache.replicas import Replicas, chosen
+from registry_controller.kube.watch import PartialObject, decode_object
+
+_pods = st.sets(st.text("abc-123", min_size=1, max_size=8), min_size=1, max_size=5)
+
+
+@given(_pods, st.text(max_size=10))
+def test_everyone_names_the_same_one(pods: set[str], subject: str) -> None:
+    assert chosen(sorted(pods), subject) == chosen(sorted(pods, reverse=True), subject) in pods
+
+
+@given(_pods, st.text(max_size=10))
+def test_only_what_is_its_own_moves_when_one_goes(pods: set[str], subject: str) -> None:
+    speaker = chosen(pods, subject)
+    for gone in pods - {speaker}:
+        assert chosen(pods - {gone}, subject) == speaker
+
+
+def test_each_has_a_share() -> None:
+    shares = Counter(chosen({"a", "b", "c"}, f"clusters/{number}") for number in range(300))
+    assert min(shares[name] for name in "abc") > 60
+
+
+class World:
+    def __init__(self, own: str = "one") -> None:
+        self.changes = 0
+        self.replicas = Replicas(own=own, changed=self._changed)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def spoken_of(self) -> list[bool]:
+        return [self.replicas.writes_status_of(meta.CLUSTERS, f"c{number}") for number in range(50)]
+
+
+def _pod(name: str, *, ready: str = "True", deleting: bool = False) -> PartialObject:
+    info = {"name": name, "namespace": "here", "uid": name, "resourceVersion": "5"}
+    if deleting:
+        info["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    pod = {"metadata": info, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+    return decode_object(json.dumps(pod).encode())
+
+
+def test_who_is_alone_or_does_not_know_the_others_speaks_of_everything() -> None:
+    world = World()
+    assert all(world.spoken_of())
+    world.replicas.on_object(_pod("one"))
+    world.replicas.on_object(_pod("two"))
+    assert all(world.spoken_of()), "the list is not complete"
+    world.replicas.on_synced(5)
+    assert not all(world.spoken_of())
+    world.replicas.on_error(ApiError("no right"))
+    assert all(world.spoken_of())
+    world.replicas.on_recovered()
+    assert not all(world.spoken_of())
+
+
+def test_two_share_and_take_over_what_the_other_leaves() -> None:
+    one, two = World("one"), World("two")
+    for world in (one, two):
+        for name in ("one", "two"):
+            world.replicas.on_object(_pod(name))
+        world.replicas.on_synced(5)
+    assert [left != right for left, right in zip(one.spoken_of(), two.spoken_of(), strict=True)] == [True] * 50
+    for gone in (_pod("two", ready="False"), _pod("two", deleting=True)):
+        before = one.changes
+        one.replicas.on_object(gone)
+        assert all(one.spoken_of())
+        assert one.changes == before + 1
+        one.replicas.on_object(_pod("two"))
+        assert not all(one.spoken_of())
+    one.replicas.on_delete(ObjectKey("here", "two"), None)
+    assert all(one.spoken_of())
+
+
+def test_who_is_not_ready_leaves_it_to_those_who_are() -> None:
+    world = World("one")
+    for name, ready in (("one", "False"), ("two", "True")):
+        world.replicas.on_object(_pod(name, ready=ready))
+    world.replicas.on_synced(5)
+    assert not any(world.spoken_of())
+
+
+def test_nothing_new_of_a_pod_is_no_change() -> None:
+    world = World()
+    world.replicas.on_object(_pod("one"))
+    world.replicas.on_object(_pod("one"))
+    world.replicas.on_delete(ObjectKey("here", "three"), None)
+    assert world.changes == 1

@@ -1,0 +1,192 @@
+"""`registry-controller lint`: places and words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from registry_controller.cli import program
+
+ROOT = Path(__file__).parents[3]
+GOOD = """\
+apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
+kind: ResourceSyncRule
+metadata:
+  name: good
+spec:
+  groupVersionKind: {version: v1, kind: ConfigMap}
+  rules:
+    - match:
+        - objectKey: {name: a}
+"""
+MISPLACED = GOOD.replace("        - objectKey: {name: a}", "        - objectKey:\n          name: a")
+UNKNOWN = GOOD + "  deletionpolicy: Delete\n"
+STRAY = GOOD + "    - mutations:\n        labels: {add: {a: b}}\n"
+CONTENT = GOOD.replace("objectKey: {name: a}", "content:\n            - key: 'a.#('\n              value: 1")
+OVERRIDE = GOOD + "      mutations:\n        overrides:\n          - type: replace\n            path: nowhere\n"
+HISTORIC = GOOD.replace("{name: a}", "{name: a}\n          syncStatus: true")
+
+
+def lint(text: str, tmp_path: Path) -> tuple[int, list[str]]:
+    file = tmp_path / "rule.yaml"
+    file.write_text(text, encoding="utf-8")
+    found = CliRunner().invoke(program, ["lint", str(file)])
+    return found.exit_code, [line.replace(str(tmp_path), "") for line in found.output.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(MISPLACED, "/rule.yaml:10:11: error: spec.rules[0].match[0].name: ", id="a name misplaced"),
+        pytest.param(UNKNOWN, "/rule.yaml:10:3: error: spec.deletionpolicy: is no field", id="a field misspelled"),
+        pytest.param(STRAY, "/rule.yaml:10:7: error: spec.rules[1].match: is missing", id="a stray dash"),
+        pytest.param(CONTENT, "/rule.yaml:10:15: error: spec.rules[0].match[0].content[0].key", id="a path in gjson"),
+        pytest.param(OVERRIDE, "/rule.yaml:13:13: error: spec.rules[0].mutations.overrides[0].path", id="an override"),
+        pytest.param(
+            GOOD[: GOOD.index("  rules:")], "/rule.yaml:5:1: error: spec.rules: is required", id="no rules at all"
+        ),
+        pytest.param(
+            GOOD + "          namespaces: [a]\n          namespaces: [b]\n",
+            "/rule.yaml:11:11: error: spec.rules[0].match[0].namespaces: is there twice, first in line 10",
+            id="a field twice",
+        ),
+        pytest.param(
+            GOOD + "kind: ConfigMap\napiVersion: v1\n",
+            "/rule.yaml:10:1: error: kind: is there twice, first in line 2: is a line `---` missing",
+            id="an object of ours and another one in one document",
+        ),
+        pytest.param(
+            GOOD + "---\n" + GOOD,
+            "/rule.yaml:14:3: error: metadata.name: is that of the ResourceSyncRule in line 4, too",
+            id="a name twice",
+        ),
+        pytest.param(
+            GOOD.replace("v1alpha1", "v1alpha"),
+            "/rule.yaml:1:1: error: apiVersion: the registry has no version v1alpha: write "
+            "clusterregistry.k8s.cisco.com/v1alpha1",
+            id="another version",
+        ),
+        pytest.param(
+            GOOD + "      mutations: {labels: {add: {1: y}}}\n",
+            "/rule.yaml:10:34: error: spec.rules[0].mutations.labels.add[1]: must be a string, not a boolean",
+            id="a word that kubectl takes for a flag",
+        ),
+        pytest.param("a: b\n" + "---\nx: [", "/rule.yaml:3:5: error: yaml: ", id="no YAML"),
+        pytest.param(
+            GOOD.replace("ResourceSyncRule", "ResourceSyncRules"),
+            "/rule.yaml:2:1: error: kind: the registry has no such kind as ResourceSyncRules; did you mean "
+            "`ResourceSyncRule`?",
+            id="no such kind",
+        ),
+        pytest.param(GOOD.replace("name: good", "labels: {}"), "/rule.yaml:3:1: error: metadata.name: ", id="no name"),
+        pytest.param(GOOD.replace("good", "Bad_Name"), "/rule.yaml:4:3: error: metadata.name: ", id="no good name"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_said_with_file_line_and_column(text: str, said: str, tmp_path: Path) -> None:
+    code, lines = lint(text, tmp_path)
+    assert code == 1
+    assert any(line.startswith(said) for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "/rule.yaml:1:1: warning: file: holds no object of ", id="nothing"),
+        pytest.param("apiVersion: v1\nkind: Secret\n", "/rule.yaml:1:1: warning: file: ", id="another kind"),
+        pytest.param(
+            GOOD.replace("cisco.com", "cisco.io"), "/rule.yaml:1:1: warning: apiVersion: ", id="another group"
+        ),
+        pytest.param(GOOD.split("\n", 1)[1], "/rule.yaml:1:1: warning: apiVersion: ", id="no group"),
+    ],
+)
+def test_it_is_said_when_nothing_was_checked(text: str, said: str, tmp_path: Path) -> None:
+    code, lines = lint(text, tmp_path)
+    assert code == 0
+    assert [line.startswith(said) for line in lines] == [True], lines
+
+
+def test_a_name_may_be_left_to_the_api_server(tmp_path: Path) -> None:
+    assert lint(GOOD.replace("name: good", "generateName: good-"), tmp_path) == (0, [])
+
+
+def test_a_warning_is_no_error(tmp_path: Path) -> None:
+    code, lines = lint(HISTORIC, tmp_path)
+    assert code == 0
+    assert lines == [
+        "/rule.yaml:10:11: warning: spec.rules[0].match[0].syncStatus: has no effect here; it belongs under mutations"
+    ]
+
+
+def test_other_kinds_and_several_documents_and_lists_are_read(tmp_path: Path) -> None:
+    indented = "".join(f"    {line}\n" for line in MISPLACED.splitlines())
+    listed = "kind: List\napiVersion: v1\nitems:\n  -\n" + indented.replace("good", "other")
+    code, lines = lint(f"apiVersion: v1\nkind: ConfigMap\nx: 1\n---\n{GOOD}---\n{listed}", tmp_path)
+    assert code == 1
+    assert len(lines) == 1
+    assert lines[0].startswith("/rule.yaml:28:15: error: spec.rules[0].match[0].name")
+
+
+def test_the_projects_own_examples_are_right() -> None:
+    files = [str(path) for path in sorted((ROOT / "docs" / "examples").glob("*.yaml"))]
+    found = CliRunner().invoke(program, ["lint", *files])
+    assert found.exit_code == 0, found.output
+
+
+def test_a_file_that_is_not_there_is_an_error() -> None:
+    found = CliRunner().invoke(program, ["lint", "/nowhere/rule.yaml"])
+    assert found.exit_code == 1
+    assert "/nowhere/rule.yaml:1:1: error: file: cannot be read" in found.output
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["80.0", "1e3", "2024-01-01", "1:30", "'true'"],
+    ids=["a whole one", "an exponent", "a day", "a time", "text"],
+)
+def test_a_value_is_read_as_kubectl_reads_it(value: str, tmp_path: Path) -> None:
+    text = GOOD.replace("objectKey: {name: a}", f"content: [{{key: a, value: {value}}}]")
+    assert lint(text, tmp_path) == (0, [])
+
+
+def test_the_same_name_of_another_kind_is_another_object(tmp_path: Path) -> None:
+    feature = GOOD[: GOOD.index("spec:")].replace("ResourceSyncRule", "ClusterFeature") + "spec: {featureName: a}\n"
+    assert lint(f"{GOOD}---\n{feature}", tmp_path) == (0, [])
+
+
+def test_a_key_twice_in_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    assert lint(f"{GOOD}---\nkind: ConfigMap\ndata: {{a: b, a: c}}\n", tmp_path) == (0, [])
+
+
+def test_all_types_that_are_wrong_are_said_at_once_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    text = GOOD + (
+        "      mutations: {syncStatus: 'yes'}\n  deletionPolicy: delete\n  targetClusters: [demo-1]\n"
+        "  createNamespace: true\n"
+    )
+    assert lint(text, tmp_path)[1] == [
+        "/rule.yaml:10:19: error: spec.rules[0].mutations.syncStatus: must be true or false, not a string",
+        "/rule.yaml:11:3: error: spec.deletionPolicy: must be Orphan or Delete",
+        "/rule.yaml:12:3: error: spec.targetClusters: must be an object, not a list",
+        "/rule.yaml:13:3: error: spec.createNamespace: is no field of this kind; did you mean `createNamespaces`?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("objectkey: {name: a}", "objectKey"),
+        ("objectKey: {Name: a}", "name"),
+        ("objectKey: {name: a}\n      mutation: {}", "mutations"),
+        ("objectKey: {name: a}\n  deletionpolicy: Delete", "deletionPolicy"),
+    ],
+)
+def test_a_misspelled_field_is_told_what_may_be_meant(wrong: str, meant: str, tmp_path: Path) -> None:
+    lines = lint(GOOD.replace("objectKey: {name: a}", wrong), tmp_path)[1]
+    assert [line.partition("; ")[2] for line in lines if "is no field of this kind" in line] == [
+        f"did you mean `{meant}`?"
+    ]
+
+
+def test_an_entry_that_says_matches_is_told_of_match(tmp_path: Path) -> None:
+    assert "did you mean `match`?" in lint(GOOD.replace("match:", "matches:"), tmp_path)[1][0]

@@ -1,0 +1,136 @@
+"""What an API server calls itself: asked of one that nobody knows yet, so bounded in number and time. P1."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.api.errors import TooMuch, Unreachable
+from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
+from registry_controller.api.selection import Selection
+from registry_controller.clusters import clones
+from registry_controller.clusters.clones import CloneDetector
+from registry_controller.kube.connect import PAGES
+from tests.sim.cluster.loop import run
+
+ID = ClusterUID("id")
+
+
+class Server:
+    """A Reader with `pages` of so many Clusters each; None has one more page, whatever was asked."""
+
+    server = "https://fake.test"
+
+    def __init__(self, pages: int | None, size: int) -> None:
+        self.turns = asyncio.Semaphore(PAGES)
+        self.asked = 0
+        self._pages, self._size = pages, size
+
+    async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float) -> bytes:
+        return json.dumps({"metadata": {"name": key.name, "uid": ID}}).encode()
+
+    async def list_page(self, gvr: GVR, selection: Selection, *, query: Mapping[str, str]) -> bytes:
+        await asyncio.sleep(0)
+        self.asked += 1
+        items = [self._cluster(f"c{self.asked}-{number}") for number in range(self._size)]
+        more = "" if self.asked == self._pages else f"t{self.asked}"
+        return json.dumps({"metadata": {"continue": more}, "items": items}).encode()
+
+    async def close(self) -> None: ...
+
+    def _cluster(self, name: str) -> dict[str, Any]:
+        told = {"apiVersion": meta.API_VERSION, "kind": "Cluster", "metadata": {"name": name}}
+        return told | {"spec": {"clusterID": ID}, "status": {"type": "Local"}}
+
+
+async def names_of(server: Any) -> set[str]:
+    asking = CloneDetector(connect_peer=lambda _: server, changed=lambda: None)
+    credentials: Any = None
+    return await asking._own_names(ID, credentials)
+
+
+async def test_p1_the_names_by_which_a_server_calls_itself_are_listed() -> None:
+    assert await names_of(Server(2, 2)) == {"c1-0", "c1-1", "c2-0", "c2-1"}
+
+
+async def test_a_server_that_never_comes_to_an_end_is_left() -> None:
+    server = Server(None, 500)
+    with pytest.raises(TooMuch, match="more than 256 Clusters"):
+        await names_of(server)
+    assert server.asked == 1
+
+
+async def test_a_server_that_is_slow_to_come_to_an_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clones, "_LIST_S", 0.05)
+    server = Server(None, 0)
+
+    async def slowly(*args: Any, **options: Any) -> bytes:
+        await asyncio.sleep(0.02)
+        return await Server.list_page(server, *args, **options)
+
+    server.list_page = slowly  # type: ignore[method-assign]
+    with pytest.raises(Unreachable, match="does not come to an end"):
+        await names_of(server)
+    assert server.asked < 10
+
+
+class Naming(Server):
+    """A server that calls itself by the next of these names at each list; it does not answer at an empty one."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(1, 1)
+        self._names = list(names)
+
+    async def list_page(self, gvr: GVR, selection: Selection, *, query: Mapping[str, str]) -> bytes:
+        self.asked += 1
+        name = self._names.pop(0) if len(self._names) > 1 else self._names[0]
+        if not name:
+            raise Unreachable("no answer")
+        return json.dumps({"metadata": {}, "items": [self._cluster(name)]}).encode()
+
+
+def ask(*servers: Naming, for_s: float) -> tuple[list[tuple[float, list[str]]], Sequence[Naming]]:
+    """Ask so many Clusters of one ID, and tell when which answers came: a name, or - for none."""
+    told: list[tuple[float, list[str]]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        credentials: Any = {str(number): server for number, server in enumerate(servers)}
+
+        def note() -> None:
+            found = asking.answers(ID)
+            told.append((round(loop.time() - began), ["".join(found.get(uid, "-")) for uid in credentials]))
+
+        asking = CloneDetector(connect_peer=lambda server: server, changed=note)  # type: ignore[arg-type,return-value]
+        began = loop.time()
+        async with asyncio.TaskGroup() as scope:
+            asking.plan(scope, {ID: credentials})
+            await asyncio.sleep(for_s)
+            asking.plan(scope, {})
+
+    run(main)
+    return told, servers
+
+
+def test_p1_a_difference_counts_when_it_is_there_again() -> None:
+    assert ask(Naming("a"), Naming("a"), for_s=200)[0] == [(0, ["a", "a"])]
+    assert ask(Naming("a"), Naming("b"), for_s=200)[0] == [(2, ["a", "b"])]
+    assert ask(Naming("a"), Naming("b", "a"), for_s=200)[0] == [(2, ["a", "a"])]
+    assert ask(Naming("a"), Naming("a", "b", "a"), for_s=200)[0] == [(0, ["a", "a"])]
+
+
+def test_who_does_not_answer_has_said_nothing() -> None:
+    assert ask(Naming("a"), Naming("", "b", "b", ""), for_s=200)[0] == [
+        (0, ["a", "-"]), (62, ["a", "b"]), (122, ["a", "-"])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("second", [["b"], ["a", "b"], ["a", "b", "b"], ["", "b"]])
+def test_a_cluster_is_not_asked_more_often_for_what_it_answers(second: list[str]) -> None:
+    _, servers = ask(Naming("a"), Naming(*second * 100), for_s=600)
+    assert all(10 <= server.asked <= 22 for server in servers)

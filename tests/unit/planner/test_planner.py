@@ -1,0 +1,90 @@
+"""The parts of planning that need no cluster: the pencil, what is staged, the words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.cache.registry import Registry
+from registry_controller.core.decision.decision import Reason
+from registry_controller.kube.connect import READING, REHEARSING, WRITING
+from registry_controller.kube.transport import is_allowed
+from registry_controller.planner.staging import stage, staged
+from registry_controller.report.reasons import WORDS
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+OWNED = {meta.OWNER: "somebody", "note": "old"}
+HELD = {
+    "metadata": {
+        "name": "r", "uid": "u", "resourceVersion": "7", "creationTimestamp": "2025-01-01T00:00:00Z", "generation": 3,
+        "annotations": OWNED,
+    },
+    "spec": {"groupVersionKind": {"version": "v1", "kind": "Secret"}, "rules": [{}], "suspend": True},
+    "status": {"clusters": []},
+}  # fmt: skip
+
+
+def rule(**info: Any) -> dict[str, Any]:
+    spec = {"groupVersionKind": {"version": "v1", "kind": "Secret"}, "rules": [{"match": [{}]}]}
+    return {"metadata": {"name": "r", **info}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "methods", "allowed"),
+    [
+        ("GET", "/api/v1/secrets", REHEARSING, True),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?fieldManager=x&dryRun=All", REHEARSING, True),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?fieldManager=x", REHEARSING, False),
+        ("PUT", "/api/v1/namespaces/a/secrets/dryRun=All", REHEARSING, False),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?note=dryRun=All", REHEARSING, False),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?dryRun=Alle", REHEARSING, False),
+        ("POST", "/api/v1/namespaces/a/secrets?dryRun=All", REHEARSING, False),
+        ("DELETE", "/api/v1/namespaces/a/secrets/b?dryRun=All", REHEARSING, False),
+        ("PATCH", "/api/v1/namespaces/a/secrets/b?dryRun=All", REHEARSING, False),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?dryRun=All", READING, False),
+        ("PUT", "/api/v1/namespaces/a/secrets/b", WRITING, True),
+    ],
+)
+def test_a_rehearsal_may_read_and_ask_and_nothing_else(
+    method: str, path: str, methods: frozenset[str], allowed: bool
+) -> None:
+    """S1: a plan is unable to write."""
+    assert is_allowed(method, path, methods) is allowed
+
+
+def test_a_new_rule_is_born_now() -> None:
+    info = meta.metadata_of(staged(rule(labels={"a": "1"}), None, now=NOW))
+    assert info == {"name": "r", "creationTimestamp": "2026-05-01T12:00:00Z", "generation": 1, "labels": {"a": "1"}}
+
+
+def test_an_edited_rule_keeps_its_identity_its_age_its_owner_and_its_status() -> None:
+    made = staged(rule(annotations={"note": "new"}), HELD, now=NOW)
+    info = meta.metadata_of(made)
+    assert {key: info[key] for key in ("uid", "resourceVersion", "creationTimestamp", "generation")} == {
+        "uid": "u", "resourceVersion": "7", "creationTimestamp": "2025-01-01T00:00:00Z", "generation": 4,
+    }  # fmt: skip
+    assert info["annotations"] == {meta.OWNER: "somebody", "note": "new"}
+    assert made["spec"] == rule()["spec"]
+    assert made["status"] == {"clusters": []}
+
+
+def test_a_rule_that_is_the_same_has_the_same_generation() -> None:
+    same = {**rule(), "spec": HELD["spec"]}
+    assert meta.metadata_of(staged(same, HELD, now=NOW))["generation"] == 3
+
+
+def test_a_staged_rule_stands_in_the_registry_in_the_place_of_the_other() -> None:
+    registry = Registry(on_change=lambda *_: None)
+    registry.apply(meta.RULES.resource, None, HELD)
+    assert stage(registry, rule(), now=NOW) == "r"
+    held = registry.rules["r"]
+    assert held.rule is not None
+    assert (held.rule.suspend, held.rule.uid, held.marks.owner) == (False, "u", "somebody")
+
+
+def test_every_reason_has_words_and_no_two_the_same() -> None:
+    assert set(WORDS) == set(Reason)
+    assert len(set(WORDS.values())) == len(WORDS)

@@ -1,0 +1,209 @@
+"""Log lines: their form, what never gets out, and that they never raise."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from registry_controller.api.errors import InvalidObject
+from registry_controller.report import logs
+
+
+@pytest.fixture(autouse=True)
+def _untouched() -> Iterator[None]:
+    """Put the process's logging back."""
+    root = logging.getLogger()
+    names = ["asyncio", "kopf", "aiohttp", "kubernetes", "urllib3", "concurrent"]
+    levels = {name: logging.getLogger(name).level for name in names}
+    before = (root.handlers[:], root.level, logging.raiseExceptions)
+    outlet = dict(vars(logs._outlet))
+    hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
+    yield
+    root.handlers[:], root.level, logging.raiseExceptions = before
+    sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+    vars(logs._outlet).clear()
+    vars(logs._outlet).update(outlet)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+Lines = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
+    """Configure JSON lines and read back what was written since the last look."""
+    stream = io.StringIO()  # not pytest's own: that of the setup is another one than that of the test
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        logs.configure(format="json", verbosity=0)
+
+    def read() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    return read
+
+
+class Broken:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_a_line_is_json_with_a_constant_message_and_its_values(lines: Lines) -> None:
+    logs.get_logger("registry_controller.sync.controller").info("copied", target="ConfigMap a/b", count=3, peer=None)
+    (line,) = lines()
+    moment = line.pop("ts")
+    assert line == {
+        "level": "info",
+        "logger": "sync.controller",
+        "msg": "copied",
+        "target": "ConfigMap a/b",
+        "count": 3,
+        "peer": None,
+    }
+    assert moment.endswith("Z")
+    assert len(moment) == len("2026-01-01T00:00:00.000Z")
+
+
+def test_percent_signs_and_braces_in_our_messages_are_text(lines: Lines) -> None:
+    logs.get_logger("x").info("100 % {sure}", value="%s {}")
+    assert (lines()[0]["msg"], logs.OURS) == ("100 % {sure}", "registry_controller")
+
+
+def test_values_never_hide_the_lines_own_fields(lines: Lines) -> None:
+    logs.get_logger("x").info("said", ts=1, level="no", logger="no", msg="no", message="yes", name="n", args=1)
+    (line,) = lines()
+    assert (line["msg"], line["level"], line["logger"], line["ts_"], line["msg_"]) == ("said", "info", "x", 1, "no")
+    assert (line["message"], line["name"], line["args"]) == ("yes", "n", 1)
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_logging_never_raises(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(format=form, verbosity=1)
+    logs.get_logger("x").info("said", value=Broken(), surrogate="\ud800", number=float("nan"), data=b"\x00")
+    logs.get_logger("x").exception("without one")
+    assert "said" in capsys.readouterr().err
+
+
+def test_a_console_line_quotes_what_would_break_it(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(format="console", verbosity=0)
+    logs.get_logger("x").warning("said", value="two words\nand a line", plain="a/b", nothing="")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(r"WARNING x: said value='two words\nand a line' plain=a/b nothing=''")
+
+
+@pytest.mark.parametrize(("verbosity", "count"), [(0, 1), (1, 2), (9, 2)])
+def test_verbosity_is_about_our_own_lines(verbosity: int, count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(format="json", verbosity=verbosity)
+    logs.get_logger("x").debug("detail")
+    logs.get_logger("x").info("change")
+    assert len(capsys.readouterr().err.splitlines()) == count
+
+
+@pytest.mark.parametrize(
+    "name", ["kopf", "kopf.objects", "kopf._cogs.clients.watching", "aiohttp.client", "kubernetes"]
+)
+def test_details_of_libraries_never_get_out(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(format="json", verbosity=9)
+    library = logging.getLogger(name)
+    level = library.level
+    library.setLevel(logging.DEBUG)  # even where somebody opens the tap
+    try:
+        library.debug("body: %s", {"data": "hunter2"})
+        library.info("body: %s", {"data": "hunter2"})
+    finally:
+        library.setLevel(level)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_librarys_warning_is_cut_where_an_object_would_begin(lines: Lines) -> None:
+    logging.getLogger("kopf").warning("Ignoring an unsupported event type: %r", {"data": "hunter2"})
+    logging.getLogger("kopf").warning("first line\nhunter2")
+    logging.getLogger("kopf").error("answer: %r", b"hunter2")
+    assert [line["msg"] for line in lines()] == [
+        "Ignoring an unsupported event type:…",
+        "first line…",
+        "answer:…",
+    ]
+
+
+def test_what_kopf_says_of_every_retry_is_said_once_a_minute(lines: Lines) -> None:
+    for number in range(5):
+        logging.getLogger("kopf._cogs.clients.watching").error(f"Request attempt #{number} failed; will retry")
+    assert len(lines()) == 1
+
+
+def test_asyncios_slow_callbacks_are_not_said_and_its_errors_are_cut(lines: Lines) -> None:
+    logging.getLogger("asyncio").warning("Executing %r took %.3f seconds", "<Handle f('hunter2')>", 1.0)
+    logging.getLogger("asyncio").error("Task exception was never retrieved\nfuture: <Task 'hunter2'>")
+    assert [line["msg"] for line in lines()] == ["Task exception was never retrieved…"]
+
+
+def test_an_exception_shows_files_and_functions_but_no_locals_and_no_source(lines: Lines) -> None:
+    def breaks(password: str) -> None:
+        raise ValueError(f"invalid literal for int() with base 10: '{password}'")
+
+    try:
+        breaks("hunter" + "2")
+    except ValueError as error:
+        logs.get_logger("x").exception("it broke", error=error, target="t")
+    (line,) = lines()
+    assert line["error"] == "ValueError: invalid literal for int() with base 10: '…'"
+    assert "breaks" in line["traceback"][-1]
+    assert "hunter2" not in json.dumps(line)
+
+
+def test_our_own_exceptions_say_all_and_causes_are_followed() -> None:
+    error = InvalidObject("spec.rules[0]", 'must be "a" {here}')
+    assert logs.describe(error) == 'InvalidObject: spec.rules[0]: must be "a" {here}'
+    assert logs.describe(OSError(111, "Connection refused")) == "ConnectionRefusedError: [Errno 111] Connection refused"
+    assert logs.describe(KeyError("hunter2")) == "KeyError: '…'"
+
+
+@pytest.mark.parametrize(
+    "held", ["it's hunter2", "'hunter2\"", 'say "hunter2" it\'s', "'", "hunter2' or hunter2", "\n'hunter2"]
+)
+@pytest.mark.parametrize("words", ["it's {!r}", "no {!r} here", "'{}'", "don't '{}' of \"x\""])
+def test_quotation_marks_within_what_is_quoted_let_nothing_out(words: str, held: str) -> None:
+    assert "hunter2" not in logs.describe(ValueError(words.format(held)))
+
+
+def test_exception_groups_and_causes_are_taken_apart(lines: Lines) -> None:
+    try:
+        try:
+            raise OSError(2, "inner")
+        except OSError as error:
+            raise ExceptionGroup("outer", [RuntimeError("part")]) from error
+    except ExceptionGroup as group:
+        logs.get_logger("x").exception("it broke", error=group)
+    text = "\n".join(lines()[0]["traceback"])
+    assert "  | RuntimeError: part" in text
+    assert "FileNotFoundError: [Errno 2] inner" in text
+
+
+def test_what_ends_a_thread_or_the_process_is_said_in_the_same_form(lines: Lines) -> None:
+    def end() -> None:
+        raise RuntimeError("bug")
+
+    thread = threading.Thread(target=end, name="ear")
+    thread.start()
+    thread.join()
+    error = RuntimeError("bug")
+    sys.excepthook(RuntimeError, error, None)
+    first, second = lines()
+    assert (first["logger"], first["thread"], first["error"]) == ("crash", "ear", "RuntimeError: bug")
+    assert second["error"] == "RuntimeError: bug"
+
+
+def test_configuring_again_replaces_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(format="json", verbosity=0)
+    logs.configure(format="console", verbosity=0)
+    logs.get_logger("x").info("once")
+    assert len(capsys.readouterr().err.splitlines()) == 1

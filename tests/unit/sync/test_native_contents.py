@@ -1,0 +1,138 @@
+"""O1: what lives in a Namespace, and what is only made by Kubernetes wherever there is one, or a copy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, NotFound, ServerError
+from registry_controller.api.meta import GVK, GVR, ObjectKey, Target
+from registry_controller.api.selection import Selection
+from registry_controller.sync.native_contents import holds_natives
+
+SPACE = Target("", "Namespace", "", "space")
+DEFINITION = Target("apiextensions.k8s.io", "CustomResourceDefinition", "", "relics.sim.example")
+OWNER = "11111111-1111-1111-1111-111111111111"
+COPIED = {"annotations": {meta.OWNER: OWNER}, "labels": {meta.OWNER: OWNER}}
+PASSED_ON = {"labels": {meta.OWNER: OWNER}}
+CONTROLLER = {"labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}
+SLICE_LABEL = "endpointslice.kubernetes.io/managed-by"
+
+
+class Server:
+    """A Reader of one kind, beside ConfigMaps, and of one object of it, if any."""
+
+    server = "https://fake.test"
+
+    def __init__(
+        self, kind: GVK, metadata: Mapping[str, Any] | None, *, verbs: tuple[str, ...] = ("delete", "list")
+    ) -> None:
+        self.kind = kind
+        self.turns = asyncio.Semaphore(1)
+        self.failure: Exception | None = None
+        self.definition: dict[str, Any] = {}
+        self._metadata = metadata
+        self._verbs = verbs
+
+    async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = 0) -> bytes:
+        group, version, kind = self.kind
+        own = {"name": f"{kind.lower()}s", "kind": kind, "namespaced": True, "verbs": self._verbs}
+        others = {"name": "configmaps", "kind": "ConfigMap", "namespaced": True, "verbs": ["delete", "list"]}
+        if path == "/apis":
+            spelled = {"groupVersion": f"{group}/{version}", "version": version}
+            found = [{"name": group, "versions": [spelled], "preferredVersion": spelled}] if group else []
+            return json.dumps({"groups": found}).encode()
+        if path == "/api/v1":
+            return json.dumps({"resources": [others] if group else [others, own]}).encode()
+        if self.failure is not None:
+            raise self.failure
+        return json.dumps({"resources": [own]}).encode()
+
+    async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:
+        return json.dumps(self.definition).encode()
+
+    async def list_page(
+        self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], limit_bytes: int = 0, timeout_s: float = 60.0
+    ) -> bytes:
+        items: list[Any] = []
+        if gvr.resource != "configmaps" and self.failure is not None:
+            raise self.failure
+        if gvr.resource != "configmaps" and self._metadata is not None:
+            assert selection.namespace in ("space", "")
+            info = {"name": "x", "namespace": "space", **self._metadata}
+            items = [{"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": info}]
+        return json.dumps({"metadata": {"resourceVersion": "7"}, "items": items}).encode()
+
+
+async def _holds(server: Any, target: Target = SPACE) -> bool:
+    return await holds_natives(server, target)
+
+
+ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "EndpointSlice")
+
+
+@pytest.mark.parametrize(
+    ("kind", "metadata", "is_native"),
+    [
+        (GVK("sim.example", "v1", "Widget"), {}, True),
+        (GVK("sim.example", "v1", "Widget"), COPIED, False),
+        (GVK("sim.example", "v1", "Widget"), PASSED_ON, True),
+        (GVK("sim.example", "v1", "Widget"), CONTROLLER, True),
+        (GVK("", "v1", "Event"), {}, False),
+        (GVK("events.k8s.io", "v1", "Event"), {}, False),
+        (GVK("sim.example", "v1", "Event"), {}, True),
+        (GVK("coordination.k8s.io", "v1", "Lease"), {}, False),
+        (GVK("sim.example", "v1", "Lease"), {}, True),
+        (GVK("", "v1", "ServiceAccount"), {"name": "default"}, False),
+        (GVK("", "v1", "ServiceAccount"), {"name": "other"}, True),
+        (GVK("sim.example", "v1", "ServiceAccount"), {"name": "default"}, True),
+        (ENDPOINTS, {}, True),
+        (ENDPOINTS, {"labels": {"endpoints.kubernetes.io/managed-by": "hand"}}, True),
+        (ENDPOINTS, CONTROLLER, False),
+        (ENDPOINTS, PASSED_ON, False),
+        (ENDPOINTS, COPIED, False),
+        (ENDPOINTS._replace(group="sim.example"), CONTROLLER, True),
+        (SLICE, {}, True),
+        (SLICE, {"labels": {SLICE_LABEL: "staff"}}, True),
+        (SLICE, {"labels": {SLICE_LABEL: "endpointslice-controller.k8s.io"}}, False),
+        (SLICE, {"labels": {SLICE_LABEL: "endpointslicemirroring-controller.k8s.io"}}, False),
+        (SLICE, PASSED_ON, False),
+    ],
+)
+async def test_what_was_made_here_is_told_from_what_kubernetes_makes(
+    kind: GVK, metadata: dict[str, Any], is_native: bool
+) -> None:
+    assert await _holds(Server(kind, metadata)) is is_native
+
+
+async def test_an_empty_namespace_is_empty() -> None:
+    assert not await _holds(Server(GVK("sim.example", "v1", "Widget"), None))
+
+
+async def test_what_is_not_deleted_with_a_namespace_does_not_live_in_it() -> None:
+    assert not await _holds(Server(GVK("metrics.k8s.io", "v1beta1", "PodMetrics"), {}, verbs=("get", "list")))
+
+
+@pytest.mark.parametrize("failure", [ServerError("is down"), Forbidden("is forbidden"), NotFound("is not there")])
+async def test_what_cannot_be_looked_into_counts_as_not_empty(failure: Exception) -> None:
+    server = Server(GVK("sim.example", "v1", "Widget"), None)
+    server.failure = failure
+    assert await _holds(server)
+
+
+@pytest.mark.parametrize(
+    ("served", "metadata", "is_native"), [(True, {}, True), (True, None, False), (False, None, True)]
+)
+async def test_a_definition_of_which_no_version_is_served_counts_as_not_empty(
+    served: bool, metadata: dict[str, Any] | None, is_native: bool
+) -> None:
+    server = Server(GVK("sim.example", "v1beta1", "Relic"), metadata)
+    names = {"kind": "Relic", "plural": "relics"}
+    versions = [{"name": "v1", "served": False}, {"name": "v1beta1", "served": served}]
+    server.definition = {"spec": {"group": "sim.example", "names": names, "scope": "Namespaced", "versions": versions}}
+    assert await _holds(server, DEFINITION) is is_native
