@@ -59,7 +59,7 @@ class RegistryError(Exception):
     retry_after_s: float = 0.0
     """The minimum wait before a retry; 0 leaves the wait to the caller's backoff."""
 
-    def bare(self) -> Self:
+    def without_traceback(self) -> Self:
         """Drop the traceback and the causes before the error is stored: their frames refer to whole objects."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self

@@ -48,7 +48,7 @@ ALLOW_DELETIONS: Final = f"{_NAMES}/allow-deletions"
 
 LEFT_MEMBER: Final = f"{_NAMES}/left-member"
 LEFT_MEMBERSHIP: Final = f"{_NAMES}/left-membership"
-LEFT_SAID_BY: Final = f"{_NAMES}/left-said-by"
+LEFT_REPORTED_BY: Final = f"{_NAMES}/left-said-by"
 LEFT_UNTIL: Final = f"{_NAMES}/left-until"
 """Labels of a tombstone, the ClusterFeature that reports that a member has left: see `api.tombstone`."""
 

@@ -51,7 +51,7 @@ class Provenance:
     adopted: bool = False
     overrides: str = ""
 
-    def remembered(self) -> Provenance:
+    def for_record(self) -> Provenance:
         """Return only the owner and the source's UID, creation time and revision, for a record of a copy at a peer."""
         return Provenance(
             self.owner, "", _NO_CLUSTER, "", _NO_KIND, _NO_KEY, self.uid, self.created, self.revision, _NO_COPY

@@ -16,7 +16,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 
-_LABELS: Final = (meta.LEFT_MEMBER, meta.LEFT_MEMBERSHIP, meta.LEFT_SAID_BY)
+_LABELS: Final = (meta.LEFT_MEMBER, meta.LEFT_MEMBERSHIP, meta.LEFT_REPORTED_BY)
 _ID: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -29,7 +29,7 @@ class Tombstone(NamedTuple):
 
     member: ClusterUID
     membership: str
-    said_by: ClusterUID
+    reported_by: ClusterUID
     until: date
 
     @property
@@ -42,7 +42,7 @@ class Tombstone(NamedTuple):
         return "" in (membership, self.membership) or membership == self.membership
 
 
-def can_be_named(cluster_id: str) -> bool:
+def fits_in_tombstone(cluster_id: str) -> bool:
     """Return whether a tombstone can contain a member's ID; it can contain every UID that Kubernetes creates."""
     return _ID.fullmatch(cluster_id) is not None
 
@@ -56,12 +56,14 @@ def read_tombstone(feature: Feature) -> Tombstone | None:
         until = date.fromisoformat(feature.labels.get(meta.LEFT_UNTIL, ""))
     except ValueError:
         return None
-    if not (can_be_named(member) and can_be_named(said_by) and (not membership or can_be_named(membership))):
+    if not (
+        fits_in_tombstone(member) and fits_in_tombstone(said_by) and (not membership or fits_in_tombstone(membership))
+    ):
         return None
     return Tombstone(ClusterUID(member), membership, ClusterUID(said_by), until)
 
 
-def read_standing(manifest: Manifest) -> Tombstone | None:
+def read_original_tombstone(manifest: Manifest) -> Tombstone | None:
     """Parse a tombstone that was created in the cluster that has it; None for a copy, and for another feature."""
     if meta.OWNER in meta.annotations_of(manifest):
         return None
@@ -72,13 +74,13 @@ def read_standing(manifest: Manifest) -> Tombstone | None:
     return stone if stone is not None and stone.name == meta.metadata_of(manifest).get("name") else None
 
 
-def is_farewell(manifest: Manifest, *, of: ClusterUID) -> bool:
+def is_own_tombstone(manifest: Manifest, *, of: ClusterUID) -> bool:
     """Return whether the object is the tombstone with which a cluster reports that it has left itself."""
-    stone = read_standing(manifest)
-    return stone is not None and stone.member == stone.said_by == of
+    stone = read_original_tombstone(manifest)
+    return stone is not None and stone.member == stone.reported_by == of
 
 
-def left_secret(manifest: Manifest) -> ObjectKey | None:
+def published_secret(manifest: Manifest) -> ObjectKey | None:
     """Return the Secret in which a cluster that left had published its credentials, from its own tombstone."""
     namespace, _, name = meta.annotations_of(manifest).get(meta.LEFT_SECRET, "").partition("/")
     return ObjectKey(namespace, name) if namespace and name else None
@@ -89,7 +91,7 @@ def tombstone_manifest(stone: Tombstone, *, secret: str = "") -> Manifest:
     labels = {
         meta.LEFT_MEMBER: stone.member,
         **({meta.LEFT_MEMBERSHIP: stone.membership} if stone.membership else {}),
-        meta.LEFT_SAID_BY: stone.said_by,
+        meta.LEFT_REPORTED_BY: stone.reported_by,
         meta.LEFT_UNTIL: stone.until.isoformat(),
     }
     annotations = {"annotations": {meta.LEFT_SECRET: secret}} if secret else {}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
-from registry_controller.api.tombstone import can_be_named
+from registry_controller.api.tombstone import fits_in_tombstone
 from registry_controller.core.decision.ownership import Marks, read_marks
 
 OnChange = Callable[[Target], None]
@@ -54,7 +54,7 @@ def membership_marked(marks: Marks, member: str) -> str:
     """Return the membership that a copied Cluster with these marks belongs to; empty where it is not recorded."""
     provenance = marks.provenance
     known = provenance.uid if provenance is not None and provenance.owner == member else ""
-    return known if can_be_named(known) else ""
+    return known if fits_in_tombstone(known) else ""
 
 
 class Members:
@@ -112,9 +112,10 @@ class Members:
         return frozenset(owner for _, owner in self._naming.get((None, secret), ()))
 
     def natural_of_secret(self, secret: ObjectKey, *, peer: ClusterUID) -> frozenset[ClusterUID]:
-        """Return the members whose local Cluster names that Secret; where none does, the members that the peer's Clusters name.
+        """Return the members whose local Cluster names that Secret.
 
-        A peer does not change what local Clusters name: otherwise it could take a member's Secret from it.
+        Where no local Cluster names it, return the members whose Cluster at the peer does. A peer does not change what
+        local Clusters name: otherwise it could take a member's Secret from it.
         """
         return self.naming_here(secret) or frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
 

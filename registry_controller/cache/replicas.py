@@ -1,7 +1,7 @@
 """The replicas of this cluster's daemon: which one writes the status of an object, so that it has one writer (A7).
 
-Laws: there is no leader, and the choice writes nothing · a replica that does not know the other Pods writes every status:
-two writers are better than none · replicas that know the same Pods choose the same writer; when a Pod comes or goes,
+Laws: there is no leader, and the choice writes nothing · a replica that knows no other Pods writes every status: two
+writers are better than none · replicas that know the same Pods choose the same writer; when a Pod comes or goes,
 only its own objects move (rendezvous hashing).
 """
 

@@ -171,5 +171,5 @@ class RuleEvaluator:
             last = next(reversed(held.values()), error)  # most of them say the same
             self._noted.setdefault(key, set()).add(rule)
             self.unclear.setdefault(rule, held)[key] = last if last.args == error.args else error
-            held[key].bare()
+            held[key].without_traceback()
         self._changed()

@@ -21,7 +21,7 @@ from registry_controller.gotemplate.library import FUNCTIONS
 from registry_controller.gotemplate.limits import DEFAULT, Budget, Limits, Pool, TemplateError
 from registry_controller.gotemplate.nodes import Tree
 from registry_controller.gotemplate.parse import parse
-from registry_controller.gotemplate.values import TemplateObject, as_decoded
+from registry_controller.gotemplate.values import TemplateObject, with_go_numbers
 
 __all__ = [
     "DEFAULT",
@@ -31,8 +31,8 @@ __all__ = [
     "Pool",
     "Template",
     "TemplateError",
-    "as_decoded",
     "compile_template",
+    "with_go_numbers",
 ]
 
 

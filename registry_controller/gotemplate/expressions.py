@@ -79,7 +79,7 @@ class Expressions:
         last = len(scope) - 1
         for index in range(last, -1, -1):
             if scope[index][0] == name:
-                self._budget.pass_by(last - index)
+                self._budget.step_for_lookups(last - index)
                 return index
         raise self.error(f"undefined variable {name}", at)
 
@@ -161,7 +161,7 @@ class Expressions:
     def _chain(self, node: Chain, rest: tuple[Operand, ...], final: Any, dot: Any, scope: Scope) -> Any:
         if isinstance(node.base, Constant) and node.base.value is None:
             raise self.error("nil has no fields", node.at)
-        self._budget.pass_by(len(node.fields))
+        self._budget.step_for_lookups(len(node.fields))
         value = self._value(node.base, dot, scope)
         path = ""
         for index, name in enumerate(node.fields):
@@ -180,17 +180,17 @@ class Expressions:
         if isinstance(value, TemplateObject):
             is_method, result = value.method(name)
             if is_method:
-                self._budget.pass_by(len(result) if isinstance(result, StringMap) else 0)
+                self._budget.step_for_lookups(len(result) if isinstance(result, StringMap) else 0)
                 return result
             if name[:1].isupper():
-                self._budget.pass_by(value.width)
+                self._budget.step_for_lookups(value.width)
             found = value.field(name)
             return MissingKey(path) if isinstance(found, MissingKey) else found
         if value is self._data and name not in value:
             raise self.error(f".{name} does not exist; available: {', '.join(f'.{known}' for known in self._data)}", at)
         if isinstance(value, Mapping):
             if name not in value:
-                self._budget.pass_by(len(value))
+                self._budget.step_for_lookups(len(value))
             key = key_of(value, name)
             return value[key] if key is not None else MissingKey(path)
         if value is None:

@@ -67,7 +67,7 @@ class Budget:
         if self._pool is not None:
             self._pool.spend(count)
 
-    def pass_by(self, count: int) -> None:
+    def step_for_lookups(self, count: int) -> None:
         """Charge steps for keys, fields or variables that are compared one by one."""
         self.step(count // _PASSED_IN_ONE_STEP)
 

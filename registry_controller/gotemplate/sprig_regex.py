@@ -39,7 +39,7 @@ def _pattern(budget: Budget, pattern: Any) -> Any:
         compiled = re2.compile(source.encode(), _OPTIONS)
     except re2.error:
         raise TemplateError("not a regular expression in Go's syntax") from None
-    budget.pass_by(compiled.programsize // 2)
+    budget.step_for_lookups(compiled.programsize // 2)
     return compiled
 
 

@@ -108,18 +108,18 @@ class TemplateObject:
         return info[found] if found is not None else MISSING
 
 
-def as_decoded(value: Any, *, budget: Budget) -> Any:
+def with_go_numbers(value: Any, *, budget: Budget) -> Any:
     """Return decoded JSON with the numbers that Go decodes: an integer beyond 64 bits becomes a float.
 
     A value without such an integer is returned itself. Raises TemplateError if the budget has too few steps.
     """
     if isinstance(value, Mapping):
-        budget.pass_by(len(value))
-        changed = {key: new for key, old in value.items() if (new := as_decoded(old, budget=budget)) is not old}
+        budget.step_for_lookups(len(value))
+        changed = {key: new for key, old in value.items() if (new := with_go_numbers(old, budget=budget)) is not old}
         return {**value, **changed} if changed else value
     if isinstance(value, list):
-        budget.pass_by(len(value))
-        items = [as_decoded(item, budget=budget) for item in value]
+        budget.step_for_lookups(len(value))
+        items = [with_go_numbers(item, budget=budget) for item in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     return float(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 

@@ -119,7 +119,7 @@ def _link_facts(link: Peer) -> Mapping[str, Any]:
         ]
     return {
         "failure": link.failure,
-        "connected": link.connected,
+        "connected": link.is_connected,
         "metadata": link.metadata,
         "metadata_problem": link.metadata_problem,
         "known_there": there,

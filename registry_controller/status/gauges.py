@@ -49,7 +49,7 @@ class Gauges:
         for choice in self._supervisor.resolved.values():
             if choice.cluster.cluster_id != self._supervisor.local:
                 link = self._supervisor.peers.get(choice.cluster.cluster_id)
-                connected = link is not None and link.connected and not choice.alias_of
+                connected = link is not None and link.is_connected and not choice.alias_of
                 states["connected" if connected else "disabled" if choice.disabled else "not connected"] += 1
         self._metrics.peers.clear()
         for state, count in states.items():

@@ -79,8 +79,8 @@ def _waited_for_here(engine: Engine) -> Iterator[str]:
 
 
 def _waited_for_at(engine: Engine, link: Peer) -> Iterator[str]:
-    if not link.connected:
-        if link.alive:
+    if not link.is_connected:
+        if link.is_alive:
             yield link.failure or "its API server"
         return
     if link.features.held is None:
@@ -105,7 +105,7 @@ def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
 
 
 def _troubles_at(engine: Engine, link: Peer, rules: set[str]) -> Iterator[str]:
-    if not link.connected:
+    if not link.is_connected:
         yield link.failure or "did not answer in time"
         return
     if link.features.held is None:

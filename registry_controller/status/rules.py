@@ -105,7 +105,7 @@ class RuleStatusReporter:
             cache = self._sources.cache_of(link.cluster_id, held.rule.kind)
             if cache is not None and cache.has_rule(name):
                 owners.add(link.cluster_id)
-                if link.alive and cache.is_complete_for(name) and self._is_idle():
+                if link.is_alive and cache.is_complete_for(name) and self._is_idle():
                     self._brake.nothing_waits((name, link.cluster_id))
                 who = f"peer {link.name}"
                 passing[link.cluster_id] = troubles.hear(who, held.rule.kind, cache.streams_of(name))

@@ -13,7 +13,8 @@ from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.cache.members import Members
 from registry_controller.cache.source_cache import SourceCache, SourceRecord
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.clusters.rule_state import Liveness, RuleStates
+from registry_controller.clusters.liveness import Liveness
+from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import (
     Marks,
     Voice,

@@ -10,7 +10,7 @@ from hypothesis import Phase, event, find, given, settings
 from hypothesis import strategies as st
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.gotemplate import FUNCTIONS, Budget, as_decoded, compile_template
+from registry_controller.gotemplate import FUNCTIONS, Budget, compile_template, with_go_numbers
 from tests.oracle.oracle import Answer, OracleDied, is_available, the_oracle
 from tests.property import templates
 from tests.unit.gotemplate.test_rows import ROWS
@@ -32,7 +32,7 @@ _LOOSER = re.compile(r"map\[string\]string|types\.UID|can't evaluate field \w+ i
 def ours(source: str, given: dict[str, Any]) -> tuple[str, str]:
     """Render: the error, and the text."""
     try:
-        return "", compile_template(source, path="value").render(as_decoded(given, budget=Budget()))
+        return "", compile_template(source, path="value").render(with_go_numbers(given, budget=Budget()))
     except InvalidObject as error:
         return error.message, ""
 

@@ -15,7 +15,7 @@ from registry_controller.api.syncrule import Override
 from registry_controller.core.mutation.gopatch_path import KeyToken
 from registry_controller.core.mutation.overrides import Operation, OverrideAction, read_override
 from registry_controller.core.mutation.yamlvalue import parse_value
-from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, as_decoded, compile_template
+from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, compile_template, with_go_numbers
 
 _KEPT_AT_HOME = frozenset(("labels", "annotations", "finalizers", "ownerReferences"))
 
@@ -108,7 +108,7 @@ def _paid(override: Override, operation: Operation, budget: Budget) -> Template 
 
 def _decoded(data: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = as_decoded(data, budget=budget)
+        found: Mapping[str, Any] = with_go_numbers(data, budget=budget)
     except TemplateError as error:
         raise InvalidObject("overrides", str(error)) from None
     return found

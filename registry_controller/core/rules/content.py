@@ -69,7 +69,7 @@ def _find_in_object(value: Mapping[str, Any], step: Step, rest: tuple[Step, ...]
         case KeyStep():
             return _find(value[step.name], rest, budget) if step.name in value else _MISSING
         case Wild():
-            budget.pass_by(2 * len(value))  # all are sorted, however soon one is found
+            budget.step_for_lookups(2 * len(value))  # all are sorted, however soon one is found
             fitting = (_find(value[key], rest, budget) for key in sorted(value) if _fits(step.glob, key, budget))
             return next((found for found in fitting if found is not _MISSING), _MISSING)
         case Length():

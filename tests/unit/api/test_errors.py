@@ -97,6 +97,6 @@ def test_a_bare_error_keeps_its_message_and_drops_its_traceback_and_causes() -> 
 
     with pytest.raises(RegistryError) as caught:
         refuse()
-    error = caught.value.bare()
+    error = caught.value.without_traceback()
     assert str(error) == "refused"
     assert (error.__traceback__, error.__cause__, error.__context__) == (None, None, None)

@@ -203,13 +203,13 @@ def test_a_member_that_deletes_without_end_forgets_nothing_and_takes_nobodys_pla
     found = MemberDeletions()
     other = ClusterUID("other")
     targets = [Target("", "Secret", "ns", f"s{number}") for number in range(4 * member_deletions.MOST)]
-    found.note(other, targets[0], 3)
+    found.record(other, targets[0], 3)
     for number, target in enumerate(targets):
-        found.note(PEER, target, 10 + number)
+        found.record(PEER, target, 10 + number)
     assert all(found.at(PEER, target) >= 10 + number for number, target in enumerate(targets))
     assert (found.at(other, targets[0]), found.at(other, targets[1])) == (3, 0)
     for number in range(member_deletions.MOST_MEMBERS):
-        found.note(ClusterUID(f"m{number}"), targets[0], 1)
+        found.record(ClusterUID(f"m{number}"), targets[0], 1)
     assert found.at(PEER, targets[0]) == 0
     assert len(found._at) == len(found._floor | found._at) == member_deletions.MOST_MEMBERS
 

@@ -16,7 +16,7 @@ from registry_controller.cache import rule_evaluator
 from registry_controller.cache.rule_evaluator import EvaluationUsage
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.clusters.provider import choose_rules
+from registry_controller.clusters.watch_plan import choose_rules
 from registry_controller.core.mutation.mutate import desired
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import Fence

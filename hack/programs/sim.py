@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from tests.sim.schedule.play import Outcome, play
-from tests.sim.schedule.schedule import draw
-from tests.sim.schedule.shrink import shrink
-from tests.sim.schedule.stage import DEEDS
-from tests.sim.schedule.tally import CLAUSES, Tally
+if TYPE_CHECKING:
+    from tests.sim.schedule.play import Outcome
+    from tests.sim.schedule.tally import Tally
 
 _BATCH = 5
 _TASKS = 100
@@ -36,9 +35,9 @@ _LINES = 60
 class Report:
     """What came of some schedules: the first broken law of each seed that broke one."""
 
+    tally: Tally
     count: int = 0
     broken: dict[int, str] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
 
     def add(self, other: Report) -> None:
         """Add what came of others."""
@@ -49,7 +48,11 @@ class Report:
 
 def play_some(seeds: Sequence[int]) -> Report:
     """Play the schedules of these seeds."""
-    report = Report()
+    from tests.sim.schedule.play import play
+    from tests.sim.schedule.schedule import draw
+    from tests.sim.schedule.tally import Tally
+
+    report = Report(Tally())
     gc.freeze()  # what is there by now stays: the garbage of each schedule is looked for among the rest
     for seed in seeds:
         outcome = play(draw(seed))
@@ -62,11 +65,14 @@ def play_some(seeds: Sequence[int]) -> Report:
     return report
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(options: argparse.Namespace) -> int:
     """Play, count, and show what is broken."""
-    options = _parser().parse_args(argv)
+    from tests.sim.schedule.play import play
+    from tests.sim.schedule.schedule import draw
+    from tests.sim.schedule.tally import Tally
+
     began_s = said_s = time.monotonic()
-    report = Report()
+    report = Report(Tally())
     seeds, size = range(options.seed, options.seed + options.schedules), 1 if options.until_broken else _BATCH
     parts = _parts(seeds, workers=options.workers, size=size)
     for part in parts:
@@ -129,6 +135,9 @@ def _show_table(counts: Counter[str]) -> None:
 
 
 def _never(tally: Tally) -> list[str]:
+    from tests.sim.schedule.stage import DEEDS
+    from tests.sim.schedule.tally import CLAUSES
+
     missing = tally.missing_reasons()
     missing += [clause for clause in CLAUSES if not tally.clauses[clause]]
     return missing + [
@@ -137,6 +146,8 @@ def _never(tally: Tally) -> list[str]:
 
 
 def _show_broken(outcome: Outcome, *, shrink_s: float) -> None:
+    from tests.sim.schedule.shrink import shrink
+
     seed, steps = outcome.schedule.seed, len(outcome.schedule.steps)
     if not outcome.broken:
         print(f"\nseed {seed} is not broken when it is played again: something depends on more than the seed")
@@ -151,7 +162,8 @@ def _show_broken(outcome: Outcome, *, shrink_s: float) -> None:
     print(outcome.schedule.spell())
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the options."""
     words = "Random schedules on simulated groups with the real engine."
     parser = argparse.ArgumentParser(prog="hack/sim", description=words)
     parser.add_argument("--schedules", type=int, default=200, metavar="N", help="how many (200)")
@@ -164,4 +176,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(parser().parse_args()))

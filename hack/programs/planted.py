@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PLANTED = ROOT / "tests" / "planted"
 COPIED = ("registry_controller", "tests", "hack", "crds", "pyproject.toml")
 _SIMULATED_S = 120.0
@@ -81,12 +81,12 @@ def catch(bug: Bug, *, seed: int, workers: int) -> Caught:
 
 def _simulate(seed: int, *, workers: int) -> Sequence[str]:
     options = ["--schedules", "100000", "--seed", str(seed), "--workers", str(workers)]
-    return ["-m", "hack.schedules", *options, "--show", "0", "--until-broken"]
+    return ["-m", "hack.programs.sim", *options, "--show", "0", "--until-broken"]
 
 
 def _is_broken_anyway(seed: str) -> bool:
     """Say whether a seed breaks a law without the bug, too: then it has shown nothing about it."""
-    alone = ["-m", "hack.schedules", "--schedules", "1", "--seed", seed, "--show", "0"]
+    alone = ["-m", "hack.programs.sim", "--schedules", "1", "--seed", seed, "--show", "0"]
     return bool(_BROKEN.search(_run(alone, tree=ROOT, at_most_s=_AT_MOST_S)))
 
 
@@ -105,9 +105,8 @@ def _run(arguments: Sequence[str], *, tree: Path, at_most_s: float) -> str:
         return process.communicate()[0]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(options: argparse.Namespace) -> int:
     """Plant all of them, one at a time, and print the table."""
-    options = _parser().parse_args(argv)
     known = {bug.name: bug for bug in bugs()}
     if unknown := [name for name in options.names if name not in known]:
         print(f"{', '.join(unknown)}: there is {', '.join(known)}", file=sys.stderr)
@@ -122,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if caught == len(chosen) else 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the options."""
     words = "Plant bugs, one at a time, and see what notices them, within five minutes each."
     parser = argparse.ArgumentParser(prog="hack/planted", description=words)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of a patch in tests/planted/ (all of them)")
@@ -132,4 +132,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(parser().parse_args()))

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "tests" / "property"
 LAWS: Final = "laws"
 PAUSE_S: Final = 20.0
@@ -83,9 +83,9 @@ def targets() -> dict[str, Path]:
 
 def differ(target: str, path: Path, seed: int) -> Round:
     """Run one differential test on random examples in this process."""
-    from hypothesis import seed as seeded  # noqa: PLC0415 -- the profile is chosen before
+    from hypothesis import seed as seeded  # the profile is chosen before
 
-    from tests.oracle.oracle import the_oracle  # noqa: PLC0415
+    from tests.oracle.oracle import the_oracle
 
     module = importlib.import_module(f"tests.property.{path.stem}")
     test: Callable[[], None] = seeded(seed)(getattr(module, f"test_{target.partition('.')[2]}"))
@@ -136,15 +136,19 @@ def _seeds(start: int) -> Iterator[int]:
         yield chance.randrange(2**32)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run; 1 when something was found or too little was tried, 2 when nothing was chosen."""
+def parser() -> argparse.ArgumentParser:
+    """Return the options."""
     parser = argparse.ArgumentParser("hack/fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="how long (5)")
     parser.add_argument("--seed", type=int, default=None, help="repeat what a run with this seed tried; else by chance")
     parser.add_argument("--only", default="", metavar="TEXT", help="only targets whose name holds this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one a core)")
     parser.add_argument("--list", action="store_true", help="name the targets")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run; 1 when something was found or too little was tried, 2 when nothing was chosen."""
     chosen = [name for name in targets() if options.only in name]
     if options.list or not chosen:
         print("\n".join(targets()))
@@ -204,4 +208,4 @@ def _conclude(tally: Tally, chosen: list[str], now: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(parser().parse_args()))

@@ -6,15 +6,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.chaos import families  # noqa: F401  enters all faults into the catalogue
-from tests.chaos.catalogue import FAULTS, TITLES, Fault
-from tests.chaos.report import play_random, run, run_side_by_side, survived
+if TYPE_CHECKING:
+    from tests.chaos.catalogue import Fault
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """List, or do."""
-    options = _parser().parse_args(argv)
+def main(options: argparse.Namespace) -> int:
+    """List the faults, or do some; return the exit code."""
+    from tests.chaos import families  # noqa: F401 - enters all faults into the catalogue
+    from tests.chaos.catalogue import FAULTS
+    from tests.chaos.report import play_random, run, run_side_by_side, survived
+
     if options.list:
         return _list()
     if options.random:
@@ -38,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(outcome.is_good for outcome in outcomes) else 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the options."""
     parser = argparse.ArgumentParser(prog="hack/faults", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names or numbers of faults")
     parser.add_argument("--list", action="store_true", help="say what there is, what it does, and what is missing")
@@ -52,6 +56,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(names: Sequence[str], *, everything: bool) -> list[Fault]:
+    from tests.chaos.catalogue import FAULTS
+
     if everything:
         return sorted(FAULTS.values(), key=lambda fault: (fault.size, fault.number))
     found = []
@@ -64,6 +70,8 @@ def _chosen(names: Sequence[str], *, everything: bool) -> list[Fault]:
 
 
 def _list() -> int:
+    from tests.chaos.catalogue import FAULTS, TITLES
+
     for number, title in TITLES.items():
         print(f"{number:2}  {title}")
         faults = [fault for fault in FAULTS.values() if fault.number == number]
@@ -80,4 +88,4 @@ def _list() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(parser().parse_args()))
