@@ -38,7 +38,6 @@ from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import Results
 from registry_controller.sync.workqueue import WorkQueue
-from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)
 
@@ -107,16 +106,6 @@ class Daemon:
             metrics=metrics,
             name_of=self.engine.clusters.name_of,
         )
-        self.webhook = None
-        if settings.cluster_validator_webhook_enabled:
-            self.webhook = Webhook(
-                settings,
-                writer=writer,
-                discovery=self.engine.discovery,
-                clusters=lambda: [held.manifest for held in self.registry.clusters.values()],
-                holder=socket.gethostname(),
-                clock=lambda: datetime.now(UTC),
-            )
         self.gauges = Gauges(
             metrics=metrics,
             queue=self.queue,
@@ -170,9 +159,6 @@ class Daemon:
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
             await self.engine.registry_reader.read()
-            if self.webhook is not None:
-                await self.webhook.register()  # before there is traffic: in a rolling update nothing goes unasked
-                scope.create_task(self.webhook.run(), name="webhook")
             ready["home"] = None
             ear.start()
             self.engine.start_peers(scope)

@@ -41,7 +41,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """An option of the Go original that is accepted and has no effect. `environment` may be empty."""
+    """An option that is accepted and has no effect. `environment` may be empty."""
 
     environment: str
     flag: str
@@ -104,24 +104,6 @@ OPTIONS: Final = (
         "Verbosity of the log: 0 logs changes; higher levels log more details.", "level",
     ),
     Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "false", optiontext.flag, "true|false",
-        "Serve the webhook that refuses a second Cluster object for this cluster.",
-    ),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_NAME", "cluster-validator-webhook", optiontext.object_name, "name",
-        "Name of the webhook's ValidatingWebhookConfiguration, which the chart makes.",
-    ),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_HOST", "", optiontext.text, "host",
-        "Address of the machine at which the webhook is served. Empty: every one.",
-    ),
-    Option("CLUSTER_VALIDATOR_WEBHOOK_PORT", "9443", optiontext.whole(0, 65535), "port", "Port of the webhook."),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "/tmp/webhooks/clusterValidator/certificates",  # noqa: S108
-        optiontext.text, "path",
-        "Directory in which the daemon keeps the webhook's key and certificate, which it makes itself, over restarts.",
-    ),
-    Option(
         "DELETION_LIMIT_PERCENT", "50", optiontext.whole(0, 100), "number",
         "Percentage of a rule's copies from one owner that may be deleted within five minutes; 50 copies always may. "
         "0: no limit.", "%",
@@ -166,6 +148,11 @@ IGNORED: Final = (
     Ignored("LEADER_ELECTION_NAMESPACE", "--leader-election-namespace"),
     Ignored("", "--enable-leader-election"),
     Ignored("", "--devel-mode"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "--cluster-validator-webhook-enabled"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_NAME", "--cluster-validator-webhook-name"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_HOST", "--cluster-validator-webhook-host"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_PORT", "--cluster-validator-webhook-port"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "--cluster-validator-webhook-certificate-directory"),
 )
 IGNORED_PREFIXES: Final = ("CLUSTERCONTROLLER_", "SYNCCONTROLLER_")
 """Prefixes of other environment names (and, in lower case with dashes, of flags) that are accepted without effect."""
@@ -189,11 +176,6 @@ class Settings:
     health_addr: Address | None
     log_format: str
     log_verbosity: int
-    cluster_validator_webhook_enabled: bool
-    cluster_validator_webhook_name: str
-    cluster_validator_webhook_host: str
-    cluster_validator_webhook_port: int
-    cluster_validator_webhook_certificate_directory: str
     deletion_limit_percent: int = 50
     member_left_trust_seconds: int = 86_400
     synced_rules_enabled: bool = True
@@ -205,8 +187,11 @@ class Settings:
     ignored: tuple[str, ...] = ()
 
     def remarks(self) -> tuple[str, ...]:
-        """Return the messages to log once at the start: the given options that have no effect."""
-        return tuple(f"{name} has no effect and is ignored" for name in self.ignored)
+        """Return the messages to log once at the start: one that names the given options without effect, if any."""
+        if not self.ignored:
+            return ()
+        ending = "has no effect and is ignored" if len(self.ignored) == 1 else "have no effect and are ignored"
+        return (f"{', '.join(self.ignored)} {ending}",)
 
     def dump(self) -> dict[str, str | int | bool]:
         """Return every option by its environment name, in the form in which it is given. No option is a secret."""

@@ -22,10 +22,6 @@ Names and labels. Selectors and role references cannot change after the installa
 {{- include "cluster-registry.controller" . }}-reader
 {{- end -}}
 
-{{- define "cluster-registry.webhook" -}}
-{{- include "cluster-registry.controller" . }}-{{ .Values.webhooks.clusterValidator.nameSuffix }}
-{{- end -}}
-
 {{- define "cluster-registry.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "cluster-registry.name" . }}-controller
 app.kubernetes.io/instance: {{ .Release.Name }}
