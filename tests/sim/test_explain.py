@@ -13,7 +13,7 @@ from registry_controller.planner.explain import Explanation
 from registry_controller.planner.output import build_explanation_document, format_explanation
 from registry_controller.planner.rule_fit import Fit
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
-from tests.sim.cluster.rehearsing import explained
+from tests.sim.cluster.planning import explained
 from tests.sim.cluster.transport import Fault
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}

@@ -9,7 +9,7 @@ from registry_controller.planner.output import build_explanation_document, forma
 from registry_controller.planner.rule_fit import Fit
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
-from tests.sim.cluster.rehearsing import explained
+from tests.sim.cluster.planning import explained
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}

@@ -15,7 +15,7 @@ from registry_controller.planner.plan import PlanAction
 from registry_controller.planner.rule_fit import Fit
 from registry_controller.sync import pace
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
-from tests.sim.cluster.rehearsing import plan, rehearsing
+from tests.sim.cluster.planning import plan, rehearsing
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 REGION = {"group": "sim.example", "version": "v1", "kind": "Region"}

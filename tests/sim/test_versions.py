@@ -13,7 +13,7 @@ from registry_controller.planner.explain import explain
 from registry_controller.planner.rule_fit import Fit
 from tests.sim.cluster.group import SimGroup, rule, simulate
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.rehearsing import plan, rehearsing
+from tests.sim.cluster.planning import plan, rehearsing
 
 RELIC = {"group": "sim.example", "version": "v1beta1", "kind": "Relic"}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
