@@ -59,7 +59,7 @@ class RuleStates:
             return None
         stored = self._registry.rules.get(provenance.rule)
         synced = stored.is_synced(self._local) if stored is not None else provenance.rule_owner not in ("", self._local)
-        return self._registry.allowance.barrier(
+        return self._registry.allowance.find_barrier(
             target, source=provenance.source, secret_type=secret_type, synced=synced
         )
 

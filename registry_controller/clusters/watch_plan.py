@@ -1,6 +1,6 @@
 """Plans which rules read from each peer, with the context of their templates, and which kinds are watched here.
 
-Laws: the same Clusters give the same Context, so that a change of a status' times causes no evaluation · a peer's
+Laws: the same Clusters give the same TemplateContext: a change of times in a status causes no evaluation · a peer's
 rules are set again only when the rules, the context or the peer's features changed.
 """
 
@@ -17,8 +17,8 @@ from registry_controller.cache.registry import Registry, RuleRequest
 from registry_controller.clusters.local import LocalCluster
 from registry_controller.clusters.orphans import OrphanFinder
 from registry_controller.clusters.peer import Peer
-from registry_controller.core.mutation.mutate import NOWHERE, Context
-from registry_controller.core.rules.active import ActiveRule, by_kind, reads_from, target_kinds
+from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext
+from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds, reads_from
 from registry_controller.watch.fairness import LoopYielder
 
 _INFO: Final = ("name", "uid", "labels", "annotations", "creationTimestamp")
@@ -41,7 +41,7 @@ class _Assignment(NamedTuple):
 
     peer: Peer
     active: list[ActiveRule]
-    context: Context
+    context: TemplateContext
     features: tuple[Feature, ...] | None
 
 
@@ -75,7 +75,7 @@ class WatchPlanner:
         active = self._registry.active_rules(self._local)
         self._knows_local_cluster = self._registry.own_cluster(self._local) is not None
         self.active = {found.rule.name: found for found in active}
-        kinds = target_kinds(active, watched=self._local_cluster.kinds, served=self._orphans.served)
+        kinds = list_target_kinds(active, watched=self._local_cluster.kinds, served=self._orphans.served)
         watched = self._orphans.with_kinds(kinds)
         self.has_orphans = watched != kinds
         self._local_cluster.set_kinds(watched)
@@ -84,8 +84,8 @@ class WatchPlanner:
             context = self._contexts.of(cluster_id, name=peer.name)
             assignment = _Assignment(peer, active, context, peer.features.held)
             if assignment != before.get(cluster_id):
-                rules = [found.within(context) for found in active]
-                peer.watches.set_rules(by_kind(await choose_rules(rules, assignment.features)))
+                rules = [found.with_context(context) for found in active]
+                peer.watches.set_rules(group_by_kind(await choose_rules(rules, assignment.features)))
             self._assigned[cluster_id] = assignment
 
     def take_changes(self, peers: Mapping[ClusterUID, Peer]) -> RuleChanges | None:
@@ -121,15 +121,15 @@ class TemplateContexts:
     def __init__(self, *, registry: Registry, local: ClusterUID) -> None:
         self._registry = registry
         self._local = local
-        self._made: dict[ClusterUID, Context] = {}
+        self._made: dict[ClusterUID, TemplateContext] = {}
 
-    def of(self, owner: ClusterUID, *, name: str) -> Context:
-        """Return the Context of a member whose Cluster here has that name; while that is missing, the last one."""
-        made = self._made.get(owner, NOWHERE)
+    def of(self, owner: ClusterUID, *, name: str) -> TemplateContext:
+        """Return the context of a member whose Cluster here has that name; while it is missing, the last one."""
+        made = self._made.get(owner, NO_CONTEXT)
         stored = self._registry.clusters.get(name)
         if stored is None:
             return made  # the Cluster is about to be restored
-        context = Context(stable_part(stored.manifest), stable_part(self._registry.own_cluster(self._local)))
+        context = TemplateContext(stable_part(stored.manifest), stable_part(self._registry.own_cluster(self._local)))
         if (made.cluster, made.local_cluster) != (context.cluster, context.local_cluster):
             made = self._made[owner] = context
         return made

@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, State
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
-from registry_controller.api.tombstone import Tombstone, read_standing, read_tombstone
+from registry_controller.api.tombstone import Tombstone, read_original_tombstone, read_tombstone
 from registry_controller.cache.members import cluster_target, membership_marked, membership_of
 from registry_controller.cache.registry import Registry, StoredCluster
 from registry_controller.clusters.liveness import SilenceTimer
@@ -225,7 +225,7 @@ class TombstoneTracker:
     def _standing(self) -> Iterator[tuple[Manifest, Tombstone]]:
         """List the tombstones here that are no copies, with their objects."""
         for manifest in self._registry.features.values():
-            stone = read_standing(manifest)
+            stone = read_original_tombstone(manifest)
             if stone is not None:
                 yield manifest, stone
 

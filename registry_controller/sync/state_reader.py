@@ -276,7 +276,7 @@ class StateReader:
         if record.marks.provenance is not None or source is None:
             return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
         found = [
-            active.fence.barrier(target, source=source.kind, secret_type=record.kind_type)
+            active.target_policy.find_barrier(target, source=source.kind, secret_type=record.kind_type)
             for active in self._rules_on(source)
         ]
         return found[0] if found and all(found) else None

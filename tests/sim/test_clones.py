@@ -13,10 +13,10 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.planner.explain import explain
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
-from tests.sim.cluster.rehearsing import rehearsing
+from tests.sim.cluster.planning import rehearsing
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.farewells import declare, held, stones
-from tests.sim.test_lies import with_token
+from tests.sim.schedule.leaving import declare, held, stones
+from tests.sim.test_dishonest_members import with_token
 
 ID = "0c10ed00-0000-4000-8000-000000000000"
 CLONES = {"b": ID, "c": ID}
@@ -109,9 +109,9 @@ def test_a_copy_whose_owner_is_cloned_says_that_this_is_why_nothing_becomes_of_i
         async with rehearsing(group, "a") as rehearsal:
             kind, gvr = await rehearsal.engine.discovery.find("configmap")
             found = await explain(rehearsal, kind, gvr, ObjectKey("default", "copied"))
-        (row,) = found.outlook
+        (row,) = found.planned
         assert (row.action.value, row.reason) == ("wait", "OwnerCloned")
-        assert found.troubles == [f"peer b: {SAID}", f"peer c: {SAID}"]
+        assert found.problems == [f"peer b: {SAID}", f"peer c: {SAID}"]
 
     simulate(scenario, n=3, uids=CLONES)
 

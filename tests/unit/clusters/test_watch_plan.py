@@ -14,7 +14,7 @@ from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.watch_plan import TemplateContexts, WatchPlanner, differing, stable_part
-from registry_controller.core.mutation.mutate import NOWHERE
+from registry_controller.core.mutation.mutate import NO_CONTEXT
 from registry_controller.core.rules.active import ActiveRule
 from tests.unit.clusters.builders import LOCAL, cluster_manifest, registry, rule_manifest
 
@@ -194,7 +194,7 @@ def test_templates_see_the_owners_cluster_and_our_own() -> None:
 def test_a_context_stays_while_the_cluster_is_missing() -> None:
     held = registry(OWN, cluster_manifest("b"))
     contexts = TemplateContexts(registry=held, local=LOCAL)
-    assert contexts.of(C, name="c") is NOWHERE
+    assert contexts.of(C, name="c") is NO_CONTEXT
     context = contexts.of(B, name="b")
     held.apply("clusters", "DELETED", {**cluster_manifest("b"), "metadata": {"name": "b", "resourceVersion": "9"}})
     assert contexts.of(B, name="b") is context
