@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import secrets
 import socket
@@ -100,10 +101,10 @@ class Daemon:
         self.report = self._standing()
         self.worker = Controller(
             queue=self.queue,
-            judge=self.engine.reconciler,
-            brake=self.brake,
-            carrier=self._carrier(writer),
-            ledger=self.ledger,
+            reconcile=functools.partial(
+                self.engine.reconciler.reconcile, limiter=self.brake, applier=self._carrier(writer)
+            ),
+            results=self.ledger,
             metrics=metrics,
             name_of=self.engine.clusters.name_of,
         )

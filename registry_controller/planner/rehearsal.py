@@ -20,7 +20,7 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import LocalCache, RuleAndOwner
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.source_cache import SourceCache
-from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, owner_of
+from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, owner_of
 from registry_controller.core.decision.deletion_limit import LimitVerdict, judge
 from registry_controller.engine import Engine
 from registry_controller.engine import Settings as EngineSettings
@@ -31,10 +31,10 @@ from registry_controller.planner.pencil import RecordedWrite, RecordingClient
 from registry_controller.planner.staging import stage
 from registry_controller.report.metrics import Metrics
 from registry_controller.status.readiness import waited_for
-from registry_controller.sync.applier import Applier, Result
+from registry_controller.sync.applier import Applier
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import allowed_moment, is_limited, stored_window
-from registry_controller.sync.reconciler import Judgment
+from registry_controller.sync.reconciler import Judgment, Result
 
 _LOOK_EVERY_S: Final = 0.05
 _AT_ONCE: Final = 16
@@ -104,7 +104,7 @@ class DryRun:
         cache = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
         for key in sorted(cache.records) if cache is not None else ():
             with contextlib.suppress(RegistryError):
-                await self.engine.reconciler.decide_with_proof(self.engine.reconciler.decide(cluster_target(key.name)))
+                await self.engine.reconciler.prove(self.engine.reconciler.decide(cluster_target(key.name)))
 
     async def foresee(self, targets: Iterable[Target]) -> Sequence[PlannedResult]:
         """Say what would become of each target, in their order."""
@@ -158,13 +158,9 @@ class DryRun:
 
     async def _try(self, target: Target) -> PlannedResult:
         pencil = RecordingClient(self.home)
-        judgement = self.engine.reconciler.decide(target)
-        try:
-            judgement = await self.engine.reconciler.decide_with_proof(judgement)
-            carried = await self._carrier(pencil).apply(judgement)
-        except RegistryError as error:
-            return PlannedResult(judgement, Result(judgement.decision), error=error)
-        return PlannedResult(judgement, carried, tuple(pencil.strokes))
+        found = await self.engine.reconciler.reconcile(target, limiter=_NoLimit(), applier=self._carrier(pencil))
+        strokes = tuple(pencil.strokes) if found.error is None else ()
+        return PlannedResult(found.judgment, found.result, strokes, found.error)
 
     def _carrier(self, pencil: RecordingClient) -> Applier:
         """Make a carrier for one target, so that its strokes are known as its own."""
@@ -258,6 +254,16 @@ async def _begin(
                     return rehearsal
     except TimeoutError:
         raise Unreachable(f"{home.server}: our own kinds were not listed within {wait_s:g} s") from None
+
+
+class _NoLimit:
+    """Counts nothing: a plan limits the deletions that it has found together."""
+
+    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+        return decision
+
+    def withdraw(self, target: Target) -> None:
+        pass
 
 
 class _IgnoreChanges:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Conflict, Contested, Immutable
@@ -16,7 +16,7 @@ from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.clusters.peer import Connection
-from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
+from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.provenance import provenance_of, with_provenance
 from registry_controller.core.decision.state import Claim, NamespaceState, TargetState
@@ -28,9 +28,9 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.sync.contention import Contention, Repair
 from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
 from registry_controller.sync.pace import Pace
-from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment
+from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment, Result
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
-from registry_controller.sync.state_reader import Offer
+from registry_controller.sync.state_reader import MadeFrom, Offer
 from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
 from registry_controller.watch.fairness import EvaluationLimiter
 
@@ -51,16 +51,6 @@ _IRREPLACEABLE: Final = frozenset(
 """What takes other objects along when it is deleted."""
 _STAYS: Final = "a {} is not deleted to be made again, others would go with it: undo the change, or delete it here"
 """What is said of it when a field of it may not change (A2)."""
-
-
-class Result(NamedTuple):
-    """What became of a decision: an Apply that needed no write is a Skip.
-
-    `losers` are the younger rules that want the same source otherwise (W2).
-    """
-
-    decision: Decision
-    losers: tuple[str, ...] = ()
 
 
 class Applier:
@@ -90,23 +80,23 @@ class Applier:
         self._pace = Pace()
         self._large = collections.defaultdict[ClusterUID, asyncio.Semaphore](lambda: asyncio.Semaphore(_LARGE_AT_ONCE))
 
-    async def take_turn(self, judgement: Judgment) -> bool:
-        """Wait while others do what takes long; say whether that took time, and the judgement may be out of date."""
-        if not isinstance(judgement.decision, Apply):
+    async def take_turn(self, judgment: Judgment) -> bool:
+        """Wait while others do what takes long; say whether that took time, and the judgment may be out of date."""
+        if not isinstance(judgment.decision, Apply):
             return False
-        return await self._turns.wait(_offer_of(judgement, judgement.decision).cache.kind)
+        return await self._turns.wait(_offer_of(judgment, judgment.decision).cache.kind)
 
-    async def apply(self, judgement: Judgment) -> Result:
+    async def apply(self, judgment: Judgment) -> Result:
         """Do what was decided; RegistryError when it cannot be done now."""
-        view, offers, decision = judgement
+        view, offers, decision = judgment
         match decision:
             case Apply():
-                offer = _offer_of(judgement, decision)
+                offer = _offer_of(judgment, decision)
                 return await self._apply(view, decision, offer, hits_beside(offer, offers))
             case Delete():
                 await self._delete(view, decision)
                 return Result(decision)
-            case Hold() | Skip():
+            case Hold() | Skip() | NeedsProof():
                 if view.current is None:
                     self._fights.let_go(view.target)
                 return Result(decision, self._losers_of(view.target))
@@ -300,14 +290,13 @@ class Applier:
         return record.outranked_rules if record is not None else ()
 
 
-def _offer_of(judgement: Judgment, decision: Apply) -> Offer:
-    return judgement.offers[judgement.view.claims.index(decision.claim)]
+def _offer_of(judgment: Judgment, decision: Apply) -> Offer:
+    return judgment.offers[judgment.view.claims.index(decision.claim)]
 
 
 def _slot_of(offer: Offer) -> BodyKey:
     return BodyKey(offer.cache.peer, offer.cache.kind, offer.key)
 
 
-def _made_from(decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> object:
-    """Gather all that decides what a copy is, for comparing: every hit, because a younger rule may lose it now (W2)."""
-    return decision.claim, offer.record.hits, beside
+def _made_from(decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> MadeFrom:
+    return MadeFrom(decision.claim, offer.record.hits, beside)
