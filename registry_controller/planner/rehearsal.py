@@ -32,9 +32,11 @@ from registry_controller.planner.staging import stage
 from registry_controller.report.metrics import Metrics
 from registry_controller.status.readiness import waited_for
 from registry_controller.sync.applier import Applier
+from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import allowed_moment, is_limited, stored_window
 from registry_controller.sync.reconciler import Judgment, Result
+from registry_controller.sync.source_reader import SourceReader
 
 _LOOK_EVERY_S: Final = 0.05
 _AT_ONCE: Final = 16
@@ -158,32 +160,29 @@ class DryRun:
 
     async def _try(self, target: Target) -> PlannedResult:
         pencil = RecordingClient(self.home)
-        found = await self.engine.reconciler.reconcile(target, limiter=_NoLimit(), applier=self._carrier(pencil))
+        found = await self.engine.reconciler.reconcile(target, limiter=_NoLimit(), applier=self._applier(pencil))
         strokes = tuple(pencil.strokes) if found.error is None else ()
         return PlannedResult(found.judgment, found.result, strokes, found.error)
 
-    def _carrier(self, pencil: RecordingClient) -> Applier:
+    def _applier(self, pencil: RecordingClient) -> Applier:
         """Make a carrier for one target, so that its strokes are known as its own."""
         engine = self.engine
-        hand = CopyWriter(
+        copy_writer = CopyWriter(
             reader=self.home,
-            pen=pencil,
+            client=pencil,
             discovery=engine.discovery,
             bodies=engine.bodies,
             digest_key=self._digest_key,
             on_stored=_ignore,
             believes_provenance=False,  # the rule may be another one than it was then
         )
-        return Applier(
-            copies=engine.copies,
-            bodies=engine.bodies,
-            turns=engine.sources.evaluations,
-            hand=hand,
-            metrics=self._metrics,
-            connection=engine.connection,
-            relays=engine.relay_policy,
-            recreated=_ignore,
+        sources = SourceReader(
+            bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
         )
+        updater = CopyUpdater(
+            copies=engine.copies, bodies=engine.bodies, writer=copy_writer, metrics=self._metrics, recreated=_ignore
+        )
+        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
 
 def _braked(found: PlannedResult) -> RuleAndOwner | None:
