@@ -35,7 +35,7 @@ class Applier:
         self._relays = relays
 
     async def take_turn(self, judgment: Judgment) -> bool:
-        """Wait while other evaluations take long; return whether that took time, and the judgment may be out of date."""
+        """Wait while other evaluations take long; return whether that took time: the judgment may be out of date."""
         if not isinstance(judgment.decision, Apply):
             return False
         return await self._sources.evaluations.wait(_offer_of(judgment, judgment.decision).cache.kind)
