@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import secrets
 import socket
@@ -34,9 +35,11 @@ from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.applier import Applier
 from registry_controller.sync.controller import Controller
+from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import Results
+from registry_controller.sync.source_reader import SourceReader
 from registry_controller.sync.workqueue import WorkQueue
 
 log = logs.get_logger(__name__)
@@ -99,10 +102,10 @@ class Daemon:
         self.report = self._standing()
         self.worker = Controller(
             queue=self.queue,
-            judge=self.engine.reconciler,
-            brake=self.brake,
-            carrier=self._carrier(writer),
-            ledger=self.ledger,
+            reconcile=functools.partial(
+                self.engine.reconciler.reconcile, limiter=self.brake, applier=self._applier(writer)
+            ),
+            results=self.ledger,
             metrics=metrics,
             name_of=self.engine.clusters.name_of,
         )
@@ -127,26 +130,27 @@ class Daemon:
         )
         return StatusReporter(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
 
-    def _carrier(self, writer: Writer) -> Applier:
+    def _applier(self, writer: Writer) -> Applier:
         engine = self.engine
-        hand = CopyWriter(
+        copy_writer = CopyWriter(
             reader=writer,
-            pen=writer,
+            client=writer,
             discovery=engine.discovery,
             bodies=engine.bodies,
             digest_key=secrets.token_bytes(32),
             on_stored=self._stored,
         )
-        return Applier(
+        sources = SourceReader(
+            bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
+        )
+        updater = CopyUpdater(
             copies=engine.copies,
             bodies=engine.bodies,
-            turns=engine.sources.evaluations,
-            hand=hand,
+            writer=copy_writer,
             metrics=self._metrics,
-            connection=engine.connection,
-            relays=engine.relay_policy,
             recreated=self._say_recreated,
         )
+        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
     async def run(self, ear: KopfWatcher, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""

@@ -211,11 +211,11 @@ class Engine:
         )
         self._views = self._make_views()
         self.reconciler = Reconciler(
-            views=self._views,
-            home=home,
+            states=self._views,
+            local=home,
             connection=self.connection,
             departures=self.departures,
-            turns=self.sources.evaluations,
+            evaluations=self.sources.evaluations,
         )
 
     def start_local(self, scope: asyncio.TaskGroup) -> None:

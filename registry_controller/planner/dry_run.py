@@ -20,7 +20,7 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import LocalCache, RuleAndOwner
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.source_cache import SourceCache
-from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, owner_of
+from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, owner_of
 from registry_controller.core.decision.deletion_limit import LimitVerdict, judge
 from registry_controller.engine import Engine
 from registry_controller.engine import Settings as EngineSettings
@@ -31,10 +31,12 @@ from registry_controller.planner.recording_client import RecordedWrite, Recordin
 from registry_controller.planner.staging import stage_rule
 from registry_controller.report.metrics import Metrics
 from registry_controller.status.readiness import list_pending
-from registry_controller.sync.applier import Applier, Result
+from registry_controller.sync.applier import Applier
+from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import allowed_moment, is_limited, stored_window
-from registry_controller.sync.reconciler import Judgment
+from registry_controller.sync.reconciler import Judgment, Result
+from registry_controller.sync.source_reader import SourceReader
 
 _LOOK_EVERY_S: Final = 0.05
 _AT_ONCE: Final = 16
@@ -104,7 +106,7 @@ class DryRun:
         cache = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
         for key in sorted(cache.records) if cache is not None else ():
             with contextlib.suppress(RegistryError):
-                await self.engine.reconciler.decide_with_proof(self.engine.reconciler.decide(cluster_target(key.name)))
+                await self.engine.reconciler.prove(self.engine.reconciler.decide(cluster_target(key.name)))
 
     async def plan_targets(self, targets: Iterable[Target]) -> Sequence[PlannedResult]:
         """Say what would become of each target, in their order."""
@@ -157,37 +159,30 @@ class DryRun:
         return found
 
     async def _apply_dry(self, target: Target) -> PlannedResult:
-        pencil = RecordingClient(self.local_client)
-        judgement = self.engine.reconciler.decide(target)
-        try:
-            judgement = await self.engine.reconciler.decide_with_proof(judgement)
-            carried = await self._build_applier(pencil).apply(judgement)
-        except RegistryError as error:
-            return PlannedResult(judgement, Result(judgement.decision), error=error)
-        return PlannedResult(judgement, carried, tuple(pencil.writes))
+        client = RecordingClient(self.local_client)
+        found = await self.engine.reconciler.reconcile(target, limiter=_NoLimit(), applier=self._build_applier(client))
+        writes = tuple(client.writes) if found.error is None else ()
+        return PlannedResult(found.judgment, found.result, writes, found.error)
 
-    def _build_applier(self, pencil: RecordingClient) -> Applier:
-        """Make a carrier for one target, so that its strokes are known as its own."""
+    def _build_applier(self, client: RecordingClient) -> Applier:
+        """Build an applier for one target, so that its recorded writes are known as its own."""
         engine = self.engine
-        hand = CopyWriter(
+        copy_writer = CopyWriter(
             reader=self.local_client,
-            pen=pencil,
+            client=client,
             discovery=engine.discovery,
             bodies=engine.bodies,
             digest_key=self._digest_key,
             on_stored=_ignore,
             believes_provenance=False,  # the rule may be another one than it was then
         )
-        return Applier(
-            copies=engine.copies,
-            bodies=engine.bodies,
-            turns=engine.sources.evaluations,
-            hand=hand,
-            metrics=self._metrics,
-            connection=engine.connection,
-            relays=engine.relay_policy,
-            recreated=_ignore,
+        sources = SourceReader(
+            bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
         )
+        updater = CopyUpdater(
+            copies=engine.copies, bodies=engine.bodies, writer=copy_writer, metrics=self._metrics, recreated=_ignore
+        )
+        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
 
 def _get_limited_origin(found: PlannedResult) -> RuleAndOwner | None:
@@ -258,6 +253,16 @@ async def _connect(
                     return rehearsal
     except TimeoutError:
         raise Unreachable(f"{home.server}: our own kinds were not listed within {wait_s:g} s") from None
+
+
+class _NoLimit:
+    """Counts nothing: a plan limits the deletions that it has found together."""
+
+    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+        return decision
+
+    def withdraw(self, target: Target) -> None:
+        pass
 
 
 class _IgnoreChanges:
