@@ -1,65 +1,68 @@
-"""One change at the source, in an idle group, until its copy has changed at the sink.
+"""One change at the source, in an idle group, until the copy at the sink has changed.
 
-The clock starts when the source has acknowledged the change and stops when a watch at the sink shows it, for the bare
-relay and for ours alike.
+The clock starts when the source has acknowledged the change, and stops when a watch at the sink shows it. The floor is
+the bare relay.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 import time
-from asyncio.subprocess import PIPE
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from typing import Any
 
-from .bed import CONFIGMAPS, WIDGETS, Bed, spell
-from .client import Client, Endpoint
+from .bed import CONFIGMAPS, WIDGETS, YES, Bed
+from .client import Client
+from .objects import CONFIG_MAP, Effort, Stage, stage
 from .report import Line, percentile
 
 _PAUSE_S = 0.02
 _TIMEOUT_S = 30.0
-_BARE, _OURS = "bench-bare", "bench-ours"
 _KINDS = {
-    "ConfigMap": (CONFIGMAPS, {"group": "", "version": "v1", "kind": "ConfigMap"}),
+    "ConfigMap": (CONFIGMAPS, CONFIG_MAP),
     "custom resource": (WIDGETS, {"group": "bench.example.com", "version": "v1", "kind": "Widget"}),
 }
 
 
-async def measure(bed: Bed, *, rounds: int, changes: int) -> list[Line]:
-    """Measure both kinds; each round is A B B A."""
-    for namespace in (_BARE, _OURS):
-        bed.make_namespace(namespace)
+async def measure(bed: Bed, *, effort: Effort) -> list[Line]:
+    """Measure both kinds."""
     lines = []
     for name, (path, kind) in _KINDS.items():
-        bed.apply_rule(f"bench-{kind['kind'].lower()}", namespace=_OURS, **kind)
-        async with AsyncExitStack() as stack:
-            source = await stack.enter_async_context(Client(Endpoint.of(bed.source)))
-            sink = await stack.enter_async_context(Client(Endpoint.of(bed.sink)))
-            await _prepare(source, sink, path, kind)
-            await stack.enter_async_context(_bare_relay(bed, path.format(namespace=_BARE)))
-            lines += await _compare(source, sink, path, name=name, rounds=rounds, changes=changes)
-        bed.delete_rule(f"bench-{kind['kind'].lower()}")
+        async with stage(bed, "relay", effort=effort) as at:
+            bed.apply_rule(at.ours, kind=kind, namespace=at.ours)
+            await _prepare(at, path, kind)
+            async with at.bare_relay(path.format(namespace=at.bare)):
+                lines += await _compare(at, path, name=f"relay, {name}")
+            bed.delete_rule(at.ours)
     return lines
 
 
-async def _compare(source: Client, sink: Client, path: str, *, name: str, rounds: int, changes: int) -> list[Line]:
+async def _compare(at: Stage, path: str, *, name: str) -> list[Line]:
     bare: list[list[float]] = []
     ours: list[list[float]] = []
-    for namespace in (_BARE, _OURS):  # both connections are warm before the first is timed
-        await _block(source, sink, path.format(namespace=namespace), changes=5)
-    for _ in range(rounds):
-        for namespace, into in ((_BARE, bare), (_OURS, ours), (_OURS, ours), (_BARE, bare)):
-            into.append(await _block(source, sink, path.format(namespace=namespace), changes=changes))
+
+    async def measure_bare(changes: int) -> None:
+        bare.append(await latencies(at.source, at.sink, path.format(namespace=at.bare), changes=changes))
+
+    async def measure_ours(changes: int) -> None:
+        with at.bed.meter.working(name, changes=changes):
+            ours.append(await latencies(at.source, at.sink, path.format(namespace=at.ours), changes=changes))
+
+    for warm in (measure_bare, measure_ours):
+        await warm(5)
+    for measured in (bare, ours):
+        measured.clear()
+    for _ in range(at.effort.rounds):
+        for block in (measure_bare, measure_ours, measure_ours, measure_bare):
+            await block(at.effort.changes)
     return [
-        Line(f"relay, {name}, {label}", [percentile(b, q) for b in bare], [percentile(b, q) for b in ours], most)
+        Line(f"{name}, {label}", [percentile(b, q) for b in bare], [percentile(b, q) for b in ours], most)
         for label, q, most in (("p50", 0.5, 1.1), ("p99", 0.99, 1.25))
     ]
 
 
-async def _block(source: Client, sink: Client, path: str, *, changes: int) -> list[float]:
-    """Change the object again and again, each time waiting for the copy; return the seconds."""
+async def latencies(source: Client, sink: Client, path: str, *, changes: int) -> list[float]:
+    """Change the object `one` repeatedly, each time waiting for the copy; return the seconds."""
     version = await sink.version(path)
     taken: list[float] = []
     async with aclosing(sink.watch(path, version=version)) as events:
@@ -76,37 +79,18 @@ async def _block(source: Client, sink: Client, path: str, *, changes: int) -> li
     return taken
 
 
-async def _prepare(source: Client, sink: Client, path: str, kind: dict[str, str]) -> None:
-    """Make the objects at the source, and the bare copy; wait for ours."""
+async def _prepare(at: Stage, path: str, kind: dict[str, str]) -> None:
+    """Create the objects at the source, and the bare copy; wait for ours."""
     api_version = f"{kind['group']}/{kind['version']}".removeprefix("/")
     body: dict[str, Any] = {"apiVersion": api_version, "kind": kind["kind"], "data": {"value": "0"}}
-    for client, namespace in ((source, _BARE), (sink, _BARE), (source, _OURS)):
-        metadata = {"name": "one", "labels": {"bench": "yes"}}
-        await client.send("POST", path.format(namespace=namespace), {**body, "metadata": metadata})
+    for client, namespace in ((at.source, at.bare), (at.sink, at.bare), (at.source, at.ours)):
+        await client.send(
+            "POST", path.format(namespace=namespace), {**body, "metadata": {"name": "one", "labels": YES}}
+        )
     async with asyncio.timeout(_TIMEOUT_S):
         while True:
             try:
-                await sink.send("GET", f"{path.format(namespace=_OURS)}/one")
+                await at.sink.send("GET", f"{path.format(namespace=at.ours)}/one")
                 return
             except RuntimeError:
                 await asyncio.sleep(0.1)
-
-
-class _bare_relay:  # noqa: N801 - a context manager, used like a function
-    """Run the bare relay in a process of its own, as the daemon is one."""
-
-    def __init__(self, bed: Bed, path: str) -> None:
-        source, sink = Endpoint.of(bed.source).spelled(), Endpoint.of(bed.sink).spelled()
-        self._spec = spell({"source": source, "sink": sink, "path": path})
-
-    async def __aenter__(self) -> None:
-        command = (sys.executable, "-m", "hack.programs.bench.relaying", self._spec)
-        self._process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-        assert self._process.stdout is not None
-        await self._process.stdout.readline()
-        await asyncio.sleep(0.3)  # its watch is open a moment after it said so
-
-    async def __aexit__(self, *_: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
-        await self._process.wait()
