@@ -93,7 +93,7 @@ def _measure(works: Sequence[tuple[str, int]], *, options: argparse.Namespace) -
         lines: list[Line] = []
         for work, number in works:
             count = _QUICK if options.quick and number else number
-            print(f"{work} {count or ''}: {effort.rounds} rounds", flush=True)
+            print(f"{work} {count}".removesuffix(" 0") + f": {effort.rounds} rounds", flush=True)
             if work in counted:
                 measuring = counted[work].measure(bed, count=count, effort=effort)
             else:

@@ -2,8 +2,8 @@
 
 The floor is as many bare deletions at the sink, at the best rate.
 
-The deletion limiter has its default, as in production: what it asks and counts is part of a deletion. It lets half of a
-rule's copies go in five minutes. So each measurement has a rule of its own, with more than twice as many objects.
+The deletion limiter has its default, as in production: its work is part of a deletion. In five minutes it allows the
+deletion of half of a rule's copies. So each measurement has its own rule, with more than twice as many objects.
 """
 
 from __future__ import annotations

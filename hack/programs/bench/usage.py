@@ -90,7 +90,7 @@ class Meter:
         usage.packages[_OTHER_THREADS] = usage.cpu_s - sum(usage.packages.values())
 
     def _sums(self) -> dict[str, Any]:
-        """Let the daemon write its sums, and read them; empty when it is not sampled."""
+        """Make the daemon write its sums, and return them; empty when the daemon is not sampled."""
         if self._samples is None:
             return {}
         self._samples.unlink(missing_ok=True)
