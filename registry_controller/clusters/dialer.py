@@ -17,17 +17,13 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report.logs import get_logger
+from registry_controller.report.reasons import with_grant
 
 log = get_logger(__name__)
 
 PROBE_TIMEOUT_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 _PAUSE_CAP_S: Final = 5.0
-
-_OUTDATED: Final = (
-    "the credentials in its Secret are not good any more: newer ones come through any member that has them; "
-    "if none has, carry the Secret over from its cluster again"
-)
 
 
 class RelayedCredentialsSource(Protocol):
@@ -116,8 +112,8 @@ class Dialer:
             uid = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
         except NotFound as error:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
-        except Unauthorized as error:
-            raise Unauthorized(f"{error}; {_OUTDATED}", status=error.status) from None
+        except Forbidden as error:
+            raise Forbidden(with_grant(error, at_home=False), lacks_right=error.lacks_right) from None
         if uid != self.cluster_id:
             raise RegistryError(
                 f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "

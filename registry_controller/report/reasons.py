@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.core.decision.decision import Reason
 
 WORDS: Final[Mapping[Reason, str]] = {
@@ -79,6 +81,14 @@ def words_of(reason: Reason) -> str:
 def granting(label: str, *, place: str) -> str:
     """Say how a missing right is given, by a ClusterRole with that label; `place` is `here` or `there` (S3)."""
     return f'grant it with a ClusterRole labelled {label}: "true" {place}'
+
+
+def with_grant(error: RegistryError, *, at_home: bool) -> str:
+    """Return an error's message; for a right that is missing, with what grants it here or at the peer (S3)."""
+    if not (isinstance(error, Forbidden) and error.lacks_right):
+        return str(error)
+    label = meta.CONTROLLER_AGGREGATED if at_home else meta.READER_AGGREGATED
+    return f"{error}; {granting(label, place='here' if at_home else 'there')}"
 
 
 def unless_narrowed(*, place: str) -> str:
