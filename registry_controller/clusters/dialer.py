@@ -85,7 +85,7 @@ class Dialer:
                 reader = await self._dial_with(credentials)
             except RegistryError:
                 continue
-            log.info("peer reached with the credentials that another member holds", peer=self.name)
+            log.info("peer reached with relayed credentials", peer=self.name)
             return reader
         return None
 
