@@ -154,8 +154,6 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
             local = await until_answered(functools.partial(read_cluster_id, writer), what="read our own cluster's ID")
             daemon = Daemon(settings, writer=writer, local=local, metrics=metrics)
             rendering[0] = daemon.gauges.render
-            if daemon.webhook is not None:
-                await stack.enter_async_context(daemon.webhook.serve())
             watcher = KopfWatcher(
                 login=lambda: as_connection(read_login(kubeconfig=kubeconfig, context=context)),
                 on_event=daemon.hand_over,

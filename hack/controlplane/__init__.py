@@ -8,7 +8,8 @@ guardian     a process that cleans up when its parent cannot
 files        files that are never seen half written
 ports        loopback ports that nobody else takes
 process      one program: start, stop, freeze, thaw
-pki          keys and certificates of a cluster
+pki          the files of keys and certificates of a cluster
+certificates  creates them
 kubeconfig   kubeconfig files
 flags        command lines
 api          a plain client of one API server, as the admin

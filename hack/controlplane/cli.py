@@ -50,6 +50,7 @@ def _up(options: argparse.Namespace) -> int:
         kept = [f"--directory={options.directory}"] if options.directory else []
         arguments = [str(options.size), f"--prefix={options.prefix}", *kept, *gates]
         _explain(detach(arguments, prefix=options.prefix))
+        print(f"`python -m hack.controlplane down --prefix {options.prefix}` ends it.")
         return 0
     _hold(options)
     return 0
@@ -123,7 +124,12 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--prefix", default="demo", help="clusters are named PREFIX-1 and so on")
     up.add_argument("--directory", help="keep everything in this folder, also afterwards")
     up.add_argument("--feature-gate", action="append", default=[], metavar="NAME=BOOL", help="of the API servers")
-    up.add_argument("--detach", action="store_true", help="return when they are ready; end them with `down`")
+    up.add_argument(
+        "--detach",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="return when they are ready, and end them with `down` (the default), or hold them until Ctrl-C",
+    )
     up.set_defaults(run=_up)
     for name, run, text in (("status", _status, "list what is up"), ("down", _down, "end what is up")):
         command = commands.add_parser(name, help=text)

@@ -19,7 +19,6 @@ from .build import ensure_binaries
 from .errors import CommandError, PortTakenError
 from .guardian import Guardian
 from .kubeconfig import Entry, write_kubeconfig
-from .pki import create_pki
 from .ports import Port
 from .process import Process, Ready
 from .readiness import controller_manager_missing, etcd_missing
@@ -58,6 +57,8 @@ class Cluster:
         self._fsync = fsync
         self.guests: list[Callable[[], None]] = []  # called before the cluster ends for good
         directory.mkdir(parents=True)
+        from .certificates import create_pki  # noqa: PLC0415 - the only third-party import; --help needs none
+
         self.pki = create_pki(directory / "pki", cluster=name)
         (directory / "audit-policy.yaml").write_text(audit_policy, encoding="utf-8")
         self._ports: list[Port] = []

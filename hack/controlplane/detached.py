@@ -71,7 +71,7 @@ def detach(arguments: Sequence[str], *, prefix: str) -> Running:
     """Start `up` in a session of its own and wait until its group is ready."""
     log = _file(prefix).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    pid = _spawn([sys.executable, "-m", "hack.controlplane", "up", *arguments], log=log)
+    pid = _spawn([sys.executable, "-m", "hack.controlplane", "up", "--no-detach", *arguments], log=log)
     try:
         while not (up := [state for state in running(prefix) if state.pid == pid]):
             if start_time(pid) is None:

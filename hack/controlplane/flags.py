@@ -11,7 +11,8 @@ from pathlib import Path
 
 from .pki import Pki
 
-# What a client can notice: ServiceAccounts, their tokens, aggregated roles, dying namespaces, owners, CAs.
+# What a client can notice: ServiceAccounts, their tokens, aggregated roles, dying namespaces, owners, CAs, the types in
+# policies.
 _CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
@@ -19,6 +20,7 @@ _CONTROLLERS = (
     "namespace-controller",
     "garbage-collector-controller",
     "root-ca-certificate-publisher-controller",
+    "validatingadmissionpolicy-status-controller",
 )
 
 

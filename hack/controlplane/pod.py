@@ -33,7 +33,6 @@ _TOKEN_RENEWAL_S = 0.8 * _TOKEN_DURATION_S  # a kubelet renews at 80 % of the li
 LISTENING = {  # by port: the variables that move it, because all clusters share one loopback
     "health": {"HEALTH_ADDR": "127.0.0.1:{}"},
     "metrics": {"METRICS_ADDR": "127.0.0.1:{}"},
-    "http-cl-val-wh": {"CLUSTER_VALIDATOR_WEBHOOK_HOST": "127.0.0.1", "CLUSTER_VALIDATOR_WEBHOOK_PORT": "{}"},
 }
 _CHECKOUT = Path(__file__).resolve().parents[2]  # where an editable installation points to
 

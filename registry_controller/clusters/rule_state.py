@@ -7,7 +7,6 @@ a complete list without it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
@@ -19,14 +18,6 @@ from registry_controller.core.decision.ownership import is_at_home
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.active import reads_from
 from registry_controller.core.rules.policy import Barrier
-
-
-class Liveness(NamedTuple):
-    """Who is known, who is alive, and whose ID several API servers have, at one moment."""
-
-    known: frozenset[ClusterUID]
-    alive: frozenset[ClusterUID]
-    contested: frozenset[ClusterUID]
 
 
 class RuleStates:
@@ -56,7 +47,7 @@ class RuleStates:
         if selected is not True:
             return RuleState.NOT_HERE if selected is False else RuleState.SILENT
         link = self._link(provenance.owner)
-        if link is None or not link.alive or link.features.held is None:
+        if link is None or not link.is_alive or link.features.held is None:
             return RuleState.SILENT
         if reads_from(rule, link.features.held):
             return RuleState.READS
@@ -68,7 +59,7 @@ class RuleStates:
             return None
         held = self._registry.rules.get(provenance.rule)
         synced = held.is_synced(self._local) if held is not None else provenance.rule_owner not in ("", self._local)
-        return self._registry.allowance.barrier(
+        return self._registry.allowance.find_barrier(
             target, source=provenance.source, secret_type=secret_type, synced=synced
         )
 
@@ -94,7 +85,7 @@ class RuleStates:
             return True
         link = self._link(provenance.rule_owner)
         cache = self._sources.cache_of(provenance.rule_owner, meta.RULE)
-        if link is None or not link.alive or cache is None or not cache.streams:
+        if link is None or not link.is_alive or cache is None or not cache.streams:
             return False
         complete = all(stream.is_complete for stream in cache.streams.values())
         held = cache.records.get(ObjectKey("", provenance.rule))  # which may be somebody else's of that name by now

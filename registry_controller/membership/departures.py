@@ -54,7 +54,7 @@ class Departures:
     def _has_cluster(self, member: ClusterUID) -> bool | None:
         """Say whether a member's complete list has a Cluster that stands for itself; None where it is not heard."""
         link = self._link(member)
-        if link is None or not link.alive or (held := link.clusters.held) is None:
+        if link is None or not link.is_alive or (held := link.clusters.held) is None:
             return None
         return any(view.cluster_id == member for view in held.values())
 

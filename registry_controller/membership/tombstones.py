@@ -14,11 +14,11 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, State
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
-from registry_controller.api.tombstone import Tombstone, read_standing, read_tombstone
+from registry_controller.api.tombstone import Tombstone, read_original_tombstone, read_tombstone
 from registry_controller.cache.members import cluster_target, membership_marked, membership_of
 from registry_controller.cache.registry import Registry, StoredCluster
+from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
-from registry_controller.clusters.silence import SilenceTimer
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import Leavers, MembershipFacts, Memberships, leavers
 from registry_controller.report.logs import get_logger
@@ -134,7 +134,7 @@ class TombstoneTracker:
                 self.update()
 
     def _knowledge(self) -> MembershipFacts:
-        live = {uid: link for uid, link in self._links.items() if link.alive}
+        live = {uid: link for uid, link in self._links.items() if link.is_alive}
         here = frozenset(stone for _, stone in self._standing())
         memberships = self._memberships()
         self._remember(memberships, here)
@@ -207,7 +207,7 @@ class TombstoneTracker:
     def _standing(self) -> Iterator[tuple[Manifest, Tombstone]]:
         """List the tombstones that stand here by our own right, with their objects."""
         for manifest in self._registry.features.values():
-            stone = read_standing(manifest)
+            stone = read_original_tombstone(manifest)
             if stone is not None:
                 yield manifest, stone
 

@@ -20,16 +20,16 @@ from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip, owner_of
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import SourceRef, TargetState
-from registry_controller.core.rules.mismatch import Mismatch, feature_miss, targets_miss
+from registry_controller.core.rules.mismatch import Mismatch, find_feature_mismatch, get_target_mismatch
 from registry_controller.engine import Engine
-from registry_controller.planner.pencil import RecordedWrite
-from registry_controller.planner.rehearsal import DryRun, PlannedResult
+from registry_controller.planner.dry_run import DryRun, PlannedResult
+from registry_controller.planner.recording_client import RecordedWrite
 from registry_controller.report.reasons import words_of
-from registry_controller.status.readiness import troubles, unserved
+from registry_controller.status.readiness import find_unserved_kinds, list_problems
 from registry_controller.sync.outcomes import WriteFailure, outcomes_of, rule_of
 from registry_controller.sync.results import ResultClass
 
-_SPEAKS: Final = frozenset({Voice.OWNER, Voice.DISPUTED})
+_SOURCE_VOICES: Final = frozenset({Voice.OWNER, Voice.DISPUTED})
 
 
 class PlanAction(enum.Enum):
@@ -45,7 +45,7 @@ class PlanAction(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlanRow:
     """One object here, for one rule and owner. `source` is what it would be made of; None where that is not known.
 
     `failed` is what the rule's status says of the last try to write it, a reason and words; None where nothing failed.
@@ -56,7 +56,7 @@ class Row:
     rule: str
     owner: ClusterUID
     reason: str
-    words: str
+    message: str
     source: SourceRef | None = None
     failed: tuple[str, str] | None = None
 
@@ -69,26 +69,29 @@ class Plan:
     any, the plan may be less than what would be done.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[PlanRow]
     notes: Sequence[str]
-    troubles: Sequence[str]
+    problems: Sequence[str]
 
 
 async def make_plan(rehearsal: DryRun, rules: Sequence[str], *, now: datetime) -> Plan:
     """Foresee what these rules, and whoever is in their way, would do."""
     engine = rehearsal.engine
-    foreseen = rehearsal.brake(await rehearsal.foresee(affected(engine, rules)), now=now)
+    foreseen = rehearsal.limit_deletions(await rehearsal.plan_targets(find_affected_targets(engine, rules)), now=now)
     named = engine.clusters.name_of
     rows = [
-        in_words(engine, row) for found in foreseen if not _is_of_nobody(found) for row in rows_of(found, name_of=named)
+        explain_row(engine, row)
+        for found in foreseen
+        if not _is_without_owner(found)
+        for row in build_rows(found, name_of=named)
     ]
-    rows += [*_namespaces(foreseen), *_unclear(engine, rules)]
+    rows += [*_list_namespaces(foreseen), *_list_unevaluated(engine, rules)]
     rows.sort(key=lambda row: (row.target, row.action is PlanAction.CONFLICT, row.rule, row.owner))
-    notes = [*_notes(engine, rules), *await _meant(engine, rules)]
-    return Plan(rows, notes, troubles(engine, rules=rules))
+    notes = [*_list_notes(engine, rules), *await _suggest_kinds(engine, rules)]
+    return Plan(rows, notes, list_problems(engine, rules=rules))
 
 
-def affected(engine: Engine, rules: Iterable[str]) -> set[Target]:
+def find_affected_targets(engine: Engine, rules: Iterable[str]) -> set[Target]:
     """Find the objects here that rules want, or made."""
     wanted = set(rules)
     targets: set[Target] = set()
@@ -102,22 +105,22 @@ def affected(engine: Engine, rules: Iterable[str]) -> set[Target]:
     return targets
 
 
-def rows_of(found: PlannedResult, *, name_of: Callable[[ClusterUID], str]) -> Iterator[Row]:
+def build_rows(found: PlannedResult, *, name_of: Callable[[ClusterUID], str]) -> Iterator[PlanRow]:
     """Read what would become of one object: first for whom it is, then for whoever loses it, or waits with it."""
-    view, decision = found.judgement.view, found.carried.decision
-    reason, words = reason_of(found)
+    view, decision = found.judgement.view, found.result.decision
+    reason, words = get_reason(found)
     failure = WriteFailure(reason, words) if found.error is not None else None
-    said = outcomes_of(decision, view, name_of=name_of, losers=found.carried.losers, failure=failure)
+    said = outcomes_of(decision, view, name_of=name_of, losers=found.result.losers, failure=failure)
     owner = said[0].outcome.owner if said else owner_of(decision) or ClusterUID("")
     rule = said[0].outcome.rule if said else rule_of(view, decision)
     words = said[0].message or words if said else words
-    made_of = decision.claim.source if isinstance(decision, Apply) else _source_of(view, owner)
-    yield Row(action_of(found), view.target, rule, owner, reason, words, made_of)
+    made_of = decision.claim.source if isinstance(decision, Apply) else _find_source(view, owner)
+    yield PlanRow(get_action(found), view.target, rule, owner, reason, words, made_of)
     for (other, other_owner, fate, why), message, lost in said[1:]:
         if fate is ResultClass.SYNCED:  # another rule that makes the same of it
             continue
-        source = lost or _source_of(view, other_owner)
-        yield Row(_ACTIONS[fate], view.target, other, other_owner, why, message, source)
+        source = lost or _find_source(view, other_owner)
+        yield PlanRow(_ACTIONS[fate], view.target, other, other_owner, why, message, source)
 
 
 _ACTIONS: Final = {
@@ -129,15 +132,16 @@ _ACTIONS: Final = {
 """What becomes of others than whom an object is for."""
 
 
-def in_words(engine: Engine, row: Row) -> Row:
+def explain_row(engine: Engine, row: PlanRow) -> PlanRow:
     """Say of a copy that is asked for no more why that is so, where its owner or its rule stands still here."""
     if row.reason != Reason.NO_LONGER_WANTED.value:
         return row
     held = engine.registry.rules.get(row.rule)
-    idle = why_idle(engine, held) if held is not None else None
+    idle = find_idle_reason(engine, held) if held is not None else None
     if _is_disabled(engine, row.owner):
-        return replace(row, words=f"its owner is disabled here ({meta.CLUSTER_DISABLED}) and not read; the copy stays")
-    return row if idle is None else replace(row, words=f"its rule does nothing here: {idle}; the copy stays")
+        message = f"its owner is disabled here ({meta.CLUSTER_DISABLED}) and not read; the copy stays"
+        return replace(row, message=message)
+    return row if idle is None else replace(row, message=f"its rule does nothing here: {idle}; the copy stays")
 
 
 def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:
@@ -145,36 +149,36 @@ def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:
     return any(choice.disabled for choice in found)
 
 
-def _is_of_nobody(found: PlannedResult) -> bool:
+def _is_without_owner(found: PlannedResult) -> bool:
     """Say whether a name came up only because peers hold copies under it: nothing is there, and nothing will be."""
     view = found.judgement.view
-    return view.current is None and not view.membership and all(c.voice not in _SPEAKS for c in view.claims)
+    return view.current is None and not view.membership and all(c.voice not in _SOURCE_VOICES for c in view.claims)
 
 
-def action_of(found: PlannedResult) -> PlanAction:
+def get_action(found: PlannedResult) -> PlanAction:
     """Say what would become of the object itself."""
     if found.error is not None:
         return PlanAction.FAIL
-    verbs = {stroke.verb for stroke in found.strokes if not _is_for_namespace(stroke, found.target)}
+    verbs = {stroke.verb for stroke in found.writes if not _is_for_namespace(stroke, found.target)}
     if verbs:
         return PlanAction.UPDATE if len(verbs) > 1 else PlanAction(verbs.pop())
-    decision = found.carried.decision
+    decision = found.result.decision
     if isinstance(decision, Skip) and decision.reason in (Reason.LOCAL_OBJECT_EXISTS, Reason.CONFLICT):
         return PlanAction.CONFLICT
     return PlanAction.WAIT if isinstance(decision, Hold) else PlanAction.SKIP
 
 
-def reason_of(found: PlannedResult) -> tuple[str, str]:
+def get_reason(found: PlannedResult) -> tuple[str, str]:
     """Say why: a word, and a sentence."""
-    error, reason = found.error, found.carried.decision.reason
+    error, reason = found.error, found.result.decision.reason
     if error is not None:
         return (isinstance(error, ApiError) and error.reason) or type(error).__name__, str(error)
-    if {"create", "delete"} <= {stroke.verb for stroke in found.strokes}:
+    if {"create", "delete"} <= {stroke.verb for stroke in found.writes}:
         return reason.value, f"{words_of(reason)}; it is deleted and made again"
     return reason.value, words_of(reason)
 
 
-def _source_of(view: TargetState, owner: ClusterUID) -> SourceRef | None:
+def _find_source(view: TargetState, owner: ClusterUID) -> SourceRef | None:
     claimed = next((claim.source for claim in view.claims if claim.owner == owner), None)
     copied = view.copied_from if view.copied_from is not None and view.copied_from.owner == owner else None
     return copied if copied is not None and any(claim.is_of(copied) for claim in view.claims) else claimed or copied
@@ -184,29 +188,29 @@ def _is_for_namespace(stroke: RecordedWrite, target: Target) -> bool:
     return stroke.gvr == meta.NAMESPACES and target.kind != meta.NAMESPACE.kind
 
 
-def _namespaces(foreseen: Iterable[PlannedResult]) -> Iterator[Row]:
+def _list_namespaces(foreseen: Iterable[PlannedResult]) -> Iterator[PlanRow]:
     """List the namespaces that would be made for copies (A3)."""
     made: dict[str, str] = {}
     for found in foreseen:
-        if any(_is_for_namespace(stroke, found.target) for stroke in found.strokes):
-            made.setdefault(found.target.namespace, rule_of(found.judgement.view, found.carried.decision))
+        if any(_is_for_namespace(stroke, found.target) for stroke in found.writes):
+            made.setdefault(found.target.namespace, rule_of(found.judgement.view, found.result.decision))
     for name, rule in made.items():
         target = Target("", meta.NAMESPACE.kind, "", name)
         words = "it is made for copies: the rule sets createNamespaces"
-        yield Row(PlanAction.CREATE, target, rule, ClusterUID(""), Reason.NAMESPACE_MISSING.value, words)
+        yield PlanRow(PlanAction.CREATE, target, rule, ClusterUID(""), Reason.NAMESPACE_MISSING.value, words)
 
 
-def _unclear(engine: Engine, rules: Iterable[str]) -> Iterator[Row]:
+def _list_unevaluated(engine: Engine, rules: Iterable[str]) -> Iterator[PlanRow]:
     """List the sources on which a rule cannot be evaluated (W1)."""
     for cache in engine.sources.all_caches():
         for rule in rules:
             for key, error in cache.unclear.get(rule, {}).items():
                 target = Target(cache.kind.group, cache.kind.kind, *key)
                 source = SourceRef(cache.peer, cache.kind, key)
-                yield Row(PlanAction.FAIL, target, rule, cache.peer, Reason.NOT_EVALUATED.value, str(error), source)
+                yield PlanRow(PlanAction.FAIL, target, rule, cache.peer, Reason.NOT_EVALUATED.value, str(error), source)
 
 
-def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
+def _list_notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
     for name, choice in sorted(engine.clusters.resolved.items()):
         if choice.disabled and choice.cluster.cluster_id != engine.local:
             yield f"peer {name} is disabled here ({meta.CLUSTER_DISABLED}) and not read"
@@ -218,20 +222,20 @@ def _notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
             yield f"rule {name} belongs to cluster {where}: apply it there; what is changed in a copy of it is put back"
         if name in CORE_RULES and not held.is_synced(engine.local):
             yield f"rule {name} is kept by the daemon itself: what is changed in it is put back"
-        idle = why_idle(engine, held)
+        idle = find_idle_reason(engine, held)
         if idle is not None:
             yield f"rule {name} does nothing here: {idle}"
         for link in sorted(engine.clusters.peers.values(), key=lambda link: link.name):
             if held.rule is not None and link.features.held is not None:
-                miss = feature_miss(held.rule.features, link.features.held)
+                miss = find_feature_mismatch(held.rule.features, link.features.held)
                 if miss is not None:
                     yield f"rule {name} does not read from peer {link.name}: {miss}"
 
 
-async def _meant(engine: Engine, rules: Iterable[str]) -> Sequence[str]:
+async def _suggest_kinds(engine: Engine, rules: Iterable[str]) -> Sequence[str]:
     """Say which kinds of this cluster may be meant with those that are not served: of another group or version."""
     notes = []
-    for asked in sorted(unserved(engine, rules=rules)):
+    for asked in sorted(find_unserved_kinds(engine, rules=rules)):
         with contextlib.suppress(RegistryError):
             kind, _ = await engine.discovery.find(asked.kind)
             if kind != asked:
@@ -240,14 +244,14 @@ async def _meant(engine: Engine, rules: Iterable[str]) -> Sequence[str]:
     return notes
 
 
-def name_of(held: StoredRule) -> str:
+def get_rule_name(held: StoredRule) -> str:
     """Name a rule; also one that cannot be read any further."""
     return str(meta.metadata_of(held.manifest).get("name", ""))
 
 
-def why_idle(engine: Engine, held: StoredRule) -> Mismatch | None:
+def find_idle_reason(engine: Engine, held: StoredRule) -> Mismatch | None:
     """Say why a rule does nothing here at all; None where it does something."""
-    lost = engine.registry.pruned.get(name_of(held))
+    lost = engine.registry.pruned.get(get_rule_name(held))
     if held.rule is None or not held.verdict.accepted:
         return Mismatch("spec", f"it is not accepted: {held.verdict.message}")
     if lost:
@@ -257,4 +261,4 @@ def why_idle(engine: Engine, held: StoredRule) -> Mismatch | None:
     bar = held.bar(engine.registry.allowance, local=engine.local)
     if bar is not None:
         return Mismatch(bar.path, bar.message)
-    return targets_miss(engine.registry.selects_us(held.rule, local=engine.local))
+    return get_target_mismatch(engine.registry.selects_us(held.rule, local=engine.local))

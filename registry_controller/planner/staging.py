@@ -13,15 +13,17 @@ from registry_controller.api.meta import Manifest
 from registry_controller.cache.registry import Registry
 
 
-def stage(registry: Registry, manifest: Manifest, *, now: datetime) -> str:
+def stage_rule(registry: Registry, manifest: Manifest, *, now: datetime) -> str:
     """Put a rule in the place of the one of its name, or beside the others as born `now`; return its name."""
     name = str(meta.metadata_of(manifest)["name"])
     held = registry.rules.get(name)
-    registry.apply(meta.RULES.resource, None, staged(manifest, held.manifest if held is not None else None, now=now))
+    registry.apply(
+        meta.RULES.resource, None, merge_stored(manifest, held.manifest if held is not None else None, now=now)
+    )
     return name
 
 
-def staged(manifest: Manifest, held: Manifest | None, *, now: datetime) -> Manifest:
+def merge_stored(manifest: Manifest, held: Manifest | None, *, now: datetime) -> Manifest:
     """Say what the server would store of a rule that is applied over the one that it holds."""
     info, before = meta.metadata_of(manifest), meta.metadata_of(held or {})
     kept: dict[str, Any] = {key: before[key] for key in _IDENTITY if key in before}

@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from registry_controller.api.errors import (
-    ApiError,
     NotFound,
     RegistryError,
     ServerError,
@@ -184,7 +183,7 @@ class EventRecorder:
                 await write()
             except (ServerError, TooManyRequests, Unreachable) as error:
                 if delay_s is not None:
-                    await asyncio.sleep(max(delay_s, error.retry_after_s if isinstance(error, ApiError) else 0.0))
+                    await asyncio.sleep(max(delay_s, error.retry_after_s))
                     continue
                 _log.debug("cannot write an Event", error=str(error))
             except NotFound as error:

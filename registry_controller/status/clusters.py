@@ -16,7 +16,7 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.clusters.metadata import LocalMetadata
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.resolver import ResolvedCluster
-from registry_controller.core.status.cluster import ClusterFacts, PeerView, cluster_status
+from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
 from registry_controller.engine import Engine
 from registry_controller.local.controller import LocalController
 from registry_controller.status.writer import StatusWriter
@@ -26,38 +26,38 @@ class ClusterStatusReporter:
     """Statuses of Clusters."""
 
     def __init__(
-        self, *, engine: Engine, home: LocalController, local_metadata: LocalMetadata, writer: StatusWriter
+        self, *, engine: Engine, local: LocalController, local_metadata: LocalMetadata, writer: StatusWriter
     ) -> None:
         self._registry = engine.registry
-        self._supervisor = engine.clusters
+        self._clusters = engine.clusters
         self._sources = engine.sources
-        self._leaving = engine.tombstones
-        self._newcomers = engine.quota
-        self._home = home
+        self._tombstones = engine.tombstones
+        self._quota = engine.quota
+        self._local = local
         self._local_metadata = local_metadata
         self._writer = writer
 
     def report(self) -> None:
         """Say how every member stands."""
-        here = self._known_here()
+        here = self._list_known_clusters()
         for name, held in self._registry.clusters.items():
             info = meta.metadata_of(held.manifest)
             current = held.manifest.get("status")
-            choice = self._supervisor.resolved.get(name)
+            choice = self._clusters.resolved.get(name)
             if held.cluster is None:
                 facts = ClusterFacts(is_local=False, failure=held.problem)
             elif choice is None or choice.waiting:
                 continue
             else:
-                facts = self._facts(choice, here)
-            status = cluster_status(facts, current=current)
+                facts = self._collect_facts(choice, here)
+            status = build_cluster_status(facts, current=current)
             # No observedGeneration on Clusters: people carry them to members whose CRD does not know the field, and
             # kubectl refuses to create what it would drop.
-            self._writer.want(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
+            self._writer.set_wanted(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
 
-    def _facts(self, choice: ResolvedCluster, here: Sequence[PeerView]) -> ClusterFacts:
+    def _collect_facts(self, choice: ResolvedCluster, here: Sequence[KnownCluster]) -> ClusterFacts:
         cluster = choice.cluster
-        if cluster.cluster_id == self._supervisor.local:
+        if cluster.cluster_id == self._clusters.local:
             return ClusterFacts(
                 is_local=True,
                 disabled=choice.disabled,
@@ -65,9 +65,9 @@ class ClusterStatusReporter:
                 connected=True,
                 metadata=self._local_metadata.metadata,
                 metadata_problem=self._local_metadata.problem,
-                own_problem=self._home.problem,
+                local_problem=self._local.problem,
             )
-        link = self._supervisor.peers.get(cluster.cluster_id)
+        link = self._clusters.peers.get(cluster.cluster_id)
         is_read = link is not None and not choice.alias_of and choice.credentials is not None
         return ClusterFacts(
             is_local=False,
@@ -77,49 +77,49 @@ class ClusterStatusReporter:
             alias_of=choice.alias_of,
             conflict=choice.conflict,
             known_here=here,
-            known_problem=self._list_problem(cluster.cluster_id),
-            said_to_have_left=self._said_by(cluster.cluster_id),
-            said_to_be_rebuilt=self._named(self._supervisor.rebuilt.wait_for(cluster.name)),
-            **(_link_facts(link) if is_read and link is not None else {}),
+            known_problem=self._get_list_problem(cluster.cluster_id),
+            reported_left_by=self._list_departure_reporters(cluster.cluster_id),
+            reported_rebuilt_by=self._list_names(self._clusters.rebuilt.wait_for(cluster.name)),
+            **(_collect_peer_facts(link) if is_read and link is not None else {}),
         )
 
-    def _said_by(self, member: ClusterUID) -> Sequence[str]:
+    def _list_departure_reporters(self, member: ClusterUID) -> Sequence[str]:
         """Name who says of a silent member that it has left (O6)."""
-        return self._named(self._leaving.now.pending.get(member, frozenset()))
+        return self._list_names(self._tombstones.now.pending.get(member, frozenset()))
 
-    def _named(self, members: Iterable[ClusterUID]) -> Sequence[str]:
-        local = self._supervisor.local
-        return sorted("this cluster" if uid == local else self._supervisor.name_of(uid) for uid in members)
+    def _list_names(self, members: Iterable[ClusterUID]) -> Sequence[str]:
+        local = self._clusters.local
+        return sorted("this cluster" if uid == local else self._clusters.name_of(uid) for uid in members)
 
-    def _list_problem(self, peer: ClusterUID) -> str:
+    def _get_list_problem(self, peer: ClusterUID) -> str:
         for kind in (meta.CLUSTER, meta.FEATURE):
             cache = self._sources.cache_of(peer, kind)
             error = cache.streams[EVERYTHING].error if cache is not None else None
             if isinstance(error, Forbidden | InvalidObject | NotServed | ProtocolError):
                 return f"its {kind.kind}s cannot be listed: {error}"
-        return self._newcomers.problem(peer)
+        return self._quota.problem(peer)
 
-    def _known_here(self) -> list[PeerView]:
+    def _list_known_clusters(self) -> list[KnownCluster]:
         """List our Clusters with the state that we find them in."""
         found = []
-        for name, choice in sorted(self._supervisor.resolved.items()):
+        for name, choice in sorted(self._clusters.resolved.items()):
             cluster = choice.cluster
-            ready = cluster_status(self._facts(choice, ()))["state"] == State.READY.value
+            ready = build_cluster_status(self._collect_facts(choice, ()))["state"] == State.READY.value
             compared = not (choice.alias_of or choice.disabled)
-            found.append(PeerView(cluster.cluster_id, name, ready, compared))
+            found.append(KnownCluster(cluster.cluster_id, name, ready, compared))
         return found
 
 
-def _link_facts(link: Peer) -> Mapping[str, Any]:
+def _collect_peer_facts(link: Peer) -> Mapping[str, Any]:
     there = None
     if (held := link.clusters.held) is not None:
         there = [
-            PeerView(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
+            KnownCluster(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
             for name, view in sorted(held.items())
         ]
     return {
         "failure": link.failure,
-        "connected": link.connected,
+        "connected": link.is_connected,
         "metadata": link.metadata,
         "metadata_problem": link.metadata_problem,
         "known_there": there,

@@ -4,68 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from registry_controller.api.errors import ApiError, NotServed, RegistryError
+from registry_controller.api.errors import NotServed, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import Selection
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.peer import Peer
-from registry_controller.core.rules.active import target_kinds
+from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.engine import Engine
 from registry_controller.watch.stream import SelectionStream, why_unheard
 
 
-def waited_for(engine: Engine) -> list[str]:
+def list_pending(engine: Engine) -> list[str]:
     """Say what is worth waiting for; empty once everything that can be heard was heard."""
     if not engine.clusters.is_current:
         return ["our own kinds"]
     return [
-        *(f"here: {words}" for words in _waited_for_here(engine)),
-        *(f"peer {link.name}: {words}" for link in _links(engine) for words in _waited_for_at(engine, link)),
+        *(f"here: {words}" for words in _list_pending_locally(engine)),
+        *(
+            f"peer {link.name}: {words}"
+            for link in _list_peers(engine)
+            for words in _list_pending_at_peer(engine, link)
+        ),
     ]
 
 
-def troubles(engine: Engine, *, rules: Iterable[str]) -> list[str]:
+def list_problems(engine: Engine, *, rules: Iterable[str]) -> list[str]:
     """Say which peers, and which kinds of these rules, are not heard, and why."""
     wanted = set(rules)
     return [
-        *_troubles_here(engine, wanted),
-        *(f"peer {link.name}: {words}" for link in _links(engine) for words in _troubles_at(engine, link, wanted)),
-        *_unread(engine),
+        *_list_local_problems(engine, wanted),
+        *(
+            f"peer {link.name}: {words}"
+            for link in _list_peers(engine)
+            for words in _list_peer_problems(engine, link, wanted)
+        ),
+        *_list_unread_clusters(engine),
     ]
 
 
-def unserved(engine: Engine, *, rules: Iterable[str]) -> set[GVK]:
+def find_unserved_kinds(engine: Engine, *, rules: Iterable[str]) -> set[GVK]:
     """Find the kinds of these rules that a cluster does not serve."""
     wanted = set(rules)
-    caches: list[SourceCache | LocalCache] = [cache for cache, _ in _written_here(engine, wanted)]
-    for link in _links(engine):
-        caches += _feeds_at(engine, link, wanted)
+    caches: list[SourceCache | LocalCache] = [cache for cache, _ in _list_written(engine, wanted)]
+    for link in _list_peers(engine):
+        caches += _list_sources(engine, link, wanted)
     return {
         cache.kind for cache in caches if any(isinstance(stream.error, NotServed) for stream in cache.streams.values())
     }
 
 
-def _written_here(engine: Engine, rules: set[str]) -> Iterator[tuple[LocalCache, frozenset[Selection]]]:
+def _list_written(engine: Engine, rules: set[str]) -> Iterator[tuple[LocalCache, frozenset[Selection]]]:
     """Find what these rules write, and where; a kind is heard in one version, whatever version they ask for."""
-    written = target_kinds(active for name, active in engine.clusters.active.items() if name in rules)
+    written = list_target_kinds(active for name, active in engine.clusters.active.items() if name in rules)
     for kind, places in written.items():
         cache = engine.copies.cache_of(kind.group, kind.kind)
         if cache is not None:
             yield cache, places
 
 
-def _feeds_at(engine: Engine, link: Peer, rules: set[str]) -> Iterator[SourceCache]:
+def _list_sources(engine: Engine, link: Peer, rules: set[str]) -> Iterator[SourceCache]:
     """Find what these rules read of a peer."""
     caches = engine.sources.caches_of(link.cluster_id)
     yield from (cache for cache in caches if any(cache.has_rule(rule) for rule in rules))
 
 
-def _links(engine: Engine) -> list[Peer]:
+def _list_peers(engine: Engine) -> list[Peer]:
     return sorted(engine.clusters.peers.values(), key=lambda link: link.name)
 
 
-def _waited_for_here(engine: Engine) -> Iterator[str]:
+def _list_pending_locally(engine: Engine) -> Iterator[str]:
     if not engine.namespaces.is_complete:
         yield "namespaces"
     if not engine.orphans.is_complete:
@@ -74,47 +82,49 @@ def _waited_for_here(engine: Engine) -> Iterator[str]:
         if choice.waiting:
             yield f"the Secret of Cluster {name}"
     for cache in engine.copies.all_caches():
-        if _is_open(cache.streams.values()):
+        if _is_incomplete(cache.streams.values()):
             yield f"{cache.kind}"
 
 
-def _waited_for_at(engine: Engine, link: Peer) -> Iterator[str]:
-    if not link.connected:
-        if link.alive:
+def _list_pending_at_peer(engine: Engine, link: Peer) -> Iterator[str]:
+    if not link.is_connected:
+        if link.is_alive:
             yield link.failure or "its API server"
         return
     if link.features.held is None:
         yield "its ClusterFeatures"
     for cache in engine.sources.caches_of(link.cluster_id):
-        if _is_open(cache.streams.values()):
+        if _is_incomplete(cache.streams.values()):
             yield f"{cache.kind}"
 
 
-def _is_open(streams: Iterable[SelectionStream]) -> bool:
-    return any(not stream.is_complete and _passes(stream.error) for stream in streams)
+def _is_incomplete(streams: Iterable[SelectionStream]) -> bool:
+    return any(not stream.is_complete and _is_transient(stream.error) for stream in streams)
 
 
-def _passes(error: RegistryError | None) -> bool:
+def _is_transient(error: RegistryError | None) -> bool:
     """Say whether nothing is wrong, or the server says itself when to ask again: 429, as right after a CRD was made."""
-    return error is None or (isinstance(error, ApiError) and error.retry_after_s > 0)
+    return error is None or error.retry_after_s > 0
 
 
-def _troubles_here(engine: Engine, rules: set[str]) -> Iterator[str]:
-    for cache, places in _written_here(engine, rules):
-        yield from (f"here: {words}" for words in _errors(cache.kind, cache.streams_at(places), at_home=True))
+def _list_local_problems(engine: Engine, rules: set[str]) -> Iterator[str]:
+    for cache, places in _list_written(engine, rules):
+        yield from (
+            f"here: {words}" for words in _list_stream_errors(cache.kind, cache.streams_at(places), at_home=True)
+        )
 
 
-def _troubles_at(engine: Engine, link: Peer, rules: set[str]) -> Iterator[str]:
-    if not link.connected:
+def _list_peer_problems(engine: Engine, link: Peer, rules: set[str]) -> Iterator[str]:
+    if not link.is_connected:
         yield link.failure or "did not answer in time"
         return
     if link.features.held is None:
         yield "its ClusterFeatures were not heard in time"
-    for cache in _feeds_at(engine, link, rules):
-        yield from _errors(cache.kind, cache.streams.values(), at_home=False)
+    for cache in _list_sources(engine, link, rules):
+        yield from _list_stream_errors(cache.kind, cache.streams.values(), at_home=False)
 
 
-def _errors(kind: GVK, streams: Iterable[SelectionStream], *, at_home: bool) -> Iterator[str]:
+def _list_stream_errors(kind: GVK, streams: Iterable[SelectionStream], *, at_home: bool) -> Iterator[str]:
     """Say why a kind is not heard: each sentence begins with the kind."""
     for stream in streams:
         if stream.error is not None:
@@ -123,7 +133,7 @@ def _errors(kind: GVK, streams: Iterable[SelectionStream], *, at_home: bool) -> 
             yield f"{kind.kind}: not heard in time"
 
 
-def _unread(engine: Engine) -> Iterator[str]:
+def _list_unread_clusters(engine: Engine) -> Iterator[str]:
     """Name the Clusters that are not read at all. What somebody disabled is no trouble."""
     for name, choice in sorted(engine.clusters.resolved.items()):
         missing = "spec.authInfo.secretRef is not complete" if choice.missing_auth else ""

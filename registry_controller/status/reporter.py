@@ -11,12 +11,12 @@ from typing import Final, NoReturn
 
 from registry_controller.engine import Engine
 from registry_controller.status.clusters import ClusterStatusReporter
-from registry_controller.status.readiness import waited_for
+from registry_controller.status.readiness import list_pending
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.watch.fairness import LoopYielder
 
 PERIOD_S: Final = 0.1
-SETTLING_S: Final = 30.0
+START_S: Final = 30.0
 
 
 class StatusReporter:
@@ -30,43 +30,43 @@ class StatusReporter:
         self._clusters = clusters
         self._rules = rules
         self._is_idle = is_idle
-        self._clusters_dirty = asyncio.Event()
-        self._dirty_rules: set[str] = set()
-        self._poked = asyncio.Event()
+        self._clusters_changed = asyncio.Event()
+        self._changed_rules: set[str] = set()
+        self._has_changes = asyncio.Event()
 
     def clusters_changed(self) -> None:
         """Hear that a Cluster's, or every rule's, standing may have changed."""
-        self._clusters_dirty.set()
-        self._dirty_rules.update(self._registry.rules)
-        self._poked.set()
+        self._clusters_changed.set()
+        self._changed_rules.update(self._registry.rules)
+        self._has_changes.set()
 
     def rule_changed(self, name: str) -> None:
         """Hear that a rule's standing may have changed."""
-        self._dirty_rules.add(name)
-        self._poked.set()
+        self._changed_rules.add(name)
+        self._has_changes.set()
 
     async def run(self) -> NoReturn:
         """Say what changed, at most ten times a second; the writer slows down further."""
         loop = asyncio.get_running_loop()
-        settles_until = loop.time() + SETTLING_S
+        settles_until = loop.time() + START_S
         while True:
-            await self._poked.wait()
+            await self._has_changes.wait()
             await asyncio.sleep(PERIOD_S)
-            self._poked.clear()
-            if self._clusters_dirty.is_set():
-                self._clusters_dirty.clear()
+            self._has_changes.clear()
+            if self._clusters_changed.is_set():
+                self._clusters_changed.clear()
                 self._clusters.report()
-            names, self._dirty_rules = self._dirty_rules, set()
-            settles = loop.time() < settles_until and (not self._is_idle() or bool(waited_for(self._engine)))
+            names, self._changed_rules = self._changed_rules, set()
+            settles = loop.time() < settles_until and (not self._is_idle() or bool(list_pending(self._engine)))
             stint = LoopYielder(loop.time())
             for name in sorted(names):  # there may be a thousand
                 await stint.interrupt()
-                if settles and self._was_said(name):
+                if settles and self._is_already_reported(name):
                     self.rule_changed(name)
                 else:
                     self._rules.report(name)
 
-    def _was_said(self, name: str) -> bool:
+    def _is_already_reported(self, name: str) -> bool:
         """Say whether what is stored was said of the rule as it is: it stays until there is news of the rule."""
         held = self._registry.rules.get(name)
         if held is None or held.rule is None or not held.verdict.accepted or held.rule.suspend:

@@ -14,10 +14,10 @@ from registry_controller.api.errors import Gone, ServerError, TooManyRequests, U
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.decide import BARRED
-from registry_controller.core.rules.active import target_kinds
-from registry_controller.core.rules.mismatch import targets_miss
+from registry_controller.core.rules.active import list_target_kinds
+from registry_controller.core.rules.mismatch import get_target_mismatch
 from registry_controller.core.rules.validation import RuleVerdict
-from registry_controller.core.status.rule import PeerCounts, rule_status
+from registry_controller.core.status.rule import PeerCounts, build_rule_status
 from registry_controller.engine import Engine
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
@@ -27,7 +27,7 @@ from registry_controller.watch.stream import SelectionStream, why_unheard
 _FORBIDDEN: Final = "Forbidden"
 """The reason of a write that the API server refuses until somebody allows it: a right, a quota, a webhook."""
 
-_UNJUDGED: Final = "LocalClusterUnclear"
+_LOCAL_CLUSTER_UNCLEAR: Final = "LocalClusterUnclear"
 """The reason of a rule of which nobody can say whether it is for this cluster."""
 
 
@@ -38,17 +38,17 @@ class RuleStatusReporter:
         self,
         *,
         engine: Engine,
-        ledger: Results,
-        brake: DeletionLimiter,
+        results: Results,
+        deletion_limiter: DeletionLimiter,
         writer: StatusWriter,
         is_idle: Callable[[], bool],
     ) -> None:
         self._registry = engine.registry
-        self._supervisor = engine.clusters
+        self._clusters = engine.clusters
         self._sources = engine.sources
         self._copies = engine.copies
-        self._ledger = ledger
-        self._brake = brake
+        self._results = results
+        self._deletion_limiter = deletion_limiter
         self._writer = writer
         self._is_idle = is_idle
 
@@ -60,21 +60,21 @@ class RuleStatusReporter:
         info = meta.metadata_of(held.manifest)
         current = held.manifest.get("status")
         generation = info.get("generation", 0)
-        verdict = self._verdict(held, name)
+        verdict = self._decide_acceptance(held, name)
         suspended = bool(held.rule and held.rule.suspend)
-        bar = self._registry.bar(name, local=self._supervisor.local) if verdict.accepted and not suspended else None
+        bar = self._registry.bar(name, local=self._clusters.local) if verdict.accepted and not suspended else None
         is_silent = not verdict.accepted or suspended or bar is not None
-        troubles = _Problems()
-        peers, idle = ((), ()) if is_silent else self._counts(held, name, troubles)
+        troubles = _WatchProblems()
+        peers, idle = ((), ()) if is_silent else self._count_peers(held, name, troubles)
         barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
         if held.rule is not None and not is_silent:
-            selected = self._registry.selects_us(held.rule, local=self._supervisor.local)
-            miss = targets_miss(selected)
+            selected = self._registry.selects_us(held.rule, local=self._clusters.local)
+            miss = get_target_mismatch(selected)
             if selected is None:
-                barred = (_UNJUDGED, str(miss))
+                barred = (_LOCAL_CLUSTER_UNCLEAR, str(miss))
             elif miss is not None:
                 idle = (str(miss),)
-        status = rule_status(
+        status = build_rule_status(
             generation=generation,
             verdict=verdict,
             suspended=suspended,
@@ -82,36 +82,38 @@ class RuleStatusReporter:
             idle=idle,
             peers=peers,
             problems=troubles.problems,
-            waits=troubles.waits,
-            halted=self._halted(name),
-            restored=self._restored(name),
+            pending=troubles.pending,
+            halted=self._describe_halted(name),
+            restored=self._describe_restored(name),
             current=current,
         )
-        self._writer.want(meta.RULES, name, status, current, uid=info.get("uid", ""), generation=generation)
+        self._writer.set_wanted(meta.RULES, name, status, current, uid=info.get("uid", ""), generation=generation)
 
-    def _verdict(self, held: StoredRule, name: str) -> RuleVerdict:
+    def _decide_acceptance(self, held: StoredRule, name: str) -> RuleVerdict:
         lost = self._registry.pruned.get(name)
         if lost:
             words = f"the CRD here does not know {', '.join(lost)}: apply the CRDs of this release"
             return RuleVerdict(False, "FieldsPruned", words, held.verdict.warnings)
         return held.verdict
 
-    def _counts(self, held: StoredRule, name: str, troubles: _Problems) -> tuple[Sequence[PeerCounts], Sequence[str]]:
+    def _count_peers(
+        self, held: StoredRule, name: str, troubles: _WatchProblems
+    ) -> tuple[Sequence[PeerCounts], Sequence[str]]:
         assert held.rule is not None
-        names = {choice.cluster.cluster_id: found for found, choice in self._supervisor.resolved.items()}
-        self._look_at_home(name, troubles)
-        owners, passing = set(self._ledger.places(name)), dict[ClusterUID, str]()
-        for link in self._supervisor.peers.values():
+        names = {choice.cluster.cluster_id: found for found, choice in self._clusters.resolved.items()}
+        self._check_local_caches(name, troubles)
+        owners, passing = set(self._results.places(name)), dict[ClusterUID, str]()
+        for link in self._clusters.peers.values():
             cache = self._sources.cache_of(link.cluster_id, held.rule.kind)
             if cache is not None and cache.has_rule(name):
                 owners.add(link.cluster_id)
-                if link.alive and cache.is_complete_for(name) and self._is_idle():
-                    self._brake.nothing_waits((name, link.cluster_id))
+                if link.is_alive and cache.is_complete_for(name) and self._is_idle():
+                    self._deletion_limiter.nothing_waits((name, link.cluster_id))
                 who = f"peer {link.name}"
-                passing[link.cluster_id] = troubles.hear(who, held.rule.kind, cache.streams_of(name))
+                passing[link.cluster_id] = troubles.add_errors(who, held.rule.kind, cache.streams_of(name))
                 unclear = sorted(cache.unclear.get(name, {}).items())[:SAMPLES]
                 troubles.problems += [f"{who}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear]
-        peers = [self._peer_counts(name, uid, names.get(uid, ""), passing.get(uid, "")) for uid in sorted(owners)]
+        peers = [self._count_peer(name, uid, names.get(uid, ""), passing.get(uid, "")) for uid in sorted(owners)]
         failures = (FailedTarget(*failure) for peer in peers for failure in peer.failures)
         refused = (failure for failure in failures if failure.reason == _FORBIDDEN)
         troubles.problems += [f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1)]
@@ -119,20 +121,20 @@ class RuleStatusReporter:
         idle = () if peers else (f"no other cluster {words}is read now",)
         return peers, idle
 
-    def _look_at_home(self, name: str, troubles: _Problems) -> None:
+    def _check_local_caches(self, name: str, troubles: _WatchProblems) -> None:
         """Find what the rule writes and is not heard here; what other rules need of the same kinds is theirs to say."""
-        active = self._supervisor.active.get(name)
-        for kind, places in sorted(target_kinds([active] if active is not None else ()).items()):
+        active = self._clusters.active.get(name)
+        for kind, places in sorted(list_target_kinds([active] if active is not None else ()).items()):
             cache = self._copies.cache_of(kind.group, kind.kind)
             if cache is not None:
-                words = troubles.hear("here", cache.kind, cache.streams_at(places))
-                troubles.waits += [f"here: {words}"] if words else []
+                words = troubles.add_errors("here", cache.kind, cache.streams_at(places))
+                troubles.pending += [f"here: {words}"] if words else []
 
-    def _peer_counts(self, name: str, owner: ClusterUID, peer: str, passing: str) -> PeerCounts:
+    def _count_peer(self, name: str, owner: ClusterUID, peer: str, passing: str) -> PeerCounts:
         place = (name, owner)
-        counts = self._ledger.counts(place)
-        link = self._supervisor.peers.get(owner)
-        wrote_at = self._ledger.wrote_at.get(place)
+        counts = self._results.counts(place)
+        link = self._clusters.peers.get(owner)
+        wrote_at = self._results.wrote_at.get(place)
         return PeerCounts(
             cluster_id=owner,
             name=peer,
@@ -144,48 +146,48 @@ class RuleStatusReporter:
             conflicting=counts[ResultClass.CONFLICTING],
             last_sync=f"{wrote_at:%Y-%m-%dT%H:%M:%SZ}" if wrote_at is not None else "",
             last_error=(link.failure if link is not None else "") or passing,
-            failures=tuple(self._ledger.failures(place)),
-            deletions=self._brake.stored_form(place),
+            failures=tuple(self._results.failures(place)),
+            deletions=self._deletion_limiter.stored_form(place),
         )
 
-    def _halted(self, rule: str) -> str:
+    def _describe_halted(self, rule: str) -> str:
         """Say whose deletions are halted, and how to let them go (W4)."""
-        halted = self._brake.halted(rule)
-        name_of = self._supervisor.name_of
+        halted = self._deletion_limiter.halted(rule)
+        name_of = self._clusters.name_of
         return "; ".join(
             f"cluster {name_of(owner)}: {count} copies would be deleted, more than may go within five minutes; "
             f"they are kept; if they are to go: kubectl annotate --overwrite rsr {rule} {meta.ALLOW_DELETIONS}={moment}"
             for owner, (moment, count) in halted.items()
         )
 
-    def _restored(self, rule: str) -> str:
+    def _describe_restored(self, rule: str) -> str:
         """Say whose history went back (O3)."""
-        name_of = self._supervisor.name_of
+        name_of = self._clusters.name_of
         return "; ".join(
             f"cluster {name_of(owner)} went back to an older state, as a restored backup does; what it has now "
             f"was taken ({at:%Y-%m-%dT%H:%M:%SZ})"
-            for (name, owner), at in sorted(self._ledger.went_back_at.items())
+            for (name, owner), at in sorted(self._results.went_back_at.items())
             if name == rule
         )
 
 
-class _Problems:
-    """Why not everything is heard: `problems` that somebody must act on, and `waits`, which pass by themselves."""
+class _WatchProblems:
+    """Why not everything is heard: `problems` that somebody must act on, and `pending`, which pass by themselves."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self.waits: list[str] = []
+        self.pending: list[str] = []
 
-    def hear(self, who: str, kind: GVK, streams: Iterable[SelectionStream]) -> str:
+    def add_errors(self, who: str, kind: GVK, streams: Iterable[SelectionStream]) -> str:
         """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3). Give what passes by itself."""
         passing = ""
         for error in (stream.error for stream in streams):
-            if isinstance(error, _PASSING):
+            if isinstance(error, _TRANSIENT):
                 passing = passing or str(error)
             elif error is not None:
                 self.problems.append(f"{who}: {kind.kind}: {why_unheard(kind, error, at_home=who == 'here')}")
         return passing
 
 
-_PASSING: Final = (Unreachable, Unauthorized, ServerError, TooManyRequests, Gone)
+_TRANSIENT: Final = (Unreachable, Unauthorized, ServerError, TooManyRequests, Gone)
 """What ends without anybody's help, or is said on the Cluster: a server that is away, restarts or is busy."""

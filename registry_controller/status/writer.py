@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from registry_controller.api.errors import ApiError, Conflict, NotFound, RegistryError
+from registry_controller.api.errors import Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.core.status.merge import merge_status, says_the_same, transitions
+from registry_controller.core.status.merge import find_transitions, is_same_status, merge_status
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)
 
-_EVERY_S: Final = 1.0
+_INTERVAL_S: Final = 1.0
 _BACKOFF_FIRST_S: Final = 1.0
 _BACKOFF_MOST_S: Final = 60.0
-_ECHO_S: Final = 5.0
+_CACHE_LAG_S: Final = 5.0
 """How long the caller's cache may lag behind our own write."""
 
 StatusDocument = Mapping[str, Any]
@@ -49,13 +49,13 @@ class _WantedStatus:
 
 
 @dataclass(slots=True)
-class _Memory:
+class _ObjectState:
     """One object: the wish that waits, and what we know of our last write."""
 
     uid: str
-    wish: _WantedStatus | None = None
+    wanted: _WantedStatus | None = None
     due_s: float = 0.0
-    busy: bool = False
+    is_writing: bool = False
     failures: int = 0
     sent: StatusDocument | None = None
     before: StatusDocument | None = None
@@ -72,14 +72,14 @@ class StatusWriter:
         now: Callable[[], datetime],
         *,
         on_transition: OnTransition | None = None,
-        speaks_of: Callable[[GVR, str], bool] = lambda *_: True,
+        writes_status_of: Callable[[GVR, str], bool] = lambda *_: True,
     ) -> None:
         self._writer, self._now, self._on_transition = writer, now, on_transition
-        self._speaks_of = speaks_of
-        self._memories: dict[StatusKey, _Memory] = {}
+        self._writes_status_of = writes_status_of
+        self._objects: dict[StatusKey, _ObjectState] = {}
         self._wake = asyncio.Event()
 
-    def want(  # noqa: PLR0917  six that are always given
+    def set_wanted(  # noqa: PLR0917  six that are always given
         self,
         gvr: GVR,
         name: str,
@@ -92,24 +92,24 @@ class StatusWriter:
 
         `status` as in `core.statusmerge.merge_status`; its conditions get `generation` (0: none) as observedGeneration.
         """
-        conditions = [_observed(condition, generation=generation) for condition in status.get("conditions") or ()]
+        conditions = [_set_generation(condition, generation=generation) for condition in status.get("conditions") or ()]
         wanted = {**status, "conditions": conditions} if "conditions" in status else status
         key = (gvr, name)
-        memory = self._memories.get(key)
+        memory = self._objects.get(key)
         if memory is None or memory.uid != uid:
-            memory = self._memories[key] = _Memory(uid)
-        memory.wish = _WantedStatus(uid, wanted, current)
-        if not self._speaks_of(gvr, name):
-            memory.wish = None
-        elif not memory.busy and self._patch_for(memory, memory.wish) is None:
-            memory.wish = None
+            memory = self._objects[key] = _ObjectState(uid)
+        memory.wanted = _WantedStatus(uid, wanted, current)
+        if not self._writes_status_of(gvr, name):
+            memory.wanted = None
+        elif not memory.is_writing and self._build_patch(memory, memory.wanted) is None:
+            memory.wanted = None
             memory.failures = 0
         else:
             self._wake.set()
 
     def drop(self, gvr: GVR, name: str) -> None:
         """Drop what is known of an object that is gone."""
-        self._memories.pop((gvr, name), None)
+        self._objects.pop((gvr, name), None)
 
     async def run(self) -> None:
         """Write what is wanted, forever."""
@@ -118,12 +118,12 @@ class StatusWriter:
                 self._wake.clear()
                 now_s = asyncio.get_running_loop().time()
                 next_s = None
-                for key, memory in list(self._memories.items()):
-                    if memory.wish is None or memory.busy:
+                for key, memory in list(self._objects.items()):
+                    if memory.wanted is None or memory.is_writing:
                         continue
                     if memory.due_s <= now_s:
-                        memory.busy = True
-                        group.create_task(self._write(key, memory, memory.wish), name=f"status {key[0]} {key[1]}")
+                        memory.is_writing = True
+                        group.create_task(self._write(key, memory, memory.wanted), name=f"status {key[0]} {key[1]}")
                     else:
                         next_s = memory.due_s if next_s is None else min(next_s, memory.due_s)
                 try:
@@ -132,41 +132,45 @@ class StatusWriter:
                 except TimeoutError:
                     continue
 
-    def _patch_for(self, memory: _Memory, wish: _WantedStatus) -> StatusDocument | None:
+    def _build_patch(self, memory: _ObjectState, wanted: _WantedStatus) -> StatusDocument | None:
         """Compute what to write; None for nothing."""
-        base = self._base(memory, wish)
-        if memory.sent is not None and says_the_same(memory.sent, wish.status) and _same_but_times(memory.stored, base):
+        base = self._get_base(memory, wanted)
+        if (
+            memory.sent is not None
+            and is_same_status(memory.sent, wanted.status)
+            and _is_same_but_times(memory.stored, base)
+        ):
             return None  # sent before and answered with exactly this: the CRD prunes the rest
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return merge_status(base, wish.status, now=now)
+        return merge_status(base, wanted.status, now=now)
 
-    def _base(self, memory: _Memory, wish: _WantedStatus) -> StatusDocument | None:
+    def _get_base(self, memory: _ObjectState, wanted: _WantedStatus) -> StatusDocument | None:
         """Choose what is stored: our own last answer, while the caller still shows what stood before it."""
-        lagging = asyncio.get_running_loop().time() - memory.written_s < _ECHO_S
-        if memory.stored is not None and lagging and _same_but_times(memory.before, wish.current):
+        lagging = asyncio.get_running_loop().time() - memory.written_s < _CACHE_LAG_S
+        if memory.stored is not None and lagging and _is_same_but_times(memory.before, wanted.current):
             return memory.stored
-        return wish.current
+        return wanted.current
 
-    async def _write(self, key: StatusKey, memory: _Memory, wish: _WantedStatus) -> None:
+    async def _write(self, key: StatusKey, memory: _ObjectState, wanted: _WantedStatus) -> None:
         """Write one object's status once; it is due again later when that failed or the wish has changed."""
         loop = asyncio.get_running_loop()
-        delay_s = _EVERY_S
+        delay_s = _INTERVAL_S
         try:
-            base, patch = self._base(memory, wish), self._patch_for(memory, wish)
+            base, patch = self._get_base(memory, wanted), self._build_patch(memory, wanted)
             if patch is not None:
-                delay_s = await self._send(key, memory, wish, base=base, patch=patch)
-            if memory.wish is wish and memory.failures == 0:
-                memory.wish = None
+                delay_s = await self._send(key, memory, wanted, base=base, patch=patch)
+            if memory.wanted is wanted and memory.failures == 0:
+                memory.wanted = None
         finally:
-            memory.busy = False
+            memory.is_writing = False
             memory.due_s = loop.time() + delay_s
             self._wake.set()
 
     async def _send(
         self,
         key: StatusKey,
-        memory: _Memory,
-        wish: _WantedStatus,
+        memory: _ObjectState,
+        wanted: _WantedStatus,
         *,
         base: StatusDocument | None,
         patch: StatusDocument,
@@ -174,39 +178,39 @@ class StatusWriter:
         """Send a patch; return the delay in seconds until the object may be written again."""
         gvr, name = key
         try:
-            answer = _read(await self._writer.patch_status(gvr, ObjectKey("", name), {"status": patch}))
+            answer = _read_answer(await self._writer.patch_status(gvr, ObjectKey("", name), {"status": patch}))
             # A uid in the patch is no precondition: a status subresource ignores metadata. So look afterwards.
-            if _uid_of(answer) not in ("", wish.uid):
+            if _read_uid(answer) not in ("", wanted.uid):
                 raise Conflict(f"{gvr.resource} {name} is another object by now", status=409)
         except (NotFound, Conflict):  # gone, or another one: whoever sees it will want again
-            if self._memories.get(key) is memory:
-                del self._memories[key]
-            memory.wish = None
+            if self._objects.get(key) is memory:
+                del self._objects[key]
+            memory.wanted = None
             return 0.0
         except RegistryError as error:
             memory.failures += 1
             say = _log.warning if memory.failures == 1 else _log.debug
             say("cannot write a status", resource=gvr.resource, name=name, problem=str(error))
             limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(memory.failures - 1, 10), _BACKOFF_MOST_S)
-            asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+            asked_s = error.retry_after_s
             return max(asked_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
         said = memory.sent
         memory.failures = 0
-        memory.sent, memory.before, memory.stored = wish.status, base, answer.get("status") or {}
+        memory.sent, memory.before, memory.stored = wanted.status, base, answer.get("status") or {}
         memory.written_s = asyncio.get_running_loop().time()
-        if wish.status.get("conditions") and not memory.stored.get("conditions"):
-            base = said if said is not None else wish.status  # pruned: only we know what was said, in this life
+        if wanted.status.get("conditions") and not memory.stored.get("conditions"):
+            base = said if said is not None else wanted.status  # pruned: only we know what was said, in this life
         if self._on_transition is not None:
-            for condition in transitions(base, wish.status):
-                self._on_transition(gvr, name, wish.uid, condition)
-        return _EVERY_S
+            for condition in find_transitions(base, wanted.status):
+                self._on_transition(gvr, name, wanted.uid, condition)
+        return _INTERVAL_S
 
 
-def _observed(condition: StatusDocument, *, generation: int) -> StatusDocument:
+def _set_generation(condition: StatusDocument, *, generation: int) -> StatusDocument:
     return {"observedGeneration": generation, **condition} if generation else condition
 
 
-def _read(answer: bytes) -> StatusDocument:
+def _read_answer(answer: bytes) -> StatusDocument:
     try:
         found = json.loads(answer)
     except ValueError:
@@ -214,15 +218,15 @@ def _read(answer: bytes) -> StatusDocument:
     return found if isinstance(found, Mapping) else {}
 
 
-def _uid_of(answer: StatusDocument) -> str:
+def _read_uid(answer: StatusDocument) -> str:
     return str((answer.get("metadata") or {}).get("uid") or "")
 
 
-def _same_but_times(one: StatusDocument | None, other: StatusDocument | None) -> bool:
-    return says_the_same(_without_times(one or {}), _without_times(other or {}))
+def _is_same_but_times(one: StatusDocument | None, other: StatusDocument | None) -> bool:
+    return is_same_status(_strip_times(one or {}), _strip_times(other or {}))
 
 
-def _without_times(status: StatusDocument) -> StatusDocument:
+def _strip_times(status: StatusDocument) -> StatusDocument:
     conditions = status.get("conditions")
     if not isinstance(conditions, list | tuple):
         return status

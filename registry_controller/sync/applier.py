@@ -20,7 +20,7 @@ from registry_controller.core.decision.decision import Apply, Decision, Delete, 
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.provenance import provenance_of, with_provenance
 from registry_controller.core.decision.state import Claim, NamespaceState, TargetState
-from registry_controller.core.mutation.mutate import Desired, desired
+from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.watch import PartialObject, read_object
 from registry_controller.membership.relay_policy import RelayPolicy
@@ -138,7 +138,7 @@ class Applier:
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         with self._turns.spent(offer.cache.kind):
             manifest = decode_body(obj.raw, what=str(offer.key))
-            copy = desired(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
+            copy = build_copy(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner)
             wanted = self._mark(view, decision.claim, offer, copy)
         if view.membership:
@@ -244,7 +244,7 @@ class Applier:
         self._bodies.drop(copy_slot(kind, target.key))
         return True
 
-    def _mark(self, view: TargetState, claim: Claim, offer: Offer, copy: Desired) -> DesiredCopy:
+    def _mark(self, view: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
         """Say on a copy where it is from."""
         target, held = view.target, view.current.marks if view.current is not None else None
         assert copy.target == target, (copy.target, target)

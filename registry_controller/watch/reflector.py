@@ -312,7 +312,7 @@ class Reflector:
             self._heard_from()
         elif isinstance(error, Unauthorized):
             self._refused_by()
-        error.bare()  # the pause may be long
+        error.without_traceback()  # the pause may be long
         if self._swapped:  # the old connection was closed under us; the new one goes on
             return
         if lasted_s >= _SHORT_S:

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hack.benchmarks.report import Line, percentile
+from hack.programs.bench.report import Line, percentile
 from tests.docs.documents import ROOT
 
 
 def test_the_benches_run_and_print_their_ratios(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "hack.benchmarks", "relay", "bulk", "--quick"], cwd=ROOT,
+        [sys.executable, "-m", "hack.programs.bench", "relay", "bulk", "--quick"], cwd=ROOT,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -21,7 +21,7 @@ def test_the_benches_run_and_print_their_ratios(tmp_path: Path) -> None:
 
 
 def test_an_unknown_bench_is_named() -> None:
-    command = [sys.executable, "-m", "hack.benchmarks", "speed"]
+    command = [sys.executable, "-m", "hack.programs.bench", "speed"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith("speed:")

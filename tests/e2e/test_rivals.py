@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.group import CONFIG_MAP, NAMESPACE, Member, config_map, eventually, joined_group, rule
+from tests.e2e.group import CONFIG_MAP, NAMESPACE, Member, config_map, eventually, rule
 
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 LABELS = {"sync": "yes"}
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
 
-
-@pytest.fixture(scope="module")
-def members() -> Iterator[list[Member]]:
-    with joined_group(3, prefix="rivals") as found:
-        yield found
+pytestmark = pytest.mark.group(3, prefix="rivals")
 
 
 def _data(member: Member, name: str) -> dict[str, str]:

@@ -109,9 +109,9 @@ def test_a_copy_whose_owner_is_cloned_says_that_this_is_why_nothing_becomes_of_i
         async with rehearsing(group, "a") as rehearsal:
             kind, gvr = await rehearsal.engine.discovery.find("configmap")
             found = await explain(rehearsal, kind, gvr, ObjectKey("default", "copied"))
-        (row,) = found.outlook
+        (row,) = found.planned
         assert (row.action.value, row.reason) == ("wait", "OwnerCloned")
-        assert found.troubles == [f"peer b: {SAID}", f"peer c: {SAID}"]
+        assert found.problems == [f"peer b: {SAID}", f"peer c: {SAID}"]
 
     simulate(scenario, n=3, uids=CLONES)
 

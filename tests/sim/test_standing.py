@@ -71,7 +71,7 @@ def test_a_rule_whose_copies_are_of_a_kind_that_is_not_heard_here_says_so_until_
         assert {failure["reason"] for failure in entry["failures"]} == {"LocalNotHeard"}
         assert _told(group, "as-they-are", "Synced")[:2] == ("True", "Synced")
         found = await plan(group, "a", here.get("ResourceSyncRule", "as-gadgets"), wait_s=20.0)
-        assert any("Gadget" in words for words in found.troubles), found.troubles
+        assert any("Gadget" in words for words in found.problems), found.problems
         assert {(row.action.value, row.owner, row.reason) for row in found.rows} == {
             ("wait", owner.id, "LocalNotHeard")
         }
@@ -127,7 +127,7 @@ def test_a_source_that_says_it_is_not_kept_back_and_is_is_warned_of() -> None:
             "True", "Synced", f"3 skipped; ConfigMap default/doubted: {said['ConfigMap default/doubted']}"
         )  # fmt: skip
         found = await plan(group, "a", here.get("ResourceSyncRule", "maps"))
-        told = {row.target.name: row.words for row in found.rows}
+        told = {row.target.name: row.message for row in found.rows}
         assert ('"false" too' in told["doubted"], '"false" too' in told["meant"]) == (True, False)
         owner.apply({"kind": "ConfigMap", "metadata": {
             "name": "doubted", "namespace": "default", "annotations": {SYNC_DISABLED: None}

@@ -13,11 +13,11 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.api.syncrule import RuleEntry, SyncRule
-from registry_controller.core.mutation.mutate import NOWHERE, Context, desired, kind_of
+from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext, build_copy, get_copy_kind
 from registry_controller.core.mutation.templates import may_move
-from registry_controller.core.rules.list_options import selections
-from registry_controller.core.rules.matching import ObjectFacts, matching_entries
-from registry_controller.core.rules.policy import NO_FENCE, Barrier, Fence
+from registry_controller.core.rules.list_options import build_selections
+from registry_controller.core.rules.matching import ObjectFacts, find_matching_entries
+from registry_controller.core.rules.policy import UNRESTRICTED, Barrier, TargetPolicy
 from registry_controller.gotemplate import Pool
 
 Rank = tuple[str, ClusterUID, str]
@@ -36,7 +36,7 @@ class Hit(NamedTuple):
     policy: str
     entries: tuple[RuleEntry, ...]
     kind: GVK
-    context: Context
+    context: TemplateContext
     moved_to: Target | None = None
     barrier: Barrier | None = None
 
@@ -58,62 +58,75 @@ class ActiveRule:
     """
 
     rule: SyncRule
-    born: str
+    created_at: str
     owner: ClusterUID
     selections: tuple[Selection, ...]
-    fence: Fence = NO_FENCE
-    context: Context = NOWHERE
+    target_policy: TargetPolicy = UNRESTRICTED
+    context: TemplateContext = NO_CONTEXT
 
     @property
     def identity(self) -> tuple[object, ...]:
         """Name what this rule makes of a source: while it is the same, nothing needs to be read again."""
         rule = self.rule
-        return (rule.name, rule.uid, rule.generation, self.born, self.owner, rule.entries, self.fence, self.context)
+        return (
+            rule.name,
+            rule.uid,
+            rule.generation,
+            self.created_at,
+            self.owner,
+            rule.entries,
+            self.target_policy,
+            self.context,
+        )
 
-    def within(self, context: Context) -> ActiveRule:
+    def with_context(self, context: TemplateContext) -> ActiveRule:
         """Let templates see a context; rules without any see none, and need no second look when it changes."""
         return replace(self, context=context) if self.rule.has_templates else self
 
-    def hit(
+    def evaluate(
         self, facts: ObjectFacts, body: Callable[[], Manifest], *, owner: ClusterUID, pool: Pool | None = None
     ) -> Hit | None:
         """Say what this rule makes of an object; None when it does not match. What it takes, it takes of the pool, too.
 
         Raises InvalidObject for what cannot be evaluated.
         """
-        entries = matching_entries(self.rule, facts, body, pool=pool)
+        entries = find_matching_entries(self.rule, facts, body, pool=pool)
         if not entries:
             return None
-        rule, kind = self.rule, kind_of(self.rule.kind, entries)
+        rule, kind = self.rule, get_copy_kind(self.rule.kind, entries)
         overrides = [override for entry in entries for override in entry.mutations.overrides]
         target, secret_type, moved_to = Target(kind.group, kind.kind, *facts.key), facts.kind_type, None
-        if any(may_move(override) for override in overrides) or self._may_retype(kind, has_overrides=bool(overrides)):
-            copy = desired(body(), rule.kind, entries, owner=owner, context=self.context, pool=pool)
+        if any(may_move(override) for override in overrides) or self._may_change_secret_type(
+            kind, has_overrides=bool(overrides)
+        ):
+            copy = build_copy(body(), rule.kind, entries, owner=owner, context=self.context, pool=pool)
             target, secret_type = copy.target, str(copy.manifest.get("type") or "")
             moved_to = target if target.key != facts.key else None
-        barrier = self.fence.barrier(target, source=rule.kind, secret_type=secret_type)
+        barrier = self.target_policy.find_barrier(target, source=rule.kind, secret_type=secret_type)
         return Hit(
             self.rank, rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to, barrier
         )
 
-    def _may_retype(self, kind: GVK, *, has_overrides: bool) -> bool:
+    def _may_change_secret_type(self, kind: GVK, *, has_overrides: bool) -> bool:
         """Say whether a copy may be a Secret of another type than its source, where that decides what is allowed."""
-        if not self.fence.synced or (kind.group, kind.kind) != ("", "Secret"):
+        if not self.target_policy.is_synced or (kind.group, kind.kind) != ("", "Secret"):
             return False
         return has_overrides or (self.rule.kind.group, self.rule.kind.kind) != ("", "Secret")
 
     @property
     def rank(self) -> Rank:
         """Order rules that want the same source."""
-        return (self.born or "~", self.owner, self.rule.name)
+        return (self.created_at or "~", self.owner, self.rule.name)
 
 
-def activate(rule: SyncRule, *, born: str, owner: ClusterUID, fence: Fence = NO_FENCE) -> ActiveRule:
+def activate(
+    rule: SyncRule, *, created_at: str, owner: ClusterUID, target_policy: TargetPolicy = UNRESTRICTED
+) -> ActiveRule:
     """Prepare an accepted rule for acting within a fence."""
-    return ActiveRule(rule, born, owner, selections(rule), fence)
+    return ActiveRule(rule, created_at, owner, build_selections(rule), target_policy)
 
 
-def by_kind(rules: Iterable[ActiveRule]) -> Mapping[GVK, tuple[ActiveRule, ...]]:
+def group_by_kind(rules: Iterable[ActiveRule]) -> Mapping[GVK, tuple[ActiveRule, ...]]:
     """Sort rules by the kind that they read, and leave them in their order."""
     found: dict[GVK, list[ActiveRule]] = {}
     for active in rules:
@@ -126,7 +139,7 @@ def reads_from(rule: SyncRule, features: Collection[Feature] | None) -> bool:
     return all(features is not None and asked.matches(features) for asked in rule.features)
 
 
-def target_kinds(
+def list_target_kinds(
     rules: Iterable[ActiveRule], *, watched: Collection[GVK] = (), served: Collection[GVK] | None = None
 ) -> Mapping[GVK, frozenset[Selection]]:
     """List the kinds that rules write here, with the parts of each that must be watched here.
@@ -141,7 +154,7 @@ def target_kinds(
     versions: dict[tuple[str, str], dict[GVK, None]] = {}
     parts: dict[tuple[str, str], set[Selection]] = {}
     for active in sorted(rules, key=lambda active: active.rank):
-        for kind, places in _written(active).items():
+        for kind, places in _list_written_kinds(active).items():
             versions.setdefault((kind.group, kind.kind), {})[kind] = None
             parts.setdefault((kind.group, kind.kind), set()).update(places)
 
@@ -151,7 +164,7 @@ def target_kinds(
     return {choose(kinds): frozenset(parts[what]) for what, kinds in versions.items()}
 
 
-def _written(active: ActiveRule) -> Mapping[GVK, set[Selection]]:
+def _list_written_kinds(active: ActiveRule) -> Mapping[GVK, set[Selection]]:
     """List what one rule writes, and where: of one source several entries may match, and change it one after the other.
 
     Of combinations beyond any use only those are seen that come first.
@@ -160,9 +173,9 @@ def _written(active: ActiveRule) -> Mapping[GVK, set[Selection]]:
     for entry in active.rule.entries:
         moves = any(may_move(override) for override in entry.mutations.overrides)
         places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
-        for kind, before in [(active.rule.kind, set[Selection]()), *kinds.items()][:_COMBINED]:
-            kinds.setdefault(kind_of(kind, (entry,)), set()).update(before, places)
+        for kind, before in [(active.rule.kind, set[Selection]()), *kinds.items()][:_MAX_COMBINATIONS]:
+            kinds.setdefault(get_copy_kind(kind, (entry,)), set()).update(before, places)
     return kinds
 
 
-_COMBINED: Final = 32
+_MAX_COMBINATIONS: Final = 32

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from registry_controller.api import meta, names
 from registry_controller.api.meta import GVK, GroupKind, Target
 from registry_controller.api.syncrule import SyncRule
-from registry_controller.core.mutation.mutate import kind_of
+from registry_controller.core.mutation.mutate import get_copy_kind
 from registry_controller.core.rules.matching import CREDENTIAL_TYPES
 
 _CORE_NAMES: Final = frozenset(
@@ -54,12 +54,12 @@ class RulePolicy:
     closed_kinds: frozenset[GroupKind] = frozenset()
     closed_namespaces: frozenset[str] = frozenset()
 
-    def bar(self, rule: SyncRule, *, synced: bool) -> BarredRule | None:
+    def find_bar(self, rule: SyncRule, *, synced: bool) -> BarredRule | None:
         """Say why a whole rule does nothing here; None when it acts. `synced` says that it came from elsewhere."""
-        written = {(kind.group, kind.kind): kind for kind in (kind_of(rule.kind, (e,)) for e in rule.entries)}
-        return (self._bar_synced(rule, written) if synced else None) or self._bar_closed(written)
+        written = {(kind.group, kind.kind): kind for kind in (get_copy_kind(rule.kind, (e,)) for e in rule.entries)}
+        return (self._find_synced_bar(rule, written) if synced else None) or self._find_closed_bar(written)
 
-    def barrier(self, target: Target, *, source: GVK, secret_type: str, synced: bool) -> Barrier | None:
+    def find_barrier(self, target: Target, *, source: GVK, secret_type: str, synced: bool) -> Barrier | None:
         """Say what keeps a rule from writing one target, made of a `source`; None when nothing does.
 
         `secret_type` is the type that a Secret is to have; empty for another kind.
@@ -75,9 +75,9 @@ class RulePolicy:
                 return Barrier.NOT_ALLOWED
         # Without its own kinds and its members' credentials there is no registry: for those it can be switched off.
         closes_kind = not (is_own_kind or is_registry_secret) and _is_listed(target, self.closed_kinds)
-        return Barrier.CLOSED if closes_kind or place_of(target) in self.closed_namespaces else None
+        return Barrier.CLOSED if closes_kind or _get_namespace(target) in self.closed_namespaces else None
 
-    def _bar_synced(self, rule: SyncRule, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
+    def _find_synced_bar(self, rule: SyncRule, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
         if not self.enabled:
             words = "is false: a rule that came from another cluster does nothing here"
             return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_ENABLED", words)
@@ -93,7 +93,7 @@ class RulePolicy:
                     return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_KINDS", words)
         return None
 
-    def _bar_closed(self, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
+    def _find_closed_bar(self, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
         for group, kind in sorted(written):
             # Which Secrets are the registry's own shows each one by itself.
             is_judged_alone = group == meta.GROUP or _is_secret(group, kind)
@@ -108,30 +108,30 @@ class RulePolicy:
         listed = [(source.group, source.kind), (target.group, target.kind)]
         if self.kinds and not all(any(kind.covers(*asked) for kind in self.kinds) for asked in listed):
             return False
-        place = place_of(target)
+        place = _get_namespace(target)
         # What is in no namespace is in none of the list: it takes a word of its own.
         return not self.namespaces or place in self.namespaces or (not place and bool(self.kinds))
 
 
-def place_of(target: Target) -> str:
+def _get_namespace(target: Target) -> str:
     """Tell the namespace that a target is in, or is; empty for what is in none."""
     is_namespace = (target.group, target.kind) == ("", meta.NAMESPACE.kind)
     return target.name if is_namespace else target.namespace
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class TargetPolicy:
     """What is allowed, for one rule; `synced` says that it came from another cluster."""
 
-    allowance: RulePolicy = RulePolicy()
-    synced: bool = False
+    policy: RulePolicy = RulePolicy()
+    is_synced: bool = False
 
-    def barrier(self, target: Target, *, source: GVK, secret_type: str) -> Barrier | None:
+    def find_barrier(self, target: Target, *, source: GVK, secret_type: str) -> Barrier | None:
         """Say what keeps the rule from writing a target: see `Allowance.barrier`."""
-        return self.allowance.barrier(target, source=source, secret_type=secret_type, synced=self.synced)
+        return self.policy.find_barrier(target, source=source, secret_type=secret_type, synced=self.is_synced)
 
 
-NO_FENCE: Final = Fence()
+UNRESTRICTED: Final = TargetPolicy()
 
 
 def _is_secret(group: str, kind: str) -> bool:

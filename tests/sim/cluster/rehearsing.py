@@ -11,10 +11,10 @@ from registry_controller import settings
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.connect import READING, REHEARSING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.planner.dry_run import DryRun, start_dry_run
 from registry_controller.planner.explain import Explanation, explain
+from registry_controller.planner.output import ClusterNames
 from registry_controller.planner.plan import Plan, PlanAction, make_plan
-from registry_controller.planner.rehearsal import DryRun, rehearse
-from registry_controller.planner.telling import ClusterNames
 from tests.sim.cluster.apiserver import Write
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
@@ -40,7 +40,7 @@ async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float =
     home = Writer(transport)
     options = settings.load({"NAMESPACE": NAMESPACE, **group[at].options}, {})
     try:
-        async with rehearse(
+        async with start_dry_run(
             options, home=home, manifests=rules, now=NOW, wait_s=wait_s, connect_peer=connect
         ) as rehearsal:
             yield rehearsal

@@ -19,7 +19,6 @@ NOT_CONVERTED = frozenset({
     "membership/departures.py", "membership/tombstones.py",
     "status/writer.py",
     "sync/controller.py", "sync/deletion_limiter.py",
-    "webhook/gate.py", "webhook/keeping.py", "webhook/server.py",
 })  # fmt: skip
 """Files whose calls are still to be converted."""
 
