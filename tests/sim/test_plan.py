@@ -12,8 +12,8 @@ import pytest
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import CLUSTER_DISABLED
 from registry_controller.planner.plan import PlanAction
+from tests.sim.cluster.dry_run import changed, plan, planned
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.cluster.rehearsing import changed, plan, planned
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.transport import Fault
 from tests.sim.cluster.watch import Watch

@@ -132,6 +132,11 @@ def find_pruned_fields(sent: Manifest, *, stored: Manifest) -> tuple[str, ...]:
     return tuple(_find_missing(sent.get("spec"), stored.get("spec"), "spec"))
 
 
+def describe_pruned(paths: Iterable[str]) -> str:
+    """Return the message about fields that the installed CustomResourceDefinition prunes."""
+    return f"the installed CRD has no field {', '.join(paths)}: apply the CRDs of this release"
+
+
 def _find_missing(sent: object, stored: object, path: str) -> Iterator[str]:
     if isinstance(sent, Mapping):
         held = stored if isinstance(stored, Mapping) else {}
