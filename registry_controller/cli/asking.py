@@ -1,4 +1,4 @@
-"""What `plan` and `explain` have in common: a connection that cannot write, a rehearsal, and words for what fails."""
+"""What `plan` and `explain` have in common: a connection that cannot write, a dry run, and words for what fails."""
 
 from __future__ import annotations
 

@@ -210,9 +210,8 @@ async def _connect(
                 else:
                     return dry_run
     except TimeoutError:
-        raise Unreachable(
-            f"{local_client.server}: cannot list the registry's kinds within {wait_s:g} s; is the API server overloaded?"
-        ) from None
+        message = f"the registry's kinds were not listed within {wait_s:g} s; is the API server overloaded?"
+        raise Unreachable(f"{local_client.server}: {message}") from None
 
 
 def stage_rule(registry: Registry, manifest: Manifest, *, now: datetime) -> str:

@@ -253,6 +253,6 @@ def test_what_cannot_be_explained_says_so(members: list[Member]) -> None:
     assert f"cluster {first.name} serves no kind nonsense that can be listed and watched; kubectl" in said
     assert "api-resources says what it serves" in said
     assert "configmaps live in namespaces: give NAMESPACE/NAME" in ask(first, "explain", "cm", "x", code=2)
-    assert "made here" in ask(first, "explain", "rsr", "near")
+    assert "created here" in ask(first, "explain", "rsr", "near")
     said = ask(first, "explain", "resourcesyncrules.clusterregistry.k8s.cisco.com", "near")
     assert "ResourceSyncRule.clusterregistry.k8s.cisco.com near" in said

@@ -59,7 +59,7 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
         ]  # fmt: skip
         assert format_explanation(found, names).splitlines() == [
             "Widget.sim.example default/one in cluster a: a copy; cluster b owns it; "
-            "made of Widget.sim.example default/one by rule plain, deletionPolicy Orphan",
+            "copied from Widget.sim.example default/one by rule plain, deletionPolicy Orphan",
             "",
             "Widget.sim.example default/one in cluster b:",
             "  rule plain matches",

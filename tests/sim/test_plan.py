@@ -416,7 +416,7 @@ def test_a_kind_that_is_not_served_is_named_whole_with_the_one_that_may_be_meant
             f"peer b: {asked['kind']}: it is not served there in {named}; {words}",
         ]
         meant = "{group: sim.example, version: v1, kind: Widget}"
-        assert [*found.notes] == [f"this cluster serves a Widget of sim.example/v1: is {meant} meant?"]
+        assert [*found.notes] == [f"this cluster serves a Widget of sim.example/v1: do you mean {meant}?"]
 
     simulate(scenario, n=2)
 
