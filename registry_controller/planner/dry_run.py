@@ -1,4 +1,4 @@
-"""The engine with a recording client: it watches until its caches are complete, and then plans what it would write.
+"""The engine with a recording client: it watches until its caches are complete, and then plans writes.
 
 Law: the daemon's own reconciler and applier decide about each target and apply the decision; only the client differs.
 """

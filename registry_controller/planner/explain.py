@@ -1,4 +1,4 @@
-"""Explains an object: its owner, the rules that match it, the decision about it, and what a decision waits for.
+"""Explains an object: its owner, the rules that match it, the decision about it, and the cause of waiting.
 
 Law: an explanation calls the functions that decide; it decides nothing itself.
 """
@@ -63,7 +63,7 @@ class Explanation:
 
     `marks` are None when the object is not in this cluster, `copied_from` is None when it is not a copy. `unread`
     lists the clusters that may hold the object and did not let it be read. `rules` are set only when no source was
-    found and one may exist: they say how the rules for the kind act here.
+    found and one may exist: they show how the rules for the kind act here.
     """
 
     target: Target
@@ -112,7 +112,7 @@ class _LocalObject(NamedTuple):
 async def explain(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
     """Explain one object of the local cluster or of a peer.
 
-    Where the object cannot be read, the explanation holds what is known without it.
+    Where the object cannot be read, the explanation uses lists, provenance and rules alone.
     """
     engine = dry_run.engine
     target = Target(kind.group, kind.kind, *key)

@@ -118,7 +118,7 @@ def find_affected_targets(engine: Engine, rules: Iterable[str]) -> set[Target]:
 
 
 def build_rows(planned: PlannedResult, *, name_of: Callable[[ClusterUID], str]) -> Iterator[PlanRow]:
-    """Yield the rows for one object: first that of the rule that gets it, then those of rules that lose it or wait."""
+    """Yield the rows for one object: first for the rule that gets it, then for the rules that lose it or wait."""
     state, decision = planned.judgement.view, planned.result.decision
     reason, message = get_reason(planned)
     failure = WriteFailure(reason, message) if planned.error is not None else None
@@ -223,7 +223,7 @@ def _list_notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
         owner = held.marks.owner
         if owner is not None and owner != engine.local:
             cluster = engine.clusters.name_of(owner)
-            yield f"rule {name} belongs to cluster {cluster}: apply it there; changes to a copy of it are reverted"
+            yield f"rule {name} belongs to cluster {cluster}: apply it there; changes to its copies are reverted"
         if name in CORE_RULES and not held.is_synced(engine.local):
             yield f"rule {name} belongs to the daemon: changes to it are reverted"
         idle = find_idle_reason(engine, held)

@@ -35,7 +35,7 @@ class RecordingClient:
     async def replace(
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
     ) -> bytes | None:
-        """Record an update; with `dry_run` return what the API server would store."""
+        """Record an update; with `dry_run` return the object that the API server would store."""
         if dry_run:
             return await self._local_client.replace(gvr, key, body, dry_run=True, subresource=subresource)
         self.writes.append(RecordedWrite("update", gvr, *key, subresource))

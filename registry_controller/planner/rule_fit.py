@@ -1,4 +1,4 @@
-"""How the rules here fit an object: which rules match it, and which clause of the others fails first.
+"""Evaluates the local rules on an object: which rules match it, and which clause of each other rule fails first.
 
 Law: the functions that decide evaluate the rules.
 """
@@ -24,7 +24,7 @@ from registry_controller.watch.body_cache import decode_body
 
 
 class Fit(enum.Enum):
-    """How a rule fits a source; the values are the words of `explain`."""
+    """The result of evaluating a rule on a source; the values are the words of `explain`."""
 
     MATCHES = "matches"
     MISSES = "does not match"
@@ -35,7 +35,7 @@ class Fit(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuleFit:
-    """How one rule fits a source; `path` and `message` describe the clause that fails, unless the rule matches."""
+    """One rule's result for a source; `path` and `message` describe the clause that fails, unless the rule matches."""
 
     rule: str
     fit: Fit

@@ -27,7 +27,7 @@ from registry_controller.status.writer import StatusWriter
 
 
 class ClusterStatusReporter:
-    """Hands the status of each Cluster to the status writer."""
+    """Passes the status of each Cluster to the status writer."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from registry_controller.watch.stream import SelectionStream, why_unheard
 
 
 def list_pending(engine: Engine) -> list[str]:
-    """List what the engine still waits for; empty when every cache that can be complete is complete."""
+    """List the pending lists and connections; empty when every cache that can be complete is complete."""
     if not engine.clusters.is_current:
         return ["the registry's kinds"]
     return [
@@ -103,7 +103,7 @@ def _is_incomplete(streams: Iterable[SelectionStream]) -> bool:
 
 
 def _is_transient(error: RegistryError | None) -> bool:
-    """Return whether a list is under way, or the server said when to retry: 429, as right after a CRD was created."""
+    """Return whether a list is under way, or the server asked for a retry: 429, as right after a CRD was created."""
     return error is None or (isinstance(error, ApiError) and error.retry_after_s > 0)
 
 

@@ -17,7 +17,7 @@ from registry_controller.watch.fairness import LoopYielder
 
 INTERVAL_S: Final = 0.1
 START_S: Final = 30.0
-"""How long after the start a rule's stored status may stay while caches are incomplete."""
+"""The time after the start in which a rule's stored status stays while caches are incomplete."""
 
 
 class StatusReporter:

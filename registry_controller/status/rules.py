@@ -39,7 +39,7 @@ _TRANSIENT: Final = (Unreachable, Unauthorized, ServerError, TooManyRequests, Go
 
 
 class RuleStatusReporter:
-    """Hands the status of each rule to the status writer. `is_idle` returns whether the work queue is empty."""
+    """Passes the status of each rule to the status writer. `is_idle` returns whether the work queue is empty."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ _INTERVAL_S: Final = 1.0
 _BACKOFF_FIRST_S: Final = 1.0
 _BACKOFF_MAX_S: Final = 60.0
 _CACHE_LAG_S: Final = 5.0
-"""How long the caller's cache may lag behind the writer's last write."""
+"""The time by which the caller's cache may lag behind the writer's last write."""
 
 StatusDocument = Mapping[str, Any]
 StatusKey = tuple[GVR, str]

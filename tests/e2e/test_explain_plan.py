@@ -180,7 +180,7 @@ def test_what_the_server_fills_in_is_no_change_in_a_plan(members: list[Member]) 
 def test_a_rule_that_is_not_accepted_is_refused_in_the_words_of_lint(members: list[Member]) -> None:
     text = json.dumps(rule("wrong", CONFIG_MAP, {"match": [{"labels": [{"matchLabel": {}}]}]}))
     said = ask(members[0], "plan", "-f", "-", stdin=text, code=1)
-    assert "error: spec.rules[0].match[0].labels[0].matchLabel: is no field of this kind" in said
+    assert "error: spec.rules[0].match[0].labels[0].matchLabel: is not a field of this kind" in said
 
 
 def test_a_cluster_that_cannot_be_heard_is_named(members: list[Member]) -> None:
