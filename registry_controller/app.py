@@ -30,6 +30,7 @@ from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
 from registry_controller.status.clusters import ClusterStatusReporter
 from registry_controller.status.gauges import Gauges
+from registry_controller.status.readiness import list_pending
 from registry_controller.status.reporter import StatusReporter
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.status.writer import StatusWriter
@@ -123,12 +124,32 @@ class Daemon:
 
         engine, status = self.engine, self.status_writer
         clusters = ClusterStatusReporter(
-            engine=engine, local=self.home, local_metadata=self._local_metadata, writer=status
+            registry=engine.registry,
+            clusters=engine.clusters,
+            sources=engine.sources,
+            tombstones=engine.tombstones,
+            quota=engine.quota,
+            local=self.home,
+            local_metadata=self._local_metadata,
+            writer=status,
         )
         rules = RuleStatusReporter(
-            engine=engine, results=self.ledger, deletion_limiter=self.brake, writer=status, is_idle=is_idle
+            registry=engine.registry,
+            clusters=engine.clusters,
+            sources=engine.sources,
+            copies=engine.copies,
+            results=self.ledger,
+            deletion_limiter=self.brake,
+            writer=status,
+            is_idle=is_idle,
         )
-        return StatusReporter(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
+        return StatusReporter(
+            registry=engine.registry,
+            local=engine.local,
+            clusters=clusters,
+            rules=rules,
+            is_ready=lambda: is_idle() and not list_pending(engine),
+        )
 
     def _applier(self, writer: Writer) -> Applier:
         engine = self.engine
