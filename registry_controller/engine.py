@@ -129,7 +129,7 @@ class Engine:
         self.sources = SourceIndex(
             bodies=self.bodies,
             on_change=add,
-            on_complete=lambda cache: self.enqueue.on_source_synced(cache),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda *synced: self.enqueue.on_source_synced(*synced),  # noqa: PLW0108 -- it is made below
             on_standing=listener.cache_changed,
             on_back=lambda *source: self.enqueue.on_source_back(*source),  # noqa: PLW0108 -- it is made below
         )

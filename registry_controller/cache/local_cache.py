@@ -244,8 +244,8 @@ class LocalCache:
         if not self._closed:
             self._index.on_complete(self)
 
-    def on_stream_changed(self) -> None:
-        """Say that this feed's standing changed."""
+    def on_stream_changed(self, stream: SelectionStream) -> None:
+        """Note that a stream's error changed."""
         self._index.on_standing(self)
 
     def on_stream_reset(self, stream: SelectionStream) -> None:

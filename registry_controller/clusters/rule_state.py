@@ -85,9 +85,8 @@ class RuleStates:
             return True
         link = self._link(provenance.rule_owner)
         cache = self._sources.cache_of(provenance.rule_owner, meta.RULE)
-        if link is None or not link.is_alive or cache is None or not cache.streams:
+        if link is None or not link.is_alive or cache is None or not cache.is_synced:
             return False
-        complete = all(stream.is_complete for stream in cache.streams.values())
         held = cache.records.get(ObjectKey("", provenance.rule))  # which may be somebody else's of that name by now
         # One that lets nobody make new copies of it does not come here again: it may be another rule of that name.
         stays = (
@@ -95,4 +94,4 @@ class RuleStates:
             and not held.marks.sync_disabled
             and is_at_home(held.marks, peer=provenance.rule_owner, membership=False)
         )
-        return complete and bool(cache.rules) and not stays
+        return not stays

@@ -12,7 +12,7 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.engine import Engine
-from registry_controller.watch.stream import SelectionStream, why_unheard
+from registry_controller.watch.stream import SelectionList, SelectionStream, why_unheard
 
 
 def list_pending(engine: Engine) -> list[str]:
@@ -94,11 +94,11 @@ def _list_pending_at_peer(engine: Engine, link: Peer) -> Iterator[str]:
     if link.features.held is None:
         yield "its ClusterFeatures"
     for cache in engine.sources.caches_of(link.cluster_id):
-        if _is_incomplete(cache.streams.values()):
+        if _is_incomplete(cache.reads):
             yield f"{cache.kind}"
 
 
-def _is_incomplete(streams: Iterable[SelectionStream]) -> bool:
+def _is_incomplete(streams: Iterable[SelectionStream | SelectionList]) -> bool:
     return any(not stream.is_complete and _is_transient(stream.error) for stream in streams)
 
 
@@ -121,10 +121,12 @@ def _list_peer_problems(engine: Engine, link: Peer, rules: set[str]) -> Iterator
     if link.features.held is None:
         yield "its ClusterFeatures were not heard in time"
     for cache in _list_sources(engine, link, rules):
-        yield from _list_stream_errors(cache.kind, cache.streams.values(), at_home=False)
+        yield from _list_stream_errors(cache.kind, cache.reads, at_home=False)
 
 
-def _list_stream_errors(kind: GVK, streams: Iterable[SelectionStream], *, at_home: bool) -> Iterator[str]:
+def _list_stream_errors(
+    kind: GVK, streams: Iterable[SelectionStream | SelectionList], *, at_home: bool
+) -> Iterator[str]:
     """Say why a kind is not heard: each sentence begins with the kind."""
     for stream in streams:
         if stream.error is not None:

@@ -22,7 +22,7 @@ from registry_controller.engine import Engine
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import SAMPLES, FailedTarget, ResultClass, Results
-from registry_controller.watch.stream import SelectionStream, why_unheard
+from registry_controller.watch.stream import SelectionList, SelectionStream, why_unheard
 
 _FORBIDDEN: Final = "Forbidden"
 """The reason of a write that the API server refuses until somebody allows it: a right, a quota, a webhook."""
@@ -107,10 +107,10 @@ class RuleStatusReporter:
             cache = self._sources.cache_of(link.cluster_id, held.rule.kind)
             if cache is not None and cache.has_rule(name):
                 owners.add(link.cluster_id)
-                if link.is_alive and cache.is_complete_for(name) and self._is_idle():
+                if link.is_alive and cache.synced_for(name) and self._is_idle():
                     self._deletion_limiter.nothing_waits((name, link.cluster_id))
                 who = f"peer {link.name}"
-                passing[link.cluster_id] = troubles.add_errors(who, held.rule.kind, cache.streams_of(name))
+                passing[link.cluster_id] = troubles.add_errors(who, held.rule.kind, cache.reads_of(name))
                 unclear = sorted(cache.unclear.get(name, {}).items())[:SAMPLES]
                 troubles.problems += [f"{who}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear]
         peers = [self._count_peer(name, uid, names.get(uid, ""), passing.get(uid, "")) for uid in sorted(owners)]
@@ -178,7 +178,7 @@ class _WatchProblems:
         self.problems: list[str] = []
         self.pending: list[str] = []
 
-    def add_errors(self, who: str, kind: GVK, streams: Iterable[SelectionStream]) -> str:
+    def add_errors(self, who: str, kind: GVK, streams: Iterable[SelectionStream | SelectionList]) -> str:
         """Say why a kind is not heard: who, verb and resource, and what to do (R2, S3). Give what passes by itself."""
         passing = ""
         for error in (stream.error for stream in streams):

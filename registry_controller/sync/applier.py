@@ -115,6 +115,8 @@ class Applier:
         owner = decision.claim.owner
         if self._is_made_from(view.target, _made_from(decision, offer, beside)):
             return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(view.target))
+        if offer.cache.is_outdated(offer.record, offer.hit):
+            return Result(Hold(Reason.OWNER_NOT_HEARD, owner))  # its rule has changed, and not seen the source yet
         obj = self._bodies.peek(_slot_of(offer))
         if obj is None:
             obj = await self._read(offer)
@@ -134,7 +136,8 @@ class Applier:
         self, view: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...], obj: PartialObject
     ) -> Result:
         owner, made_from = decision.claim.owner, _made_from(decision, offer, beside)
-        if offer.cache.records.get(offer.key) is not offer.record:  # it is in the queue again
+        is_same = offer.cache.records.get(offer.key) is offer.record
+        if not is_same or offer.cache.is_outdated(offer.record, offer.hit):  # it is, or will be, in the queue again
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         with self._turns.spent(offer.cache.kind):
             manifest = decode_body(obj.raw, what=str(offer.key))

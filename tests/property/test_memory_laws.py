@@ -59,7 +59,7 @@ def _feed(*labels: str, tap: PeerObjects | None = None) -> tuple[SourceCache, So
     sources = SourceIndex(
         bodies=BodyCache(),
         on_change=lambda target, _: changed.append(target),
-        on_complete=lambda _: None,
+        on_complete=lambda *_: None,
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
@@ -136,7 +136,7 @@ class _Store:
         self.copies = CopyIndex(
             bodies=BodyCache(),
             on_change=lambda *_: self._look(),
-            on_complete=lambda _: None,
+            on_complete=lambda *_: None,
             on_standing=lambda _: None,
             on_late=lambda _: None,
         )

@@ -66,18 +66,10 @@ class ActiveRule:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Name what this rule makes of a source: while it is the same, nothing needs to be read again."""
+        """Everything that decides what the rule makes of a source: while it is equal, nothing must be listed again."""
         rule = self.rule
-        return (
-            rule.name,
-            rule.uid,
-            rule.generation,
-            self.created_at,
-            self.owner,
-            rule.entries,
-            self.target_policy,
-            self.context,
-        )
+        made = (rule.kind, rule.entries, rule.deletion_policy, rule.create_namespaces)
+        return (rule.name, self.created_at, self.owner, made, self.target_policy, self.context)
 
     def with_context(self, context: TemplateContext) -> ActiveRule:
         """Let templates see a context; rules without any see none, and need no second look when it changes."""

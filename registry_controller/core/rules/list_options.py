@@ -6,6 +6,7 @@ Law: selections are supersets. The rule is evaluated again on what is heard.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -19,6 +20,9 @@ _MAX_SELECTIONS: Final = 32
 """More lists and watches than this cost a server more than one over everything does."""
 _MAX_QUERY_LENGTH: Final = 2048
 """A query is a part of a URL, whose length servers and proxies limit."""
+_MAX_REQUIREMENTS: Final = 4
+_COMMAS: Final = re.compile(r",(?![^(]*\))")
+"""Between requirements of a selector, not between the values of one: `a in (1,2),b=3`."""
 
 
 def build_selections(rule: SyncRule, *, namespaced: bool = True) -> tuple[Selection, ...]:
@@ -34,15 +38,29 @@ def build_selections(rule: SyncRule, *, namespaced: bool = True) -> tuple[Select
 def join_selections(chosen: Iterable[Selection]) -> tuple[Selection, ...]:
     """Join the selections of several rules over one kind, without those that another one contains."""
     distinct = set(chosen)
-    kept = [one for one in distinct if not any(wider in distinct for wider in _list_wider(one))]
+    kept = [one for one in distinct if not any(wider in distinct for wider in list_wider(one))]
     return tuple(sorted(kept)) if len(kept) <= _MAX_SELECTIONS else (EVERYTHING,)
 
 
-def _list_wider(one: Selection) -> Iterator[Selection]:
-    """List all that contain a selection, which are few however many there are to compare: it, with parts left out."""
-    for parts in itertools.product(*({part, ""} for part in one)):
-        if parts != one:
-            yield Selection(*parts)
+def list_wider(one: Selection) -> Iterator[Selection]:
+    """Yield selections that contain all objects of this one: the same with parts, or with requirements, left out.
+
+    They are few (at most 512), so that a set of many selections needs no comparison in pairs. A wider selection that
+    is spelled otherwise, `a in (1,2)` for `a=1`, is not among them.
+    """
+    parts = ({one.namespace, ""}, _list_weaker(one.labels), _list_weaker(one.fields))
+    for namespace, labels, fields in itertools.product(*parts):
+        if (namespace, labels, fields) != one:
+            yield Selection(namespace, labels, fields)
+
+
+def _list_weaker(selector: str) -> set[str]:
+    """Return a selector with any of its requirements left out, in their order; of a long one only it and nothing."""
+    requirements = _COMMAS.split(selector)
+    if not 1 < len(requirements) <= _MAX_REQUIREMENTS:
+        return {selector, ""}
+    chosen = itertools.product(*((requirement, "") for requirement in requirements))
+    return {",".join(filter(None, kept)) for kept in chosen}
 
 
 def _list_selections(rule: SyncRule, matches: tuple[Match, ...], namespaced: bool) -> Iterator[Selection]:
