@@ -87,9 +87,9 @@ class Expectations:
     """The writes of one cache: events wait while a write is under way, and older lists do not undo it."""
 
     def __init__(self, cache: StreamHandler) -> None:
+        self.objects = ExpectedObjects()
         self._cache = cache
         self._waiting: dict[ObjectKey, list[PendingEvent]] = {}
-        self._untold: dict[SelectionStream, dict[ObjectKey, int]] = {}
 
     @contextmanager
     def writing(self, key: ObjectKey) -> Iterator[None]:
@@ -101,10 +101,9 @@ class Expectations:
             self.release(key)
 
     def buffers(self, event: PendingEvent) -> bool:
-        """Take an event; return true if it waits. An event older than our write does not count as its echo."""
-        untold, obj = self._untold.get(event.stream), event.obj
-        if untold and obj is not None and obj.revision >= untold.get(event.key, obj.revision):
-            untold.pop(event.key, None)
+        """Take an event; return true if it waits. An event from before our write does not count as its echo."""
+        if event.obj is not None:
+            self.objects.reached(event.stream, event.key, event.obj.revision)
         if (waiting := self._waiting.get(event.key)) is None:
             return False
         waiting.append(event)
@@ -130,20 +129,15 @@ class Expectations:
     def expect(self, written: PartialObject, streams: Iterable[SelectionStream], *, had: int) -> None:
         """Expect an event of a write from these streams, but from those whose bit in `had` says that they had it."""
         for stream in streams:
-            untold = self._untold.setdefault(stream, {})
-            if not stream.bit & had or written.key in untold:
-                untold[written.key] = written.revision
+            if not stream.bit & had or self.objects.expects(stream, written.key):
+                self.objects.expect(stream, written.key, written.revision)
 
     def missed(self, stream: SelectionStream) -> list[ObjectKey]:
-        """Remove and return the keys of writes that a stream's complete list lacks, though it is late enough."""
-        untold = self._untold.get(stream) or {}
-        missed = [key for key, revision in untold.items() if revision <= stream.revision]
-        for key in missed:
-            del untold[key]
-        return missed
+        """Remove and return the keys of objects that a stream's complete list lacks, though it is late enough."""
+        return self.objects.missed(stream)
 
     def drop_stream(self, stream: SelectionStream) -> None:
-        """Drop a stream's waiting events and expectations: it shows another history now."""
-        self._untold.pop(stream, None)
+        """Drop a stream's waiting events and expectations: it is over, or shows another history now."""
+        self.objects.drop_stream(stream)
         for waiting in self._waiting.values():
             waiting[:] = [event for event in waiting if event.stream is not stream]

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Conflict, Contested, Immutable
-from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
+from registry_controller.cache.write_results import Rendered, Unchanged
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import Marks
@@ -159,8 +160,7 @@ class Applier:
             has_written = await self._timed("update status", view.target, bringing) or has_written
         losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
         if record is not None:
-            record.made_from = made_from
-            record.outranked_rules = losers
+            cache.record_write(view.target.key, Rendered(made_from, losers))
         self._consumed(offer, obj)
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
@@ -176,7 +176,7 @@ class Applier:
         if reason is Reason.REBUILT:
             await self._recreate(wanted, record, cache, why="the cluster was rebuilt and has another ID now")
             return True
-        if record.desired == wanted.digest and self._is_as_written(record, cache.kind, view.target):
+        if record.desired == wanted.digest and self._is_as_written(record, cache, view.target):
             return False
         is_repair = record.desired == wanted.digest or self._fights.has_brought(view.target, wanted.digest)
         now = self._at_peace(view.target, is_repair=is_repair)
@@ -234,17 +234,16 @@ class Applier:
         record = cache.records.get(target.key) if cache is not None else None
         if cache is None or record is None or record.made_from != made_from:
             return False
-        return self._is_as_written(record, cache.kind, target)
+        return self._is_as_written(record, cache, target)
 
-    def _is_as_written(self, record: CopyRecord, kind: GVK, target: Target) -> bool:
+    def _is_as_written(self, record: CopyRecord, cache: LocalCache, target: Target) -> bool:
         """Say whether a copy is, in all that counts, what the server stored for us."""
         if record.verified == record.revision:
             return True
-        obj = self._bodies.peek(copy_slot(kind, target.key))
+        obj = self._bodies.peek(copy_slot(cache.kind, target.key))
         if obj is None or not self._hand.still_as_written(record, obj):
             return False
-        record.verified = record.revision
-        self._bodies.drop(copy_slot(kind, target.key))
+        cache.record_write(target.key, Unchanged())
         return True
 
     def _mark(self, view: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:

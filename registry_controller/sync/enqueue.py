@@ -10,6 +10,7 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.selection import Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.source_cache import SourceCache
@@ -80,11 +81,10 @@ class Enqueuer:
 
         self._enqueue_copies_where(is_meant)
 
-    def on_local_synced(self, local_cache: LocalCache) -> None:
-        """Look at everything that is, or is to be, an object of a kind that is now heard here."""
-        self._enqueue_copies(local_cache)
+    def on_local_synced(self, local_cache: LocalCache, place: Selection) -> None:
+        """Add all claims on a place of a kind of which everything is known now: until then they waited."""
         for cache in self._sources.all_caches():
-            self._enqueue_claims(cache, kind=local_cache.kind)
+            self._enqueue_claims(cache, kind=local_cache.kind, namespace=place.namespace or None)
 
     def on_namespace_changed(self, name: str) -> None:
         """Look at what is offered for a namespace that came, goes or is gone."""
@@ -104,10 +104,6 @@ class Enqueuer:
             for key, record in local_cache.records.items():
                 if is_meant(local_cache, key, record):
                     self._add(local_cache.target(key), record.marks.owner or HERE)
-
-    def _enqueue_copies(self, local_cache: LocalCache) -> None:
-        for target, lane in copies_of(local_cache):
-            self._add(target, lane)
 
     def _enqueue_claims(self, cache: SourceCache, *, kind: GVK | None = None, namespace: str | None = None) -> None:
         for target, lane in claims_of(cache):
