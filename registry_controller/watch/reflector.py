@@ -54,7 +54,8 @@ class Reflector:
     """One kind, one selection, one server.
 
     `revision` is the last resourceVersion heard, `synced` whether a list was ever complete, `refused` how many
-    objects were nonsense. `heard_from` is called for whatever proves that the server lives, `refused_by` for a 401.
+    objects were nonsense. `heard_from` is called for whatever proves that the server lives, `refused_by` for a 401,
+    `on_list` when a list begins, before the first of its objects.
     `make_room` is asked now and then, while objects come that were not known, and raises TooMuch when they are too
     many. `size` counts them. What takes long takes turns with what others do who share its `turns`.
     One that does not resume lists again whenever its stream broke: nothing that it calls complete is of before that.
@@ -70,6 +71,7 @@ class Reflector:
         sink: EventHandler,
         heard_from: Callable[[], None],
         refused_by: Callable[[], None] = lambda: None,
+        on_list: Callable[[], None] = lambda: None,
         make_room: Callable[[], None] = lambda: None,
         watch_list: bool = True,
         resumes: bool = True,
@@ -82,6 +84,7 @@ class Reflector:
         self._sink = sink
         self._heard_from = heard_from
         self._refused_by = refused_by
+        self._on_list = on_list
         self._watch_list = watch_list
         self._resumes = resumes
         self.revision = 0
@@ -265,6 +268,7 @@ class Reflector:
             self.revision = revision(event.resource_version)
 
     def _begin_list(self) -> None:
+        self._on_list()
         self._tainted = False
         self._roll.begin()
 
@@ -308,7 +312,7 @@ class Reflector:
 
     async def _absorb(self, error: RegistryError, *, lasted_s: float) -> None:
         """Say what went wrong, and wait as long as its kind asks for."""
-        if _proves_life(error):
+        if proves_life(error):
             self._heard_from()
         elif isinstance(error, Unauthorized):
             self._refused_by()
@@ -330,7 +334,7 @@ class Reflector:
         await self._pauses.wait_after(error)
 
 
-def _proves_life(error: RegistryError) -> bool:
+def proves_life(error: RegistryError) -> bool:
     """Say whether an error is an answer of the API server's own; 401 is none, and 5xx may be a proxy's before it."""
     answer = error.__cause__ if isinstance(error, NotServed) else error
     return isinstance(answer, ApiError) and not isinstance(answer, Unauthorized | ServerError)
