@@ -17,7 +17,7 @@ from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.metadata import LocalMetadata
-from registry_controller.core.rules.pruned import pruned_fields
+from registry_controller.core.rules.schema import find_pruned_fields
 from registry_controller.engine import Engine
 from registry_controller.handlers import KopfWatcher
 from registry_controller.kube.connect import Reader, Writer, connect_peer
@@ -30,6 +30,7 @@ from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
 from registry_controller.status.clusters import ClusterStatusReporter
 from registry_controller.status.gauges import Gauges
+from registry_controller.status.readiness import list_pending
 from registry_controller.status.reporter import StatusReporter
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.status.writer import StatusWriter
@@ -41,7 +42,6 @@ from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import Results
 from registry_controller.sync.source_reader import SourceReader
 from registry_controller.sync.workqueue import WorkQueue
-from registry_controller.webhook.webhook import Webhook
 
 log = logs.get_logger(__name__)
 
@@ -90,7 +90,7 @@ class Daemon:
             writer,
             lambda: datetime.now(UTC),
             on_transition=transitions.report,
-            speaks_of=self.engine.replicas.writes_status_of,
+            writes_status_of=self.engine.replicas.writes_status_of,
         )
         self.brake = DeletionLimiter(
             percent=settings.deletion_limit_percent,
@@ -110,22 +110,12 @@ class Daemon:
             metrics=metrics,
             name_of=self.engine.clusters.name_of,
         )
-        self.webhook = None
-        if settings.cluster_validator_webhook_enabled:
-            self.webhook = Webhook(
-                settings,
-                writer=writer,
-                discovery=self.engine.discovery,
-                clusters=lambda: [held.manifest for held in self.registry.clusters.values()],
-                holder=socket.gethostname(),
-                clock=lambda: datetime.now(UTC),
-            )
         self.gauges = Gauges(
             metrics=metrics,
             queue=self.queue,
-            supervisor=self.supervisor,
+            clusters=self.supervisor,
             sources=self.engine.sources,
-            ledger=self.ledger,
+            results=self.ledger,
         )
 
     def _standing(self) -> StatusReporter:
@@ -134,10 +124,32 @@ class Daemon:
 
         engine, status = self.engine, self.status_writer
         clusters = ClusterStatusReporter(
-            engine=engine, home=self.home, local_metadata=self._local_metadata, writer=status
+            registry=engine.registry,
+            clusters=engine.clusters,
+            sources=engine.sources,
+            tombstones=engine.tombstones,
+            quota=engine.quota,
+            local=self.home,
+            local_metadata=self._local_metadata,
+            writer=status,
         )
-        rules = RuleStatusReporter(engine=engine, ledger=self.ledger, brake=self.brake, writer=status, is_idle=is_idle)
-        return StatusReporter(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
+        rules = RuleStatusReporter(
+            registry=engine.registry,
+            clusters=engine.clusters,
+            sources=engine.sources,
+            copies=engine.copies,
+            results=self.ledger,
+            deletion_limiter=self.brake,
+            writer=status,
+            is_idle=is_idle,
+        )
+        return StatusReporter(
+            registry=engine.registry,
+            local=engine.local,
+            clusters=clusters,
+            rules=rules,
+            is_ready=lambda: is_idle() and not list_pending(engine),
+        )
 
     def _applier(self, writer: Writer) -> Applier:
         engine = self.engine
@@ -172,9 +184,6 @@ class Daemon:
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
                 scope.create_task(self.worker.run(), name=f"worker {number}")
             await self.engine.registry_reader.read()
-            if self.webhook is not None:
-                await self.webhook.register()  # before there is traffic: in a rolling update nothing goes unasked
-                scope.create_task(self.webhook.run(), name="webhook")
             ready["home"] = None
             ear.start()
             self.engine.start_peers(scope)
@@ -256,4 +265,4 @@ class Daemon:
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:
         if (target.group, target.kind) == (meta.GROUP, meta.RULE.kind):
-            self.registry.set_pruned(target.name, pruned_fields(sent, stored=stored))
+            self.registry.set_pruned(target.name, find_pruned_fields(sent, stored=stored))

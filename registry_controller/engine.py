@@ -7,7 +7,7 @@ not can only tell what would be done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -18,16 +18,16 @@ from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.members import Members, cluster_target
 from registry_controller.cache.namespaces import NamespaceCache
-from registry_controller.cache.ownkinds import RegistryReader
-from registry_controller.cache.registry import Registry
+from registry_controller.cache.registry import Registry, RegistryReader
 from registry_controller.cache.replicas import Replicas
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.local import LocalCluster
 from registry_controller.clusters.orphans import OrphanFinder
-from registry_controller.clusters.peer import Connection
-from registry_controller.clusters.provider import ClusterProvider
+from registry_controller.clusters.peer import Connection, PeerFactory
+from registry_controller.clusters.provider import ClusterOptions, ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
+from registry_controller.clusters.watch_plan import WatchPlanner
 from registry_controller.core.rules.policy import RulePolicy
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -168,50 +168,46 @@ class Engine:
             changed=lambda: self.clusters.request_plan(),  # noqa: PLW0108 -- it is made below
         )
         self.clusters = ClusterProvider(
-            local=local,
-            network_name=settings.network_name,
-            namespace=settings.namespace,
+            ClusterOptions(
+                local, settings.namespace, settings.network_name, trusts_after_s=settings.member_left_trust_seconds
+            ),
             registry=self.registry,
-            sources=self.sources,
             members=self.members,
             credentials=self.credentials,
-            home=self.local_cluster,
-            leftovers=self.orphans,
-            connect_peer=connect_peer,
-            hearsay=self._hearsay,
-            trusts_after_s=settings.member_left_trust_seconds,
+            watches=WatchPlanner(
+                local=local, registry=self.registry, local_cluster=self.local_cluster, orphans=self.orphans
+            ),
+            factory=PeerFactory(
+                connect_peer=connect_peer,
+                relayed_credentials=self._relayed_credentials,
+                sources=self.sources,
+                members=self.members,
+            ),
             is_due=lambda member, target: self.reconciler.is_due(member, target),  # noqa: PLW0108 -- it is made below
-            changed=listener.clusters_changed,
-            members_changed=self.enqueue.on_members_changed,
-            rules_changed=self.enqueue.on_rules_changed,
-            rebuilt=lambda name: add(cluster_target(name)),
-            planned=self._planned,
+            observer=self,
         )
         self.rule_states = RuleStates(
-            registry=self.registry, sources=self.sources, local=local, link=self.clusters.peers.get
+            registry=self.registry, sources=self.sources, local=local, peers=self.clusters.peers
         )
         self.quota = MemberQuota(copies=self.copies, members=self.members, add=add)
         self.relay_policy = RelayPolicy(
-            credentials=self.credentials, registry=self.registry, members=self.members, newcomers=self.quota
+            credentials=self.credentials, registry=self.registry, members=self.members, quota=self.quota
         )
         self.departures = Departures(
             copies=self.copies,
-            link=self.clusters.peers.get,
+            peers=self.clusters.peers,
             rule_states=self.rule_states,
-            look_at=self.enqueue.on_member_changed,
-            add=add,
+            observer=self,
         )
         self.tombstones = TombstoneTracker(
             local=local,
             trusts_after_s=settings.member_left_trust_seconds,
             registry=self.registry,
-            links=self.clusters.peers,
-            proven=lambda: self.departures.left,
-            speaks_of=self.replicas.writes_status_of,
+            peers=self.clusters.peers,
+            departures=self.departures,
+            writes_status_of=self.replicas.writes_status_of,
             today=lambda: datetime.now(UTC).date(),
-            look_at=self.enqueue.on_member_changed,
-            look_at_offers=lambda: self.enqueue.on_members_changed(frozenset()),
-            changed=listener.tombstones_changed,
+            observer=self,
         )
         self._views = self._make_views()
         self.reconciler = Reconciler(
@@ -241,7 +237,7 @@ class Engine:
             return None
         return Connection(link.reader, link.discovery)
 
-    def _hearsay(self) -> RelayedCredentials:
+    def _relayed_credentials(self) -> RelayedCredentials:
         return RelayedCredentials(
             registry=self.registry,
             relays=self.relay_policy,
@@ -276,15 +272,55 @@ class Engine:
 
     def _copy_changed(self, target: Target, owner: ClusterUID) -> None:
         self._listener.target_changed(target, owner)
-        self.departures.copy_changed(target)
-        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self.copies.has(target):
-            self.clusters.request_plan()  # for others there may be room now
+        self.departures.on_copy_changed(target)
+        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and self.quota.has_surplus:
+            self.clusters.request_plan()  # there may be room now for Clusters that peers offer
 
     def _local_feed_changed(self, cache: LocalCache) -> None:
         self._listener.cache_changed(cache)
         self.orphans.cache_changed(cache)
 
-    def _planned(self) -> None:
+    # The observer of clusters, departures and tombstones.
+
+    def on_peers_changed(self) -> None:
+        """Report that the status of a Cluster may differ."""
+        self._listener.clusters_changed()
+
+    def on_members_changed(self, members: Set[ClusterUID]) -> None:
+        """Enqueue the targets that depend on these members."""
+        self.enqueue.on_members_changed(members)
+
+    def on_rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
+        """Enqueue the targets that depend on these rules, kinds and members."""
+        self.enqueue.on_rules_changed(rules, kinds, members)
+
+    def on_rebuilt(self, name: str) -> None:
+        """Enqueue the Cluster that has a proven successor."""
+        self._listener.target_changed(cluster_target(name))
+
+    def on_member_changed(self, member: ClusterUID) -> None:
+        """Enqueue the objects and copies of a member that has left or is back."""
+        self.enqueue.on_member_changed(member)
+
+    def on_departure(self, member: ClusterUID) -> None:
+        """Enqueue what is affected by a departure or a return; tombstones record a departure."""
+        self.enqueue.on_member_changed(member)
+        self.clusters.request_plan()
+
+    def on_cluster_due(self, target: Target, flow: str) -> None:
+        """Enqueue a Cluster whose removal waited for a copy."""
+        self._listener.target_changed(target, flow)
+
+    def on_relays_changed(self) -> None:
+        """Enqueue the relayed Clusters and Secrets."""
+        self.enqueue.on_members_changed(frozenset())
+
+    def on_tombstones_changed(self) -> None:
+        """Report that tombstones are to be created or deleted here."""
+        self._listener.tombstones_changed()
+
+    def on_planned(self) -> None:
+        """Update what depends on the peers, whether a plan changed them or their objects changed."""
         self.tombstones.update()
         self.quota.update()
 
@@ -293,10 +329,10 @@ class Engine:
             held = self.registry.clusters.get(name)
             self.members.set_here(name, held.cluster if held else None)
         self._listener.own_kind_changed(plural, name)
-        self.clusters.request_plan()
+        self.clusters.on_own_kind_changed(plural, name)
 
     def _credentials_changed(self, key: ObjectKey) -> None:
-        self.clusters.request_plan()
+        self.clusters.on_credentials_changed(key)
         self._listener.credentials_changed(key)
 
 

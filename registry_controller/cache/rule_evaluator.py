@@ -67,7 +67,7 @@ class RuleEvaluator:
         self._peer = peer
         self._kind = kind
         self._rules = rules
-        self._strangers = {active.rule.name: active.owner for active in rules if active.fence.synced}
+        self._strangers = {active.rule.name: active.owner for active in rules if active.target_policy.is_synced}
         self._owners = frozenset(self._strangers.values())
         self._most_hits = share(MOST_HITS, len(self._owners))
         self._kept = kept
@@ -82,15 +82,15 @@ class RuleEvaluator:
         """Ask every rule, in their order."""
         pools, hits = shares(self._owners), Counter[ClusterUID]()
         for active in self._rules:
-            pool = pools[active.owner] if active.fence.synced else None
+            pool = pools[active.owner] if active.target_policy.is_synced else None
             answer: Hit | InvalidObject | None
             try:
-                answer = active.hit(obj, body, owner=self._peer, pool=pool)
+                answer = active.evaluate(obj, body, owner=self._peer, pool=pool)
             except InvalidObject as error:
                 answer = error
             except Exception as error:  # a stranger may have written either
                 answer = Mistake.of(error, path="spec.rules")
-            if isinstance(answer, Hit) and active.fence.synced:
+            if isinstance(answer, Hit) and active.target_policy.is_synced:
                 hits[active.owner] += 1
                 if hits[active.owner] > self._most_hits:
                     words = f"match one object more than the {self._most_hits} rules of their cluster that may"
@@ -171,5 +171,5 @@ class RuleEvaluator:
             last = next(reversed(held.values()), error)  # most of them say the same
             self._noted.setdefault(key, set()).add(rule)
             self.unclear.setdefault(rule, held)[key] = last if last.args == error.args else error
-            held[key].bare()
+            held[key].without_traceback()
         self._changed()

@@ -248,7 +248,7 @@ class SourceCache:
         is_proof = record.membership and not any(stream.selection.labels for stream in self.streams.values())
         for target in dict.fromkeys(hit.target(key) for hit in record.hits):
             if deleted_at and is_proof:
-                self._sources.deletions.note(self.peer, target, deleted_at)
+                self._sources.deletions.record(self.peer, target, deleted_at)
             self._sources.on_change(target, self.peer)
         if record.unclear:
             self._sources.on_back(self.peer, self.kind, key)

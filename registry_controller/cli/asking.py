@@ -1,4 +1,4 @@
-"""What `plan` and `explain` have in common: a connection that cannot write, a rehearsal, and words for what fails."""
+"""What `plan` and `explain` have in common: a connection that cannot write, a dry run, and words for what fails."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import orjson
 from registry_controller.api.errors import InvalidOption, RegistryError
 from registry_controller.api.meta import Manifest
 from registry_controller.kube.connect import REHEARSING, connect_home
-from registry_controller.planner.rehearsal import DryRun, rehearse
-from registry_controller.planner.telling import JsonDocument
+from registry_controller.planner.dry_run import DryRun, start_dry_run
+from registry_controller.planner.output import JsonDocument
 from registry_controller.settings import Settings
 
 _T = TypeVar("_T")
@@ -48,10 +48,10 @@ class DryRunCommand:
     async def _ask(self, answer: Callable[[DryRun], Awaitable[_T]], manifests: Iterable[Manifest]) -> _T:
         home = await connect_home(kubeconfig=self.kubeconfig, context=self.context, methods=REHEARSING)
         try:
-            async with rehearse(
-                self.settings, home=home, manifests=manifests, now=self.now, wait_s=self.wait_s
-            ) as rehearsal:
-                return await answer(rehearsal)
+            async with start_dry_run(
+                self.settings, local_client=home, manifests=manifests, now=self.now, wait_s=self.wait_s
+            ) as dry_run:
+                return await answer(dry_run)
         finally:
             await home.close()
 

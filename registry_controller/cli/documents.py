@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from registry_controller.core.mutation.yamlscalar import read_scalar
+from registry_controller.core.mutation.yaml_scalar import read_scalar
 
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _PLAIN: Final = "!plain"

@@ -13,8 +13,8 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.cli.options import asking_options, load_settings
 
 if TYPE_CHECKING:
-    from registry_controller.planner.rehearsal import DryRun
-    from registry_controller.planner.telling import JsonDocument
+    from registry_controller.planner.dry_run import DryRun
+    from registry_controller.planner.output import JsonDocument
 
 
 @click.command()
@@ -48,17 +48,17 @@ def explain(
     namespace, last = _read_name(ctx, name, in_namespace=in_namespace)
     from registry_controller.cli.asking import DryRunCommand, end  # noqa: PLC0415  a wrong command is refused at once
     from registry_controller.planner import explain as room  # noqa: PLC0415
-    from registry_controller.planner.telling import (  # noqa: PLC0415
+    from registry_controller.planner.output import (  # noqa: PLC0415
         ClusterNames,
-        explanation_document,
-        explanation_text,
+        build_explanation_document,
+        format_explanation,
     )
 
-    async def answer(rehearsal: DryRun) -> tuple[str | JsonDocument, bool]:
+    async def answer(dry_run: DryRun) -> tuple[str | JsonDocument, bool]:
         try:
-            found_kind, gvr = await rehearsal.engine.discovery.find(kind)
+            found_kind, gvr = await dry_run.engine.discovery.find(kind)
         except NotServed:
-            where = rehearsal.engine.clusters.name_of(rehearsal.engine.local)
+            where = dry_run.engine.clusters.name_of(dry_run.engine.local)
             command = " ".join(["kubectl", *(["--context", context_name] if context_name else []), "api-resources"])
             words = (
                 f"cluster {where} serves no kind {kind} that can be listed and watched; {command} says what it serves"
@@ -67,9 +67,9 @@ def explain(
         if gvr.namespaced != bool(namespace):
             words = "live in namespaces: give NAMESPACE/NAME" if gvr.namespaced else "have no namespace: give NAME"
             raise click.UsageError(f"{name}: {gvr.resource} {words}", ctx)
-        found = await room.explain(rehearsal, found_kind, gvr, ObjectKey(namespace, last))
-        names = ClusterNames(rehearsal.engine)
-        return (explanation_document if form == "json" else explanation_text)(found, names), found.is_found
+        found = await room.explain(dry_run, found_kind, gvr, ObjectKey(namespace, last))
+        names = ClusterNames(dry_run.engine)
+        return (build_explanation_document if form == "json" else format_explanation)(found, names), found.is_found
 
     told, is_found = DryRunCommand(settings, kubeconfig, context_name, wait_s, datetime.now(UTC)).ask(answer)
     end(told, is_well=is_found)

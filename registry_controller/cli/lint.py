@@ -16,9 +16,9 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
 from registry_controller.cache.crds import read_bundled
 from registry_controller.cli.documents import Document, Duplicate, Item, Position, read_documents
-from registry_controller.core.rules.finding import Finding
-from registry_controller.core.rules.schema import did_you_mean, misfits
-from registry_controller.core.rules.validation import examine, is_vast
+from registry_controller.core.rules.findings import Finding
+from registry_controller.core.rules.schema import find_schema_errors, suggest_name
+from registry_controller.core.rules.validation import find_problems, has_too_many_values
 
 _API_VERSION: Final = meta.RULE.api_version
 _Names = dict[tuple[str, str], int]
@@ -132,12 +132,12 @@ def _findings(manifest: Mapping[str, Any], *, named: bool) -> list[Finding]:
     kind, version = str(manifest.get("kind")), meta.group_version(str(manifest["apiVersion"]))[1]
     kinds = {definition["spec"]["names"]["kind"]: definition for definition in read_bundled().values()}
     if kind not in kinds:
-        return [Finding("kind", f"the registry has no such kind as {kind}{did_you_mean(kind, kinds)}")]
+        return [Finding("kind", f"the registry has no such kind as {kind}{suggest_name(kind, kinds)}")]
     found = [*_name_findings(manifest, named=named)]
     if version != meta.VERSION:
         found.append(Finding("apiVersion", f"the registry has no version {version}: write {_API_VERSION}"))
-    if not is_vast(manifest.get("spec")):
-        found += misfits(manifest, definition=kinds[kind], version=meta.VERSION)
+    if not has_too_many_values(manifest.get("spec")):
+        found += find_schema_errors(manifest, definition=kinds[kind], version=meta.VERSION)
     # What is found in reading says more of the same field than its schema does; where there is an error is no doubt.
     read = _reading_findings(manifest, kind)
     wrong = {finding.path for finding in read if finding.is_error}
@@ -149,7 +149,7 @@ def _findings(manifest: Mapping[str, Any], *, named: bool) -> list[Finding]:
 def _reading_findings(manifest: Mapping[str, Any], kind: str) -> list[Finding]:
     reader = _READERS.get(kind)
     if reader is None:
-        return examine(manifest)[1]
+        return find_problems(manifest)[1]
     try:
         reader(manifest)
     except InvalidObject as error:

@@ -15,8 +15,8 @@ from registry_controller.cli.lint import examine_file
 from registry_controller.cli.options import asking_options, load_settings
 
 if TYPE_CHECKING:
-    from registry_controller.planner.rehearsal import DryRun
-    from registry_controller.planner.telling import JsonDocument
+    from registry_controller.planner.dry_run import DryRun
+    from registry_controller.planner.output import JsonDocument
 
 
 @click.command()
@@ -48,14 +48,14 @@ def plan(
     settings, now = load_settings(ctx, flags), datetime.now(UTC)
     rules = _read_rules(file)
     from registry_controller.cli.asking import DryRunCommand, end  # noqa: PLC0415  a wrong rule is refused at once
+    from registry_controller.planner.output import ClusterNames, build_plan_document, format_plan  # noqa: PLC0415
     from registry_controller.planner.plan import PlanAction, make_plan  # noqa: PLC0415
-    from registry_controller.planner.telling import ClusterNames, plan_document, plan_text  # noqa: PLC0415
 
-    async def answer(rehearsal: DryRun) -> tuple[str | JsonDocument, bool]:
-        made = await make_plan(rehearsal, [meta.metadata_of(rule)["name"] for rule in rules], now=now)
-        names = ClusterNames(rehearsal.engine)
-        is_well = not made.troubles and not any(row.action is PlanAction.FAIL for row in made.rows)
-        return (plan_document if form == "json" else plan_text)(made, names), is_well
+    async def answer(dry_run: DryRun) -> tuple[str | JsonDocument, bool]:
+        made = await make_plan(dry_run, [meta.metadata_of(rule)["name"] for rule in rules], now=now)
+        names = ClusterNames(dry_run.engine)
+        is_well = not made.problems and not any(row.action is PlanAction.FAIL for row in made.rows)
+        return (build_plan_document if form == "json" else format_plan)(made, names), is_well
 
     told, is_well = DryRunCommand(settings, kubeconfig, context_name, wait_s, now).ask(answer, manifests=rules)
     end(told, is_well=is_well)

@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject, RegistryError, TooMuch
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.core.status.cluster_info import NodeFacts, combine, node_facts
+from registry_controller.core.status.cluster_info import NodeFacts, combine_nodes, read_node
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import decode_manifest, list_objects
@@ -25,10 +25,10 @@ async def read_metadata(reader: Reader) -> Mapping[str, object]:
     facts: list[NodeFacts] = []
     async for page in list_objects(reader, meta.NODES, EVERYTHING, kind=meta.NODE):
         facts = [] if page.is_first else facts
-        facts.extend(node_facts(decode_manifest(obj.raw)) for obj in page.items)
+        facts.extend(read_node(decode_manifest(obj.raw)) for obj in page.items)
         if len(facts) > _MOST_NODES:
             raise TooMuch(f"list {meta.NODES}: more than {_MOST_NODES} nodes")
-    return combine(facts, server_version=version)
+    return combine_nodes(facts, server_version=version)
 
 
 class LocalMetadata:

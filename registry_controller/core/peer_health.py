@@ -32,20 +32,20 @@ class PeerState(enum.Enum):
     UNREACHABLE = "unreachable"
 
 
-class Sign(enum.Enum):
+class PeerSignal(enum.Enum):
     """What was noticed of a peer."""
 
     HEARD = "heard"
     UNANSWERED = "unanswered"
 
 
-_NEXT: Final[Mapping[tuple[PeerState, Sign], PeerState]] = {
-    (PeerState.ANSWERING, Sign.HEARD): PeerState.ANSWERING,
-    (PeerState.ANSWERING, Sign.UNANSWERED): PeerState.DOUBTED,
-    (PeerState.DOUBTED, Sign.HEARD): PeerState.ANSWERING,
-    (PeerState.DOUBTED, Sign.UNANSWERED): PeerState.UNREACHABLE,
-    (PeerState.UNREACHABLE, Sign.HEARD): PeerState.ANSWERING,
-    (PeerState.UNREACHABLE, Sign.UNANSWERED): PeerState.UNREACHABLE,
+_NEXT: Final[Mapping[tuple[PeerState, PeerSignal], PeerState]] = {
+    (PeerState.ANSWERING, PeerSignal.HEARD): PeerState.ANSWERING,
+    (PeerState.ANSWERING, PeerSignal.UNANSWERED): PeerState.DOUBTED,
+    (PeerState.DOUBTED, PeerSignal.HEARD): PeerState.ANSWERING,
+    (PeerState.DOUBTED, PeerSignal.UNANSWERED): PeerState.UNREACHABLE,
+    (PeerState.UNREACHABLE, PeerSignal.HEARD): PeerState.ANSWERING,
+    (PeerState.UNREACHABLE, PeerSignal.UNANSWERED): PeerState.UNREACHABLE,
 }
 
 
@@ -70,7 +70,7 @@ class PeerHealth:
     def signal_received(self, now: float) -> bool:
         """Note a sign of life; return True when the peer had been unreachable until now."""
         was_unreachable = self.unreachable
-        self._state = _NEXT[self._state, Sign.HEARD]
+        self._state = _NEXT[self._state, PeerSignal.HEARD]
         self._last_heard = max(self._last_heard, now)
         if not self._in_question:  # then only a probe can tell that we are let in, however much its watches bring
             self._next_probe_at = self._last_heard + SILENCE_S
@@ -97,7 +97,7 @@ class PeerHealth:
         if is_old_news:
             return False
         was_unreachable = self.unreachable
-        self._state = _NEXT[self._state, Sign.UNANSWERED]
+        self._state = _NEXT[self._state, PeerSignal.UNANSWERED]
         return self.unreachable and not was_unreachable
 
     def suspect(self, now: float) -> bool:
@@ -146,7 +146,7 @@ class PeerHealth:
         return self._proven
 
     @property
-    def last_heard(self) -> float:
+    def last_signal_at(self) -> float:
         return self._last_heard
 
 

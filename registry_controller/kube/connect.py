@@ -19,10 +19,11 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import Selection
+from registry_controller.kube.failures import PEER
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.line_budget import LineBudget
 from registry_controller.kube.rest_config import connect_home_transport
-from registry_controller.kube.tls import load_certificate
+from registry_controller.kube.tls import load_certificate, openssl_words
 from registry_controller.kube.transport import ANSWER_BYTES, DRY_RUN, Transport
 
 READING: Final = frozenset({"GET"})
@@ -188,6 +189,8 @@ class Writer(Reader):
 class _PeerIdentity:
     """A peer's token and CA, as its kubeconfig has them; new ones come with a new connection."""
 
+    source: Final = PEER
+
     def __init__(self, credentials: Credentials) -> None:
         self.ca_pem = credentials.ca_pem
         self.configuration = Configuration(
@@ -216,9 +219,9 @@ def connect_peer(credentials: Credentials) -> Reader:
                 key_pem=credentials.client_key_pem,
             )
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        word = getattr(error, "reason", None) or type(error).__name__
         raise InvalidKubeconfig(
-            f"certificate-authority-data, client-certificate-data: cannot be used ({word})"
+            f"certificate-authority-data, client-certificate-data: OpenSSL refuses them{openssl_words(error)}; "
+            "put in others that the API server issued"
         ) from error
     return Reader(transport)
 

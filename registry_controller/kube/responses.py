@@ -9,6 +9,7 @@ import aiohttp
 
 from registry_controller.api.errors import ProtocolError, RegistryError, TooMuch
 from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.kube.failures import ConnectionSource, explain_unauthorized, explain_web_page
 from registry_controller.kube.translate import error_of_answer
 
 
@@ -29,7 +30,7 @@ async def read_answer(response: aiohttp.ClientResponse, *, limit: int, what: str
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def read_status(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
+async def read_error_body(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
     """Read what an error says; nothing of it where that is too much: its code tells enough."""
     try:
         return await read_answer(response, limit=limit, what=what)
@@ -55,12 +56,24 @@ def error_of(
     content: bytes,
     *,
     what: str,
+    server: str,
+    source: ConnectionSource,
     gvr: GVR | None = None,
     key: ObjectKey | None = None,
 ) -> RegistryError:
-    """Find what an answer that is no success means."""
+    """Turn an answer that is no success into an error."""
+    hint = ""
+    if is_web_page(response):
+        hint = explain_web_page(server, source)
+    elif response.status == 401:
+        hint = explain_unauthorized(server, source)
     retry_after = response.headers.get("Retry-After", "")
-    return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after)
+    return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after, hint=hint)
+
+
+def is_web_page(response: aiohttp.ClientResponse) -> bool:
+    """Return whether an answer is HTML, which no API server sends: a login page, or another server."""
+    return response.content_type == "text/html"
 
 
 def spell_size(count: int) -> str:

@@ -15,6 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
 from registry_controller.kube.connect import object_path
+from registry_controller.report.reasons import granting
 
 SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
 
@@ -157,8 +158,7 @@ def _forbidden(error: Forbidden, *, verb: str, gvr: GVR, namespace: str) -> Forb
         return error
     where = f" in namespace {namespace}" if namespace else ""
     return Forbidden(
-        f"cannot {verb} {gvr}{where}: forbidden; allow it in a ClusterRole labelled "
-        f'{meta.CONTROLLER_AGGREGATED}=true, or run "registry-controller rbac"',
+        f"cannot {verb} {gvr}{where}: forbidden; {granting(meta.CONTROLLER_AGGREGATED, place='here')}",
         status=error.status,
         reason=error.reason,
     )

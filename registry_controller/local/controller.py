@@ -15,7 +15,7 @@ from registry_controller.api import meta, names
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError, TooManyRequests
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
-from registry_controller.api.tombstone import Tombstone, is_farewell, left_secret, tombstone_manifest
+from registry_controller.api.tombstone import Tombstone, is_own_tombstone, published_secret, tombstone_manifest
 from registry_controller.core.peer_health import backoff_s
 from registry_controller.local import manifests
 from registry_controller.local.client import LocalClient, LocalWriter
@@ -123,7 +123,7 @@ class LocalController:
     async def _put_up(self, stone: Tombstone) -> None:
         with contextlib.suppress(AlreadyExists):  # made meanwhile, and not heard yet
             await self._api.create(meta.FEATURES, tombstone_manifest(stone))
-            self._log.info("keeps a tombstone", cluster_id=stone.member, said_by=stone.said_by)
+            self._log.info("keeps a tombstone", cluster_id=stone.member, said_by=stone.reported_by)
 
     async def _take_away(self, manifest: Manifest) -> None:
         await self._api.delete(meta.FEATURES, manifest)
@@ -144,7 +144,7 @@ class LocalController:
         if tombstone is not None:
             self._had_cluster = False
             if not clusters and self._settings.manage_local_cluster_secret:
-                await self._published.withdraw(left_secret(tombstone))
+                await self._published.withdraw(published_secret(tombstone))
         elif name and not self._had_cluster:
             return await self._make_cluster(name, clusters)
         return None
@@ -152,7 +152,7 @@ class LocalController:
     async def _own_tombstone(self) -> Manifest | None:
         """Find the tombstone that says that this cluster has left: it outlives every daemon."""
         features = await self._api.list(meta.FEATURES)
-        return next((manifest for manifest in features if is_farewell(manifest, of=self._cluster_id)), None)
+        return next((manifest for manifest in features if is_own_tombstone(manifest, of=self._cluster_id)), None)
 
     async def _make_cluster(self, name: str, clusters: Sequence[Manifest]) -> Manifest:
         if any(meta.metadata_of(cluster).get("name") == name for cluster in clusters):

@@ -18,10 +18,10 @@ from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, In
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
     Tombstone,
-    can_be_named,
-    is_farewell,
-    left_secret,
-    read_standing,
+    fits_in_tombstone,
+    is_own_tombstone,
+    published_secret,
+    read_original_tombstone,
     tombstone_manifest,
 )
 from registry_controller.cache.members import cluster_target, membership_of, secret_target
@@ -131,7 +131,7 @@ class LeaveCommand:
                 f"Cluster {name}: is Ready; let it leave by itself, with `registry-controller leave` there, or stop "
                 f"reading it with the annotation {meta.CLUSTER_DISABLED}"
             )
-        if not can_be_named(cluster.cluster_id):
+        if not fits_in_tombstone(cluster.cluster_id):
             raise BadInput(f"Cluster {name}: its clusterID {cluster.cluster_id!r} is no UID; delete the Cluster")
         if _marks(manifest).frozen:
             raise BadInput(f"Cluster {name}: the annotation {meta.SYNC_DISABLED} keeps it as it is; remove that first")
@@ -150,10 +150,10 @@ class LeaveCommand:
     async def _published(self) -> ObjectKey | None:
         """Find where the credentials are, as the tombstone of our own remembers it."""
         features = await self._api.list(meta.FEATURES)
-        found = [manifest for manifest in features if is_farewell(manifest, of=self._local)]
+        found = [manifest for manifest in features if is_own_tombstone(manifest, of=self._local)]
         if not found:
             raise BadInput("this cluster is no member: no Cluster here has its ID")
-        return left_secret(max(found, key=age))
+        return published_secret(max(found, key=age))
 
     async def _left_over(self) -> Sequence[str]:
         others = [cluster for cluster in await self._clusters() if cluster.cluster_id != self._local]
@@ -249,8 +249,8 @@ class LeaveCommand:
             await self._api.create(meta.FEATURES, wanted)
         except AlreadyExists:
             found = await self._api.read(meta.FEATURES, ObjectKey("", stone.name))
-            held = read_standing(found) if found is not None else None
-            is_good = held is not None and held.said_by == stone.said_by and held.until >= self._today
+            held = read_original_tombstone(found) if found is not None else None
+            is_good = held is not None and held.reported_by == stone.reported_by and held.until >= self._today
             if found is not None and not is_good:
                 info = {**meta.metadata_of(wanted), "resourceVersion": meta.metadata_of(found)["resourceVersion"]}
                 await self._api.replace(meta.FEATURES, {**wanted, "metadata": info})

@@ -1,6 +1,6 @@
-"""How members stand: the status of every Cluster here, made anew from the caches.
+"""Computes the status of every local Cluster object from the caches.
 
-Law: a status says only what the caches hold at one moment.
+Law: a status describes the caches at one moment.
 """
 
 from __future__ import annotations
@@ -13,51 +13,66 @@ from registry_controller.api.cluster import State
 from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, ProtocolError
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.metadata import LocalMetadata
 from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.resolver import ResolvedCluster
-from registry_controller.core.status.cluster import ClusterFacts, PeerView, cluster_status
-from registry_controller.engine import Engine
+from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
 from registry_controller.local.controller import LocalController
+from registry_controller.membership.quota import MemberQuota
+from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.status.writer import StatusWriter
 
 
 class ClusterStatusReporter:
-    """Statuses of Clusters."""
+    """Passes the status of each Cluster to the status writer."""
 
     def __init__(
-        self, *, engine: Engine, home: LocalController, local_metadata: LocalMetadata, writer: StatusWriter
+        self,
+        *,
+        registry: Registry,
+        clusters: ClusterProvider,
+        sources: SourceIndex,
+        tombstones: TombstoneTracker,
+        quota: MemberQuota,
+        local: LocalController,
+        local_metadata: LocalMetadata,
+        writer: StatusWriter,
     ) -> None:
-        self._registry = engine.registry
-        self._supervisor = engine.clusters
-        self._sources = engine.sources
-        self._leaving = engine.tombstones
-        self._newcomers = engine.quota
-        self._home = home
+        self._registry = registry
+        self._clusters = clusters
+        self._sources = sources
+        self._tombstones = tombstones
+        self._quota = quota
+        self._local = local
         self._local_metadata = local_metadata
         self._writer = writer
 
     def report(self) -> None:
-        """Say how every member stands."""
-        here = self._known_here()
+        """Compute the status of every Cluster whose credentials are known."""
+        known_here = self._list_known_clusters()
         for name, held in self._registry.clusters.items():
             info = meta.metadata_of(held.manifest)
             current = held.manifest.get("status")
-            choice = self._supervisor.resolved.get(name)
+            choice = self._clusters.resolved.get(name)
             if held.cluster is None:
                 facts = ClusterFacts(is_local=False, failure=held.problem)
             elif choice is None or choice.waiting:
                 continue
             else:
-                facts = self._facts(choice, here)
-            status = cluster_status(facts, current=current)
-            # No observedGeneration on Clusters: people carry them to members whose CRD does not know the field, and
-            # kubectl refuses to create what it would drop.
-            self._writer.want(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
+                facts = self._collect_facts(choice, known_here)
+            status = build_cluster_status(facts, current=current)
+            # No observedGeneration on Clusters: people apply them to members whose CRD lacks the field, and kubectl
+            # refuses to create objects with unknown fields.
+            self._writer.set_wanted(
+                meta.CLUSTERS, name, status=status, current=current, uid=info.get("uid", ""), generation=0
+            )
 
-    def _facts(self, choice: ResolvedCluster, here: Sequence[PeerView]) -> ClusterFacts:
+    def _collect_facts(self, choice: ResolvedCluster, known_here: Sequence[KnownCluster]) -> ClusterFacts:
         cluster = choice.cluster
-        if cluster.cluster_id == self._supervisor.local:
+        if cluster.cluster_id == self._clusters.local:
             return ClusterFacts(
                 is_local=True,
                 disabled=choice.disabled,
@@ -65,10 +80,10 @@ class ClusterStatusReporter:
                 connected=True,
                 metadata=self._local_metadata.metadata,
                 metadata_problem=self._local_metadata.problem,
-                own_problem=self._home.problem,
+                local_problem=self._local.problem,
             )
-        link = self._supervisor.peers.get(cluster.cluster_id)
-        is_read = link is not None and not choice.alias_of and choice.credentials is not None
+        peer = self._clusters.peers.get(cluster.cluster_id)
+        is_read = peer is not None and not choice.alias_of and choice.credentials is not None
         return ClusterFacts(
             is_local=False,
             disabled=choice.disabled,
@@ -76,51 +91,51 @@ class ClusterStatusReporter:
             auth_problem=choice.auth_problem,
             alias_of=choice.alias_of,
             conflict=choice.conflict,
-            known_here=here,
-            known_problem=self._list_problem(cluster.cluster_id),
-            said_to_have_left=self._said_by(cluster.cluster_id),
-            said_to_be_rebuilt=self._named(self._supervisor.rebuilt.wait_for(cluster.name)),
-            **(_link_facts(link) if is_read and link is not None else {}),
+            known_here=known_here,
+            known_problem=self._get_list_problem(cluster.cluster_id),
+            reported_left_by=self._list_departure_reporters(cluster.cluster_id),
+            reported_rebuilt_by=self._list_names(self._clusters.rebuilt.wait_for(cluster.name)),
+            **(_collect_peer_facts(peer) if is_read and peer is not None else {}),
         )
 
-    def _said_by(self, member: ClusterUID) -> Sequence[str]:
-        """Name who says of a silent member that it has left (O6)."""
-        return self._named(self._leaving.now.pending.get(member, frozenset()))
+    def _list_departure_reporters(self, member: ClusterUID) -> Sequence[str]:
+        """List the names of the members that report the departure of a silent member (O6)."""
+        return self._list_names(self._tombstones.now.pending.get(member, frozenset()))
 
-    def _named(self, members: Iterable[ClusterUID]) -> Sequence[str]:
-        local = self._supervisor.local
-        return sorted("this cluster" if uid == local else self._supervisor.name_of(uid) for uid in members)
+    def _list_names(self, members: Iterable[ClusterUID]) -> Sequence[str]:
+        local = self._clusters.local
+        return sorted("this cluster" if uid == local else self._clusters.name_of(uid) for uid in members)
 
-    def _list_problem(self, peer: ClusterUID) -> str:
+    def _get_list_problem(self, peer: ClusterUID) -> str:
         for kind in (meta.CLUSTER, meta.FEATURE):
             cache = self._sources.cache_of(peer, kind)
             error = cache.streams[EVERYTHING].error if cache is not None else None
             if isinstance(error, Forbidden | InvalidObject | NotServed | ProtocolError):
                 return f"its {kind.kind}s cannot be listed: {error}"
-        return self._newcomers.problem(peer)
+        return self._quota.problem(peer)
 
-    def _known_here(self) -> list[PeerView]:
-        """List our Clusters with the state that we find them in."""
-        found = []
-        for name, choice in sorted(self._supervisor.resolved.items()):
+    def _list_known_clusters(self) -> list[KnownCluster]:
+        """List the local Clusters with the state that this cluster finds them in."""
+        known = []
+        for name, choice in sorted(self._clusters.resolved.items()):
             cluster = choice.cluster
-            ready = cluster_status(self._facts(choice, ()))["state"] == State.READY.value
+            ready = build_cluster_status(self._collect_facts(choice, ()))["state"] == State.READY.value
             compared = not (choice.alias_of or choice.disabled)
-            found.append(PeerView(cluster.cluster_id, name, ready, compared))
-        return found
+            known.append(KnownCluster(cluster.cluster_id, name, ready, compared))
+        return known
 
 
-def _link_facts(link: Peer) -> Mapping[str, Any]:
-    there = None
-    if (held := link.clusters.held) is not None:
-        there = [
-            PeerView(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
-            for name, view in sorted(held.items())
+def _collect_peer_facts(peer: Peer) -> Mapping[str, Any]:
+    known_there = None
+    if (held := peer.clusters.held) is not None:
+        known_there = [
+            KnownCluster(cluster.cluster_id, name, cluster.state == State.READY.value, not cluster.disabled)
+            for name, cluster in sorted(held.items())
         ]
     return {
-        "failure": link.failure,
-        "connected": link.connected,
-        "metadata": link.metadata,
-        "metadata_problem": link.metadata_problem,
-        "known_there": there,
+        "failure": peer.failure,
+        "connected": peer.is_connected,
+        "metadata": peer.metadata,
+        "metadata_problem": peer.metadata_problem,
+        "known_there": known_there,
     }

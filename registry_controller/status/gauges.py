@@ -1,6 +1,6 @@
-"""Read the engine's own numbers into the metrics, when somebody asks for them.
+"""Copies the engine's counters and gauges into the metrics at each scrape.
 
-Law: the hot path counts in plain integers; what a scrape costs is paid by the scrape.
+Law: the hot path counts in plain integers; a scrape pays for its own cost.
 """
 
 from __future__ import annotations
@@ -17,68 +17,68 @@ from registry_controller.sync.workqueue import WorkQueue
 
 
 class Gauges:
-    """The numbers of one daemon."""
+    """The metrics of one daemon that are read at a scrape."""
 
     def __init__(
-        self, *, metrics: Metrics, queue: WorkQueue, supervisor: ClusterProvider, sources: SourceIndex, ledger: Results
+        self, *, metrics: Metrics, queue: WorkQueue, clusters: ClusterProvider, sources: SourceIndex, results: Results
     ) -> None:
         self._metrics = metrics
         self._queue = queue
-        self._supervisor = supervisor
+        self._clusters = clusters
         self._sources = sources
-        self._ledger = ledger
-        self._added = 0
-        self._retried = 0
-        self._heard: Counter[tuple[str, str]] = Counter()
+        self._results = results
+        self._counted_adds = 0
+        self._counted_retries = 0
+        self._counted_events: Counter[tuple[str, str]] = Counter()
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """Bring the metrics up to date and spell them."""
+        """Update the metrics; return the text for an Accept header, and its content type."""
         metrics = self._metrics
         metrics.workqueue_depth.set(len(self._queue))
         metrics.tasks.set(len(asyncio.all_tasks()))
-        metrics.workqueue_adds_total.inc(self._queue.added - self._added)
-        metrics.workqueue_retries_total.inc(self._queue.retried - self._retried)
-        self._added, self._retried = self._queue.added, self._queue.retried
+        metrics.workqueue_adds_total.inc(self._queue.added - self._counted_adds)
+        metrics.workqueue_retries_total.inc(self._queue.retried - self._counted_retries)
+        self._counted_adds, self._counted_retries = self._queue.added, self._queue.retried
         self._count_peers()
-        self._count_feeds()
+        self._count_caches()
         self._count_copies()
         return metrics.render(accept)
 
     def _count_peers(self) -> None:
         states: Counter[str] = Counter()
-        for choice in self._supervisor.resolved.values():
-            if choice.cluster.cluster_id != self._supervisor.local:
-                link = self._supervisor.peers.get(choice.cluster.cluster_id)
-                connected = link is not None and link.connected and not choice.alias_of
+        for choice in self._clusters.resolved.values():
+            if choice.cluster.cluster_id != self._clusters.local:
+                peer = self._clusters.peers.get(choice.cluster.cluster_id)
+                connected = peer is not None and peer.is_connected and not choice.alias_of
                 states["connected" if connected else "disabled" if choice.disabled else "not connected"] += 1
         self._metrics.peers.clear()
         for state, count in states.items():
             self._metrics.peers.labels(state=state).set(count)
 
-    def _count_feeds(self) -> None:
+    def _count_caches(self) -> None:
         counts: Counter[tuple[str, str]] = Counter()
         self._metrics.reflector_stalled.clear()
         for cache in self._sources.all_caches():
-            place = (self._name(cache.peer), cache.kind.kind)
+            place = (self._name_of(cache.peer), cache.kind.kind)
             streams = cache.streams.values()
             counts[place] += sum(stream.events for stream in streams)
             stalled = any(stream.error is not None for stream in streams)
             self._metrics.reflector_stalled.labels(peer=place[0], kind=place[1]).set(stalled)
         for (peer, kind), count in counts.items():
-            fresh = count - self._heard[(peer, kind)]
-            self._metrics.watch_events_total.labels(peer=peer, kind=kind).inc(max(fresh, 0))
-        self._heard = counts
+            added = count - self._counted_events[(peer, kind)]
+            self._metrics.watch_events_total.labels(peer=peer, kind=kind).inc(max(added, 0))
+        self._counted_events = counts
 
     def _count_copies(self) -> None:
         synced: Counter[tuple[str, str]] = Counter()
         held: Counter[tuple[str, str]] = Counter()
-        for place in self._ledger.all_places():
+        for place in self._results.all_places():
             rule, owner = place
-            active = self._supervisor.active.get(rule)
-            counts = self._ledger.counts(place)
-            synced[(self._name(owner), active.rule.kind.kind if active else "")] += counts[ResultClass.SYNCED]
-        for outcome, count in self._ledger.held():
-            held[(self._name(outcome.owner), outcome.reason)] += count
+            active = self._clusters.active.get(rule)
+            counts = self._results.counts(place)
+            synced[(self._name_of(owner), active.rule.kind.kind if active else "")] += counts[ResultClass.SYNCED]
+        for outcome, count in self._results.held():
+            held[(self._name_of(outcome.owner), outcome.reason)] += count
         self._metrics.objects_synced.clear()
         for (peer, kind), count in synced.items():
             self._metrics.objects_synced.labels(peer=peer, kind=kind).set(count)
@@ -86,6 +86,6 @@ class Gauges:
         for (peer, reason), count in held.items():
             self._metrics.held.labels(peer=peer, reason=reason).set(count)
 
-    def _name(self, peer: ClusterUID) -> str:
-        link = self._supervisor.peers.get(peer)
-        return link.name if link is not None else str(peer)
+    def _name_of(self, peer: ClusterUID) -> str:
+        connected = self._clusters.peers.get(peer)
+        return connected.name if connected is not None else str(peer)

@@ -1,8 +1,8 @@
-"""The one writer of the status of our own kinds.
+"""Writes the status of Clusters and ResourceSyncRules; no other component does.
 
-Laws: of several daemons only the one that speaks of an object writes its status; only when that says something new,
-at most once a second an object, the last wish wins and none is lost; what an older CRD prunes is never written again
-and again; one object's failure delays no other.
+Laws: of several daemons, one writes an object's status · a status is written only when it changes, at most once a
+second an object · the last wanted status wins, and none is lost · fields that an older CRD prunes are written once ·
+one object's failure delays no other object.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from registry_controller.api.errors import ApiError, Conflict, NotFound, RegistryError
+from registry_controller.api.errors import Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.core.status.merge import merge_status, says_the_same, transitions
+from registry_controller.core.status.merge import find_transitions, is_same_status, merge_status
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)
 
-_EVERY_S: Final = 1.0
+_INTERVAL_S: Final = 1.0
 _BACKOFF_FIRST_S: Final = 1.0
-_BACKOFF_MOST_S: Final = 60.0
-_ECHO_S: Final = 5.0
-"""How long the caller's cache may lag behind our own write."""
+_BACKOFF_MAX_S: Final = 60.0
+_CACHE_LAG_S: Final = 5.0
+"""The time by which the caller's cache may lag behind the writer's last write."""
 
 StatusDocument = Mapping[str, Any]
 StatusKey = tuple[GVR, str]
 OnTransition = Callable[[GVR, str, str, StatusDocument], None]
-"""Told the resource, the object's name and uid, and the condition whose status or reason changed, once it is stored."""
+"""Receives the resource, the object's name and uid, and a condition whose status or reason changed, once stored."""
 
 
 class StatusClient(Protocol):
-    """What the status writer needs of the local API server."""
+    """The client of the local API server."""
 
     async def patch_status(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
-        """Merge `patch` into an object's status; return what is stored."""
+        """Merge `patch` into an object's status; return the stored object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class _WantedStatus:
 
 
 @dataclass(slots=True)
-class _Memory:
-    """One object: the wish that waits, and what we know of our last write."""
+class _ObjectState:
+    """One object: the status that is to be written, and the last write: `sent`, `before` it and `stored` by it."""
 
     uid: str
-    wish: _WantedStatus | None = None
+    wanted: _WantedStatus | None = None
     due_s: float = 0.0
-    busy: bool = False
+    is_writing: bool = False
     failures: int = 0
     sent: StatusDocument | None = None
     before: StatusDocument | None = None
@@ -64,109 +64,114 @@ class _Memory:
 
 
 class StatusWriter:
-    """Write what is wanted. All methods belong to the event loop in which `run` runs."""
+    """Writes wanted statuses. All methods must be called in the event loop in which `run` runs."""
 
     def __init__(
         self,
-        writer: StatusClient,
+        client: StatusClient,
         now: Callable[[], datetime],
         *,
         on_transition: OnTransition | None = None,
-        speaks_of: Callable[[GVR, str], bool] = lambda *_: True,
+        writes_status_of: Callable[[GVR, str], bool] = lambda *_: True,
     ) -> None:
-        self._writer, self._now, self._on_transition = writer, now, on_transition
-        self._speaks_of = speaks_of
-        self._memories: dict[StatusKey, _Memory] = {}
+        self._client, self._now, self._on_transition = client, now, on_transition
+        self._writes_status_of = writes_status_of
+        self._objects: dict[StatusKey, _ObjectState] = {}
         self._wake = asyncio.Event()
 
-    def want(  # noqa: PLR0917  six that are always given
+    def set_wanted(
         self,
         gvr: GVR,
         name: str,
+        *,
         status: StatusDocument,
         current: StatusDocument | None,
         uid: str,
         generation: int,
     ) -> None:
-        """Remember what an object's status shall be. `current` is the stored one as the caller knows it.
+        """Set the wanted status of an object. `current` is the stored status in the caller's cache.
 
-        `status` as in `core.statusmerge.merge_status`; its conditions get `generation` (0: none) as observedGeneration.
+        `status` is as for `merge_status`; its conditions get `generation` (0: none) as observedGeneration.
         """
-        conditions = [_observed(condition, generation=generation) for condition in status.get("conditions") or ()]
+        conditions = [_set_generation(condition, generation=generation) for condition in status.get("conditions") or ()]
         wanted = {**status, "conditions": conditions} if "conditions" in status else status
         key = (gvr, name)
-        memory = self._memories.get(key)
-        if memory is None or memory.uid != uid:
-            memory = self._memories[key] = _Memory(uid)
-        memory.wish = _WantedStatus(uid, wanted, current)
-        if not self._speaks_of(gvr, name):
-            memory.wish = None
-        elif not memory.busy and self._patch_for(memory, memory.wish) is None:
-            memory.wish = None
-            memory.failures = 0
+        state = self._objects.get(key)
+        if state is None or state.uid != uid:
+            state = self._objects[key] = _ObjectState(uid)
+        state.wanted = _WantedStatus(uid, wanted, current)
+        if not self._writes_status_of(gvr, name):
+            state.wanted = None
+        elif not state.is_writing and self._build_patch(state, state.wanted) is None:
+            state.wanted = None
+            state.failures = 0
         else:
             self._wake.set()
 
     def drop(self, gvr: GVR, name: str) -> None:
-        """Drop what is known of an object that is gone."""
-        self._memories.pop((gvr, name), None)
+        """Forget an object that was deleted."""
+        self._objects.pop((gvr, name), None)
 
     async def run(self) -> None:
-        """Write what is wanted, forever."""
+        """Write wanted statuses until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
                 now_s = asyncio.get_running_loop().time()
                 next_s = None
-                for key, memory in list(self._memories.items()):
-                    if memory.wish is None or memory.busy:
+                for key, state in list(self._objects.items()):
+                    if state.wanted is None or state.is_writing:
                         continue
-                    if memory.due_s <= now_s:
-                        memory.busy = True
-                        group.create_task(self._write(key, memory, memory.wish), name=f"status {key[0]} {key[1]}")
+                    if state.due_s <= now_s:
+                        state.is_writing = True
+                        group.create_task(self._write(key, state, state.wanted), name=f"status {key[0]} {key[1]}")
                     else:
-                        next_s = memory.due_s if next_s is None else min(next_s, memory.due_s)
+                        next_s = state.due_s if next_s is None else min(next_s, state.due_s)
                 try:
                     async with asyncio.timeout_at(next_s):
                         await self._wake.wait()
                 except TimeoutError:
                     continue
 
-    def _patch_for(self, memory: _Memory, wish: _WantedStatus) -> StatusDocument | None:
-        """Compute what to write; None for nothing."""
-        base = self._base(memory, wish)
-        if memory.sent is not None and says_the_same(memory.sent, wish.status) and _same_but_times(memory.stored, base):
-            return None  # sent before and answered with exactly this: the CRD prunes the rest
+    def _build_patch(self, state: _ObjectState, wanted: _WantedStatus) -> StatusDocument | None:
+        """Return the patch to write; None when the stored status is the wanted one."""
+        base = self._get_base(state, wanted)
+        if (
+            state.sent is not None
+            and is_same_status(state.sent, wanted.status)
+            and _is_same_but_times(state.stored, base)
+        ):
+            return None  # the server stored this when it was sent before: the CRD prunes the other fields
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return merge_status(base, wish.status, now=now)
+        return merge_status(base, wanted.status, now=now)
 
-    def _base(self, memory: _Memory, wish: _WantedStatus) -> StatusDocument | None:
-        """Choose what is stored: our own last answer, while the caller still shows what stood before it."""
-        lagging = asyncio.get_running_loop().time() - memory.written_s < _ECHO_S
-        if memory.stored is not None and lagging and _same_but_times(memory.before, wish.current):
-            return memory.stored
-        return wish.current
+    def _get_base(self, state: _ObjectState, wanted: _WantedStatus) -> StatusDocument | None:
+        """Return the stored status: that of the last write, while the caller's cache still has the one before it."""
+        lagging = asyncio.get_running_loop().time() - state.written_s < _CACHE_LAG_S
+        if state.stored is not None and lagging and _is_same_but_times(state.before, wanted.current):
+            return state.stored
+        return wanted.current
 
-    async def _write(self, key: StatusKey, memory: _Memory, wish: _WantedStatus) -> None:
-        """Write one object's status once; it is due again later when that failed or the wish has changed."""
+    async def _write(self, key: StatusKey, state: _ObjectState, wanted: _WantedStatus) -> None:
+        """Write one object's status once; it is due again when the write failed or the wanted status has changed."""
         loop = asyncio.get_running_loop()
-        delay_s = _EVERY_S
+        delay_s = _INTERVAL_S
         try:
-            base, patch = self._base(memory, wish), self._patch_for(memory, wish)
+            base, patch = self._get_base(state, wanted), self._build_patch(state, wanted)
             if patch is not None:
-                delay_s = await self._send(key, memory, wish, base=base, patch=patch)
-            if memory.wish is wish and memory.failures == 0:
-                memory.wish = None
+                delay_s = await self._send(key, state, wanted, base=base, patch=patch)
+            if state.wanted is wanted and state.failures == 0:
+                state.wanted = None
         finally:
-            memory.busy = False
-            memory.due_s = loop.time() + delay_s
+            state.is_writing = False
+            state.due_s = loop.time() + delay_s
             self._wake.set()
 
     async def _send(
         self,
         key: StatusKey,
-        memory: _Memory,
-        wish: _WantedStatus,
+        state: _ObjectState,
+        wanted: _WantedStatus,
         *,
         base: StatusDocument | None,
         patch: StatusDocument,
@@ -174,39 +179,40 @@ class StatusWriter:
         """Send a patch; return the delay in seconds until the object may be written again."""
         gvr, name = key
         try:
-            answer = _read(await self._writer.patch_status(gvr, ObjectKey("", name), {"status": patch}))
-            # A uid in the patch is no precondition: a status subresource ignores metadata. So look afterwards.
-            if _uid_of(answer) not in ("", wish.uid):
-                raise Conflict(f"{gvr.resource} {name} is another object by now", status=409)
-        except (NotFound, Conflict):  # gone, or another one: whoever sees it will want again
-            if self._memories.get(key) is memory:
-                del self._memories[key]
-            memory.wish = None
+            answer = _read_answer(await self._client.patch_status(gvr, ObjectKey("", name), {"status": patch}))
+            # A uid in the patch is no precondition, because a status subresource ignores metadata. Check it afterwards.
+            if _read_uid(answer) not in ("", wanted.uid):
+                raise Conflict(f"{gvr.resource} {name} was replaced by another object", status=409)
+        except (NotFound, Conflict):  # the reporter sets the status of a new object again
+            if self._objects.get(key) is state:
+                del self._objects[key]
+            state.wanted = None
             return 0.0
         except RegistryError as error:
-            memory.failures += 1
-            say = _log.warning if memory.failures == 1 else _log.debug
-            say("cannot write a status", resource=gvr.resource, name=name, problem=str(error))
-            limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(memory.failures - 1, 10), _BACKOFF_MOST_S)
-            asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
-            return max(asked_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
-        said = memory.sent
-        memory.failures = 0
-        memory.sent, memory.before, memory.stored = wish.status, base, answer.get("status") or {}
-        memory.written_s = asyncio.get_running_loop().time()
-        if wish.status.get("conditions") and not memory.stored.get("conditions"):
-            base = said if said is not None else wish.status  # pruned: only we know what was said, in this life
+            state.failures += 1
+            write_log = _log.warning if state.failures == 1 else _log.debug
+            write_log("cannot write status", resource=gvr.resource, name=name, error=str(error))
+            limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(state.failures - 1, 10), _BACKOFF_MAX_S)
+            retry_after_s = error.retry_after_s
+            return max(retry_after_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
+        sent_before = state.sent
+        state.failures = 0
+        state.sent, state.before, state.stored = wanted.status, base, answer.get("status") or {}
+        state.written_s = asyncio.get_running_loop().time()
+        if wanted.status.get("conditions") and not state.stored.get("conditions"):
+            # The CRD prunes conditions: the last ones that this process sent are the only record of them.
+            base = sent_before if sent_before is not None else wanted.status
         if self._on_transition is not None:
-            for condition in transitions(base, wish.status):
-                self._on_transition(gvr, name, wish.uid, condition)
-        return _EVERY_S
+            for condition in find_transitions(base, wanted.status):
+                self._on_transition(gvr, name, wanted.uid, condition)
+        return _INTERVAL_S
 
 
-def _observed(condition: StatusDocument, *, generation: int) -> StatusDocument:
+def _set_generation(condition: StatusDocument, *, generation: int) -> StatusDocument:
     return {"observedGeneration": generation, **condition} if generation else condition
 
 
-def _read(answer: bytes) -> StatusDocument:
+def _read_answer(answer: bytes) -> StatusDocument:
     try:
         found = json.loads(answer)
     except ValueError:
@@ -214,15 +220,15 @@ def _read(answer: bytes) -> StatusDocument:
     return found if isinstance(found, Mapping) else {}
 
 
-def _uid_of(answer: StatusDocument) -> str:
+def _read_uid(answer: StatusDocument) -> str:
     return str((answer.get("metadata") or {}).get("uid") or "")
 
 
-def _same_but_times(one: StatusDocument | None, other: StatusDocument | None) -> bool:
-    return says_the_same(_without_times(one or {}), _without_times(other or {}))
+def _is_same_but_times(one: StatusDocument | None, other: StatusDocument | None) -> bool:
+    return is_same_status(_strip_times(one or {}), _strip_times(other or {}))
 
 
-def _without_times(status: StatusDocument) -> StatusDocument:
+def _strip_times(status: StatusDocument) -> StatusDocument:
     conditions = status.get("conditions")
     if not isinstance(conditions, list | tuple):
         return status

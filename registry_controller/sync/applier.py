@@ -12,7 +12,7 @@ from registry_controller.core.decision.decision import Apply, Delete, Hold, Need
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.provenance import provenance_of, with_provenance
 from registry_controller.core.decision.state import Claim, TargetState
-from registry_controller.core.mutation.mutate import Desired, desired
+from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.watch import PartialObject
 from registry_controller.membership.relay_policy import RelayPolicy
@@ -79,7 +79,7 @@ class Applier:
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         with self._sources.evaluations.spent(offer.cache.kind):
             manifest = decode_body(obj.raw, what=str(offer.key))
-            copy = desired(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
+            copy = build_copy(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner)
             wanted = self._mark(state, decision.claim, offer, copy)
         if state.membership:
@@ -99,7 +99,7 @@ class Applier:
         self._sources.drop(offer, obj)
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
-    def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: Desired) -> DesiredCopy:
+    def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
         """Put the provenance on a copy."""
         target, held = state.target, state.current.marks if state.current is not None else None
         assert copy.target == target, (copy.target, target)

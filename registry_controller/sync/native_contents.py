@@ -13,7 +13,7 @@ from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.core.decision.ownership import read_marks
-from registry_controller.core.rules.matching import DEFINITION, is_made_by_kubernetes
+from registry_controller.core.rules.matching import CUSTOM_RESOURCE_DEFINITION, is_made_by_kubernetes
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import PartialObject, decode_manifest, list_objects
@@ -42,7 +42,7 @@ _MADE_FOR_SERVICES: Final = {
 
 async def holds_natives(reader: Reader, target: Target) -> bool:
     """Say whether native objects live in a container, or may live there unseen."""
-    is_definition = GroupKind(target.group, target.kind) == DEFINITION
+    is_definition = GroupKind(target.group, target.kind) == CUSTOM_RESOURCE_DEFINITION
     kinds = _kinds_of_definition(reader, target.name) if is_definition else _kinds_in_namespaces(reader)
     selection = Selection() if is_definition else Selection(namespace=target.name)
     try:
@@ -84,7 +84,7 @@ def _is_made_for_service(what: GroupKind, obj: PartialObject) -> bool:
 
 async def _kinds_of_definition(reader: Reader, name: str) -> AsyncIterator[tuple[GVK, GVR]]:
     """Give the kind of a definition; NotServed when no version of it is served, for what is stored is not seen then."""
-    definitions = GVR(DEFINITION.group, "v1", "customresourcedefinitions", False)
+    definitions = GVR(CUSTOM_RESOURCE_DEFINITION.group, "v1", "customresourcedefinitions", False)
     spec = decode_manifest(await reader.get(definitions, ObjectKey("", name)))["spec"]
     version = next((version["name"] for version in spec["versions"] if version.get("served")), None)
     if version is None:

@@ -140,7 +140,7 @@ class Reconciler:
             self._states.forget_match(target)
         judgment = Judgment(state, offers, decision)
         if (target.group, target.kind) == _CLUSTER:
-            self._departures.hear(_without_question(judgment).decision, state)
+            self._departures.record_decision(_without_question(judgment).decision, state)
         return judgment
 
     async def _settle(self, judgment: Judgment, limiter: Limiter) -> Judgment:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from registry_controller.api.meta import ClusterUID, Manifest
 from registry_controller.cache.rule_evaluator import shares
-from registry_controller.core.mutation.mutate import Desired, desired
+from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.gotemplate import Pool
 from registry_controller.sync.state_reader import Offer
@@ -25,7 +25,7 @@ def hits_beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
     )
 
 
-def losers_of(offer: Offer, ours: Desired, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
+def losers_of(offer: Offer, ours: MutatedCopy, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
     """Name the other rules that make something else than ours of the same source at the same place (W2).
 
     Among them is one that makes nothing of it, for an error, and one of which that cannot be told: the rules of each
@@ -45,10 +45,10 @@ def losers_of(offer: Offer, ours: Desired, manifest: Manifest, *, owner: Cluster
     )
 
 
-def _makes(ours: Desired, hit: Hit, offer: Offer, manifest: Manifest, *, owner: ClusterUID, pool: Pool) -> bool:
+def _makes(ours: MutatedCopy, hit: Hit, offer: Offer, manifest: Manifest, *, owner: ClusterUID, pool: Pool) -> bool:
     """Say whether a rule makes the same as ours."""
     try:
-        theirs = desired(manifest, offer.cache.kind, hit.entries, owner=owner, context=hit.context, pool=pool)
+        theirs = build_copy(manifest, offer.cache.kind, hit.entries, owner=owner, context=hit.context, pool=pool)
     except Exception:  # a stranger may have written either; it is said when that rule's turn comes
         return False
     return (theirs.manifest, theirs.status) == (ours.manifest, ours.status)

@@ -13,7 +13,8 @@ from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.cache.members import Members
 from registry_controller.cache.source_cache import SourceCache, SourceRecord
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.clusters.rule_state import Liveness, RuleStates
+from registry_controller.clusters.liveness import Liveness
+from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import (
     Marks,
     Voice,
@@ -296,7 +297,7 @@ class StateReader:
         if record.marks.provenance is not None or source is None:
             return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
         found = [
-            active.fence.barrier(target, source=source.kind, secret_type=record.kind_type)
+            active.target_policy.find_barrier(target, source=source.kind, secret_type=record.kind_type)
             for active in self._rules_on(source)
         ]
         return found[0] if found and all(found) else None

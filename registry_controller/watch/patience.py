@@ -27,6 +27,6 @@ async def until_answered(ask: Callable[[], Awaitable[_T]], *, what: str) -> _T:
         try:
             return await ask()
         except RegistryError as error:
-            log.warning("our own API server is needed; trying again", what=what, error=str(error))
+            log.warning("local API server is needed, retrying", request=what, error=str(error))
             await asyncio.sleep(_FIRST_S + backoff_s(attempt, base=_BASE_S, cap=_CAP_S, chance=random.random()))  # noqa: S311
             attempt += 1

@@ -7,7 +7,7 @@ import contextlib
 import random
 from typing import Final
 
-from registry_controller.api.errors import ApiError, Forbidden, NotServed, RegistryError, TooMuch
+from registry_controller.api.errors import Party, RegistryError, TooMuch
 
 _BASE_S: Final = 0.2
 _CAP_S: Final = 5.0
@@ -34,12 +34,11 @@ class RetryDelay:
 
     async def wait_after(self, error: RegistryError) -> None:
         """Wait as long as that error's kind asks for."""
-        was, self._waits_for_somebody = self._waits_for_somebody, isinstance(error, Forbidden | NotServed)
+        was = self._waits_for_somebody
+        self._waits_for_somebody = error.fault is Party.ADMINISTRATOR and not error.is_transient
         if self._waits_for_somebody and not was:
             self._failures = 0  # a server that has just come back refuses what it will grant in a moment
-        asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
-        if isinstance(error, TooMuch):
-            asked_s = _TOO_MUCH_S
+        asked_s = _TOO_MUCH_S if isinstance(error, TooMuch) else error.retry_after_s
         cap_s = _PATIENT_CAP_S if self._waits_for_somebody else _CAP_S
         await self._wait(cap_s, at_least_s=min(asked_s, _PATIENT_CAP_S))
 

@@ -27,6 +27,7 @@ from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
+from registry_controller.kube.failures import explain_timeout
 from registry_controller.kube.watch import (
     PartialObject,
     WatchEvent,
@@ -175,7 +176,8 @@ class Reflector:
             pass
         except TimeoutError:
             if self._reader.answers == answers:
-                raise Unreachable(f"watch {gvr} ({self._selection}): no answer in time") from None
+                words = explain_timeout(self._reader.server)
+                raise Unreachable(f"watch {gvr} ({self._selection}): {words}") from None
         self._watch_list = False
         return False
 
@@ -310,7 +312,7 @@ class Reflector:
             self._heard_from()
         elif isinstance(error, Unauthorized):
             self._refused_by()
-        error.bare()  # the pause may be long
+        error.without_traceback()  # the pause may be long
         if self._swapped:  # the old connection was closed under us; the new one goes on
             return
         if lasted_s >= _SHORT_S:

@@ -67,7 +67,7 @@ class SelectionStream:
 
     def on_error(self, error: RegistryError) -> None:
         """Hear that the stream is not current."""
-        self.error = error.bare()
+        self.error = error.without_traceback()
         self._feed.on_stream_changed()
 
     def on_reset(self) -> None:
@@ -78,7 +78,7 @@ class SelectionStream:
 
     def refused(self, error: InvalidObject) -> None:
         """Hear of an object that cannot be used; it is said until the stream is listed again."""
-        self.error = error.bare()
+        self.error = error.without_traceback()
         self._feed.on_stream_changed()
 
     def on_recovered(self) -> None:

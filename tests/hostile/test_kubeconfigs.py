@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ObjectKey
 from registry_controller.cache.credentials import CredentialStore
-from registry_controller.core.status.cluster import ClusterFacts, cluster_status
+from registry_controller.core.status.cluster import ClusterFacts, build_cluster_status
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.watch import decode_object
@@ -114,7 +114,7 @@ def test_p4_what_is_refused_is_refused_in_these_words(row: Row) -> None:
     words = judged(row)
     assert words == row.expected.begins.format(KEY) + row.expected.words
     assert isinstance(words, str)
-    status = cluster_status(ClusterFacts(is_local=False, auth_problem=words))
+    status = build_cluster_status(ClusterFacts(is_local=False, auth_problem=words))
     assert (status["state"], status["message"]) == ("InvalidAuthInfo", words)
     ready = next(condition for condition in status["conditions"] if condition["type"] == "Ready")
     assert (ready["status"], ready["message"]) == ("False", words)

@@ -14,11 +14,11 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.api.syncrule import ContentMatch, SyncRule, read_rule
-from registry_controller.core.rules.content import compile_path, content_matches, lookup
-from registry_controller.core.rules.glob import compile_glob
-from registry_controller.core.rules.list_options import selections, union
-from registry_controller.core.rules.matching import matching_entries
-from registry_controller.core.rules.mismatch import mismatch_of
+from registry_controller.core.rules.content import compile_path, content_matches, find_value
+from registry_controller.core.rules.gjson import compile_glob
+from registry_controller.core.rules.list_options import build_selections, join_selections
+from registry_controller.core.rules.matching import find_matching_entries
+from registry_controller.core.rules.mismatch import find_mismatch
 
 
 @dataclass(frozen=True)
@@ -123,15 +123,15 @@ def holds(part: str, labels: Mapping[str, str]) -> bool:
 @given(RULES, OBJECTS)
 def test_selections_are_supersets_of_what_matches(rule: SyncRule, found: Object) -> None:
     namespaced = bool(found.key.namespace)
-    if matching_entries(rule, found, lambda: {"type": found.kind_type, "data": {"a": found.kind_type}}):
-        chosen = selections(rule, namespaced=namespaced)
+    if find_matching_entries(rule, found, lambda: {"type": found.kind_type, "data": {"a": found.kind_type}}):
+        chosen = build_selections(rule, namespaced=namespaced)
         assert any(selects(selection, found, namespaced=namespaced) for selection in chosen)
 
 
 @given(RULES | RULES_FOR_MAPS, OBJECTS, BODIES)
 def test_there_is_a_miss_exactly_when_nothing_matches(rule: SyncRule, found: Object, body: dict[str, Any]) -> None:
-    miss = mismatch_of(rule, found, lambda: body)
-    assert (miss is None) == bool(matching_entries(rule, found, lambda: body))
+    miss = find_mismatch(rule, found, lambda: body)
+    assert (miss is None) == bool(find_matching_entries(rule, found, lambda: body))
     assert miss is None or miss.path.startswith("spec.rules")
 
 
@@ -139,17 +139,17 @@ def test_there_is_a_miss_exactly_when_nothing_matches(rule: SyncRule, found: Obj
 def test_what_kubernetes_makes_is_matched_by_its_name_only(rule: SyncRule, found: Object) -> None:
     """W7: neither its namespace, its labels, its annotations nor its content name it."""
     named = [match for entry in rule.entries for match in entry.matches if match.name == found.key.name]
-    assert named or not matching_entries(rule, found, lambda: {"type": found.kind_type})
+    assert named or not find_matching_entries(rule, found, lambda: {"type": found.kind_type})
 
 
 @given(st.lists(RULES, max_size=3), OBJECTS)
 def test_a_union_selects_what_its_parts_select(rules: list[SyncRule], found: Object) -> None:
-    parts = [selection for rule in rules for selection in selections(rule)]
-    joined = union(parts)
+    parts = [selection for rule in rules for selection in build_selections(rule)]
+    joined = join_selections(parts)
     assert any(selects(part, found, namespaced=True) for part in parts) == any(
         selects(part, found, namespaced=True) for part in joined
     )
-    assert union(joined) == joined == union(reversed(parts))
+    assert join_selections(joined) == joined == join_selections(reversed(parts))
 
 
 JSON = st.recursive(
@@ -181,7 +181,7 @@ def test_a_path_is_refused_always_or_never(document: dict[str, Any], path: str, 
 @given(DOCUMENTS)
 def test_each_key_of_a_document_is_found_by_its_name(document: dict[str, Any]) -> None:
     for key, value in document.items():
-        assert lookup(document, compile_path(key, path="p")) == (True, value)
+        assert find_value(document, compile_path(key, path="p")) == (True, value)
 
 
 @given(st.text(alphabet="ab*?\\", max_size=8), st.text(alphabet="ab", max_size=8))

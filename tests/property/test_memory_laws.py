@@ -23,7 +23,7 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.rules.active import activate
-from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 
@@ -48,10 +48,10 @@ def _rule(*labels: str) -> Any:
         "metadata": {"name": "r", "uid": "r", "generation": 1},
         "spec": {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [{"match": matches}]},
     }
-    rule, verdict = read_and_accept(manifest)
+    rule, verdict = read_and_validate(manifest)
     assert rule is not None
     assert verdict.accepted
-    return activate(rule, born="", owner=PEER)
+    return activate(rule, created_at="", owner=PEER)
 
 
 def _feed(*labels: str, tap: PeerObjects | None = None) -> tuple[SourceCache, SourceIndex, list[Target]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.api.syncrule import RuleEntry, read_rule
-from registry_controller.core.mutation.mutate import SERVER_SET, desired, kind_of
+from registry_controller.core.mutation.mutate import SERVER_SET_METADATA, build_copy, get_copy_kind
 
 OWNER = ClusterUID("owner-1")
 NAMES = st.sampled_from(
@@ -32,7 +32,7 @@ SPEC = JSON | st.fixed_dictionaries(
 METADATA = st.fixed_dictionaries(
     {"name": st.just("one")},
     optional={"namespace": st.just("apps"), "labels": TEXTS, "annotations": TEXTS}
-    | {name: st.just("x") for name in SERVER_SET},
+    | {name: st.just("x") for name in SERVER_SET_METADATA},
 )
 SOURCES = st.fixed_dictionaries({"metadata": METADATA}, optional={"spec": SPEC, "data": JSON, "status": JSON})
 MAP = st.fixed_dictionaries({}, optional={"add": TEXTS, "remove": st.lists(NAMES, max_size=3)})
@@ -56,27 +56,27 @@ def test_the_input_is_never_changed_and_gives_the_same_copy_again(
     source: dict[str, Any], kind: GVK, entries: tuple[RuleEntry, ...]
 ) -> None:
     before = copy.deepcopy(source)
-    first = desired(source, kind, entries, owner=OWNER)
+    first = build_copy(source, kind, entries, owner=OWNER)
     assert source == before
-    assert desired(before, kind, entries, owner=OWNER) == first
+    assert build_copy(before, kind, entries, owner=OWNER) == first
 
 
 @given(SOURCES, KINDS, ENTRIES)
 def test_a_copy_says_whose_it_is_and_nothing_of_its_sources_cluster(
     source: dict[str, Any], kind: GVK, entries: tuple[RuleEntry, ...]
 ) -> None:
-    result = desired(source, kind, entries, owner=OWNER)
+    result = build_copy(source, kind, entries, owner=OWNER)
     info = meta.metadata_of(result.manifest)
     assert info["annotations"][meta.OWNER] == info["labels"][meta.OWNER] == OWNER
-    assert not SERVER_SET & set(info)
+    assert not SERVER_SET_METADATA & set(info)
     assert "status" not in result.manifest
     for name in (meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.CLUSTER_DISABLED):
         assert name not in info["annotations"]
     assert result.target.key == ObjectKey(info.get("namespace", ""), info["name"])
-    assert kind_of(kind, entries) == result.gvk
+    assert get_copy_kind(kind, entries) == result.gvk
 
 
 @given(SOURCES, KINDS, ENTRIES)
 def test_a_copy_of_a_copy_is_the_same(source: dict[str, Any], kind: GVK, entries: tuple[RuleEntry, ...]) -> None:
-    once = desired(source, kind, read([{}]), owner=OWNER)
-    assert desired(once.manifest, once.gvk, read([{}]), owner=OWNER) == once
+    once = build_copy(source, kind, read([{}]), owner=OWNER)
+    assert build_copy(once.manifest, once.gvk, read([{}]), owner=OWNER) == once

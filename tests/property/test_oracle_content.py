@@ -13,8 +13,8 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.selectors import read_selector
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.rules.content import compile_path, content_matches, lookup
-from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.core.rules.content import compile_path, content_matches, find_value
+from registry_controller.core.rules.validation import read_and_validate
 from tests.oracle.oracle import is_available, the_oracle
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oracle needs Go on the PATH, or TEST_ASSET_ORACLE")
@@ -119,7 +119,7 @@ def test_a_path_finds_what_gjson_finds(case: tuple[dict[str, Any], str]) -> None
         event("refused: " + error.message.partition(": ")[2][:20])
         return
     answer = the_oracle().ask({"op": "gjson", "document": document, "path": key}).value
-    exists, _ = lookup(document, path)
+    exists, _ = find_value(document, path)
     event("found" if exists else "missing")
     assert exists == answer["exists"]
     if not exists:
@@ -180,5 +180,5 @@ def test_a_rule_is_accepted_exactly_where_kubernetes_parses_its_selectors(select
         {"rules": [], "clusterFeatureMatch": [selector]},
         {"rules": [], "targetClusters": selector},
     ):
-        _, verdict = read_and_accept({"metadata": {"name": "r"}, "spec": {"groupVersionKind": kind, **spec}})
+        _, verdict = read_and_validate({"metadata": {"name": "r"}, "spec": {"groupVersionKind": kind, **spec}})
         assert verdict.accepted == answer.ok, answer.error or verdict.message

@@ -12,7 +12,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.mutation.gopatch_path import KeyToken, Matching, parse_pointer
+from registry_controller.core.mutation.gopatch_path import KeyToken, MatchToken, parse_pointer
 from registry_controller.core.mutation.overrides import Operation, OverrideAction, apply_overrides
 from tests.oracle.oracle import is_available, the_oracle
 
@@ -112,7 +112,7 @@ def _hits_a_known_fault(ops: list[dict[str, Any]]) -> bool:
     for op in ops:
         with contextlib.suppress(InvalidObject):
             *_, before, last = (None, None, *parse_pointer(op["path"], path="p").tokens)
-            if isinstance(before, Matching) and before.modifiers and not isinstance(last, KeyToken):
+            if isinstance(before, MatchToken) and before.modifiers and not isinstance(last, KeyToken):
                 return True
     return False
 

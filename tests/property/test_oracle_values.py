@@ -12,7 +12,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.mutation.yamlvalue import parse_value
+from registry_controller.core.mutation.yaml_value import parse_value
 from tests.oracle.oracle import is_available, the_oracle
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oracle needs Go on the PATH, or TEST_ASSET_ORACLE")

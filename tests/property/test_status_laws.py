@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry_controller.core.status.merge import merge_status, transitions
+from registry_controller.core.status.merge import find_transitions, merge_status
 
 _TEXT = st.sampled_from(["", "a", "b"])
 _VALUES = st.recursive(
@@ -81,4 +81,4 @@ def test_what_we_do_not_know_stays(stored: dict[str, Any], wanted: dict[str, Any
 @given(_statuses(times=True), _statuses(times=False))
 def test_after_a_write_there_is_no_transition_left(stored: dict[str, Any], wanted: dict[str, Any]) -> None:
     after = apply(stored, merge_status(stored, wanted, now="1") or {})
-    assert transitions(after, wanted) == []
+    assert find_transitions(after, wanted) == []

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import read_rule
-from registry_controller.core.mutation.mutate import kind_of
-from registry_controller.core.rules.active import ActiveRule, activate, target_kinds
+from registry_controller.core.mutation.mutate import get_copy_kind
+from registry_controller.core.rules.active import ActiveRule, activate, list_target_kinds
 
 VERSIONS = [GVK(group, version, kind) for group in ("", "g") for version in ("v1", "v2", "v3") for kind in ("A", "B")]
 KINDS = st.sampled_from(VERSIONS)
@@ -33,7 +33,7 @@ def _rules(draw: st.DrawFn) -> list[ActiveRule]:
             entry["mutations"] = {"groupVersionKind": {"version": draw(KINDS).version}}
         spec = {"groupVersionKind": _spelled(draw(KINDS)), "rules": [entry]}
         rule = read_rule({"metadata": {"name": f"r{number}"}, "spec": spec})
-        rules.append(activate(rule, born=draw(st.sampled_from("123")), owner=ClusterUID("")))
+        rules.append(activate(rule, created_at=draw(st.sampled_from("123")), owner=ClusterUID("")))
     return rules
 
 
@@ -46,8 +46,8 @@ def test_every_part_that_a_rule_writes_is_watched_in_one_version(
     rules: Sequence[ActiveRule], obj: set[GVK], served: set[GVK] | None
 ) -> None:
     """R1: whatever versions the others write."""
-    found = target_kinds(rules, watched=obj, served=served)
-    alone = [target_kinds([rule]) for rule in rules]
+    found = list_target_kinds(rules, watched=obj, served=served)
+    alone = [list_target_kinds([rule]) for rule in rules]
     parts: dict[tuple[str, str], set[object]] = {}
     for kinds in alone:
         for kind, places in kinds.items():
@@ -60,7 +60,7 @@ def test_every_part_that_a_rule_writes_is_watched_in_one_version(
 @given(_rules(), st.randoms(use_true_random=False))
 def test_the_order_of_rules_is_no_matter(rules: list[ActiveRule], chance: Any) -> None:
     shuffled = chance.sample(rules, len(rules))
-    assert target_kinds(shuffled) == target_kinds(rules)
+    assert list_target_kinds(shuffled) == list_target_kinds(rules)
 
 
 @given(_rules(), _rules(), st.sets(KINDS))
@@ -68,9 +68,9 @@ def test_a_version_stays_while_a_rule_writes_it_and_it_is_served(
     before: list[ActiveRule], after: list[ActiveRule], served: set[GVK]
 ) -> None:
     """R1: rules that come and go do not have everything heard anew."""
-    obj = target_kinds(before, served=served)
-    found = target_kinds(after, watched=obj, served=served)
-    written = {kind for rule in after for kind in target_kinds([rule])}
+    obj = list_target_kinds(before, served=served)
+    found = list_target_kinds(after, watched=obj, served=served)
+    written = {kind for rule in after for kind in list_target_kinds([rule])}
     for kind in found:
         mates = {one for one in written if _what(one) == _what(kind)}
         if stays := mates & set(obj) & served:
@@ -92,10 +92,10 @@ def test_what_several_entries_make_of_one_source_is_watched(entries: list[tuple[
         for group, kind, moves in entries
     ]
     spec = {"groupVersionKind": {"group": "s", "version": "v1", "kind": "S"}, "rules": spelled}
-    active = activate(read_rule({"metadata": {"name": "r"}, "spec": spec}), born="1", owner=ClusterUID(""))
-    found = target_kinds([active])
+    active = activate(read_rule({"metadata": {"name": "r"}, "spec": spec}), created_at="1", owner=ClusterUID(""))
+    found = list_target_kinds([active])
     for size in range(1, len(entries) + 1):
         for chosen in itertools.combinations(active.rule.entries, size):
-            kind = kind_of(active.rule.kind, chosen)
+            kind = get_copy_kind(active.rule.kind, chosen)
             assert kind in found
             assert EVERYTHING in found[kind] or not any(entry.mutations.overrides for entry in chosen)

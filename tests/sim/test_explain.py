@@ -10,10 +10,10 @@ import pytest
 
 from registry_controller.api.meta import CLUSTER_DISABLED, OWNER, ObjectKey
 from registry_controller.planner.explain import Explanation
-from registry_controller.planner.opinions import Fit
-from registry_controller.planner.telling import explanation_document, explanation_text
+from registry_controller.planner.output import build_explanation_document, format_explanation
+from registry_controller.planner.rule_fit import Fit
+from tests.sim.cluster.dry_run import explained
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
-from tests.sim.cluster.rehearsing import explained
 from tests.sim.cluster.transport import Fault
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
@@ -25,7 +25,7 @@ def _widget(name: str, **labels: str) -> dict[str, Any]:
 
 
 def _decisions(found: Explanation) -> Sequence[tuple[str, str, str]]:
-    return [(row.target.name, row.action.value, row.reason) for row in found.outlook]
+    return [(row.target.name, row.action.value, row.reason) for row in found.planned]
 
 
 async def _prepared(group: SimGroup) -> None:
@@ -53,13 +53,13 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
         assert found.owner == group["b"].id
         assert _decisions(found) == [("one", "skip", "InSync")]
         (source,) = found.sources
-        assert [(opinion.rule, opinion.fit) for opinion in source.opinions] == [
+        assert [(opinion.rule, opinion.fit) for opinion in source.fits] == [
             ("plain", Fit.MATCHES), ("asking", Fit.MISSES), ("renaming", Fit.MISSES), ("resting", Fit.IDLE),
             ("unreadable", Fit.IDLE),
         ]  # fmt: skip
-        assert explanation_text(found, names).splitlines() == [
+        assert format_explanation(found, names).splitlines() == [
             "Widget.sim.example default/one in cluster a: a copy; cluster b owns it; "
-            "made of Widget.sim.example default/one by rule plain, deletionPolicy Orphan",
+            "copied from Widget.sim.example default/one by rule plain, deletionPolicy Orphan",
             "",
             "Widget.sim.example default/one in cluster b:",
             "  rule plain matches",
@@ -70,12 +70,12 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
             "  rule resting does nothing here: spec.suspend: it is suspended",
             "  rule unreadable does nothing here: spec: it is not accepted: spec.rules[0].match[0].name: "
             "belongs under objectKey: objectKey.name",
-            "  becomes Widget.sim.example default/one here",
+            "  is copied to Widget.sim.example default/one here",
             "",
             "decision on Widget.sim.example default/one: skip (InSync), by rule plain, from cluster b",
             "  because: it is as it should be",
         ]
-        document = explanation_document(found, names)
+        document = build_explanation_document(found, names)
         assert (document["here"], document["madeBy"], document["owner"]["name"]) == ("copy", "plain", "b")
         assert document["sources"][0]["rules"][2]["path"] == "spec.rules[0].match[0].labels[0]"
 
@@ -119,9 +119,9 @@ def test_an_object_made_here_says_what_the_rules_say_of_it_elsewhere() -> None:
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
         found, names = await explained(group, "Widget", "one", at="b")
-        assert "made here; this cluster owns it" in explanation_text(found, names)
+        assert "created here; this cluster owns it" in format_explanation(found, names)
         assert found.sources[0].ref.owner == group["b"].id
-        assert found.sources[0].opinions[0].fit is Fit.MATCHES
+        assert found.sources[0].fits[0].fit is Fit.MATCHES
 
     simulate(scenario, n=2)
 
@@ -134,9 +134,9 @@ def test_a_copy_whose_owner_is_silent_says_that_it_is_waited_for() -> None:
         group.fail("b", Fault.REFUSED)
         found, names = await explained(group, "Widget", "one")
         assert _decisions(found) == [("one", "wait", "OwnerSilent")]
-        text = explanation_text(found, names)
+        text = format_explanation(found, names)
         assert "waits for: the owner does not answer" in text
-        assert [words.split(":")[0] for words in found.troubles] == ["peer b"]
+        assert [words.split(":")[0] for words in found.problems] == ["peer b"]
 
     simulate(scenario, n=2)
 
@@ -149,12 +149,12 @@ def test_what_could_not_be_looked_at_is_said_of_an_object_that_was_not_found() -
         group["b"].server.change_served("Widget", served=False)
         group.cut("b")
         found, names = await explained(group, "Widget", "nobody")
-        text = explanation_text(found, names)
+        text = format_explanation(found, names)
         assert "not here, nor in any cluster that could be read" in text
-        assert "not heard: peer b: Widget: it is not served there" in text
+        assert "unavailable: peer b: Widget: it is not served there" in text
         group["b"].server.change_served("Widget", served=True)
         found, names = await explained(group, "Widget", "nobody")
-        assert explanation_text(found, names).endswith("not here, nor in any cluster that is read")
+        assert format_explanation(found, names).endswith("not here, nor in any cluster that is read")
 
     simulate(scenario, n=2)
 
@@ -168,15 +168,15 @@ def test_a_copy_says_that_its_owner_is_disabled_or_its_rule_suspended() -> None:
         here.apply(rule("plain", WIDGET, WANTED, suspend=True))
         await group.settle()
         found, _ = await explained(group, "Widget", "one")
-        (row,) = found.outlook
-        assert (row.reason, row.words) == (
+        (row,) = found.planned
+        assert (row.reason, row.message) == (
             "NoLongerWanted", "its rule does nothing here: spec.suspend: it is suspended; the copy stays"
         )  # fmt: skip
         here.apply({"kind": "Cluster", "metadata": {"name": "b", "annotations": {CLUSTER_DISABLED: "true"}}})
         await group.settle()
         found, _ = await explained(group, "Widget", "one")
-        (row,) = found.outlook
-        assert (row.reason, row.words.partition(" (")[0]) == ("NoLongerWanted", "its owner is disabled here")
+        (row,) = found.planned
+        assert (row.reason, row.message.partition(" (")[0]) == ("NoLongerWanted", "its owner is disabled here")
 
     simulate(scenario, n=2)
 
@@ -190,14 +190,14 @@ def test_what_the_rules_status_says_of_a_write_that_fails_is_quoted() -> None:
         group["b"].create(_widget("refused", sync="yes"))
         await asyncio.sleep(5.0)
         found, names = await explained(group, "Widget", "refused")
-        (row,) = found.outlook
+        (row,) = found.planned
         assert (row.action.value, row.reason) == ("create", "Create")
         words = "create widgets.sim.example/v1 in default: 403 Forbidden"
         assert row.failed == ("Forbidden", words)
-        assert f"\n  failed so far: Forbidden: {words}" in explanation_text(found, names)
-        (told,) = explanation_document(found, names)["decisions"]
+        assert f"\n  failed so far: Forbidden: {words}" in format_explanation(found, names)
+        (told,) = build_explanation_document(found, names)["decisions"]
         assert told["failed"] == {"reason": "Forbidden", "message": words}
-        assert (await explained(group, "Widget", "one"))[0].outlook[0].failed is None
+        assert (await explained(group, "Widget", "one"))[0].planned[0].failed is None
 
     simulate(scenario, n=2)
 
@@ -221,7 +221,7 @@ def test_a_membership_secret_is_explained_without_its_data() -> None:
         found, names = await explained(group, "secret", "b", namespace="cluster-registry")
         assert found.owner == group["b"].id
         hidden = group["b"].get("Secret", "b", namespace="cluster-registry")["data"]["kubeconfig"]
-        assert hidden[:40] not in explanation_text(found, names)
+        assert hidden[:40] not in format_explanation(found, names)
         assert _decisions(found) == [("b", "skip", "InSync")]
 
     simulate(scenario, n=2)
@@ -232,7 +232,7 @@ LAST_LINES = {
     "nobody asks": (
         "decision on Secret default/hello: skip (NotWanted)\n  because: no rule that acts here asks for it"
     ),
-    "made here": "skip (NotWanted)\n  because: it was made here; the members whose rules match it copy it from here",
+    "made here": "skip (NotWanted)\n  because: it was created here; members whose rules match it copy it from here",
     "a copy of its": "because: the rule came from another cluster, and SYNCED_RULES_ENABLED, SYNCED_RULES_KINDS or "
     "SYNCED_RULES_NAMESPACES does not let it write this here",
     "a copy of another's": "because: no rule that acts here asks for it",
@@ -275,7 +275,7 @@ def test_what_no_rule_asks_for_that_acts_here_is_not_said_to_be_waited_for(case:
             owner.delete("ResourceSyncRule", "gone")
         await group.settle()
         found, names = await explained(group, "secret", "hello")
-        text = explanation_text(found, names)
+        text = format_explanation(found, names)
         assert LAST_LINES[case] in text
         assert "LocalNotHeard" not in text
         if case != "a copy of a rule that is gone":

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from registry_controller.api.meta import OWNER
-from registry_controller.planner.opinions import Fit
-from registry_controller.planner.telling import explanation_document, explanation_text
+from registry_controller.planner.output import build_explanation_document, format_explanation
+from registry_controller.planner.rule_fit import Fit
+from tests.sim.cluster.dry_run import explained
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
-from tests.sim.cluster.rehearsing import explained
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
@@ -37,7 +37,7 @@ def test_what_may_not_be_read_here_is_explained_by_what_peers_offer_and_rules_sa
         group["a"].server.unreadable.add("Widget")
         found, names = await explained(group, "widget", "one")
         assert found.is_found
-        head, _, *lines = explanation_text(found, names).splitlines()
+        head, _, *lines = format_explanation(found, names).splitlines()
         assert head == "Widget.sim.example default/one in cluster a: cannot be read here"
         assert lines[0] == "Widget.sim.example default/one in cluster b:"
         assert lines[1].startswith("  rule from-b does nothing here: SYNCED_RULES_ENABLED")
@@ -45,7 +45,7 @@ def test_what_may_not_be_read_here_is_explained_by_what_peers_offer_and_rules_sa
         assert lines[5].startswith(f"not read: here: {REFUSED} cluster-registry.k8s.cisco.com/controller-aggregated")
         assert "rbac.narrowSecrets" not in lines[5]
         assert len(lines) == 6
-        document = explanation_document(found, names)
+        document = build_explanation_document(found, names)
         assert (document["here"], document["unread"][0]["cluster"]["name"]) == ("unread", "a")
 
     simulate(scenario, n=2)
@@ -57,10 +57,10 @@ def test_what_a_rule_asks_for_that_acts_here_waits_for_the_right_to_read_its_pla
         group["a"].create(rule("own", WIDGET, WANTED))
         group["a"].server.unreadable.add("Widget")
         found, names = await explained(group, "widget", "one")
-        assert [(row.action.value, row.reason) for row in found.outlook] == [("wait", "LocalNotHeard")]
-        text = explanation_text(found, names)
+        assert [(row.action.value, row.reason) for row in found.planned] == [("wait", "LocalNotHeard")]
+        text = format_explanation(found, names)
         assert "  rule own matches" in text
-        assert "\nnot heard: here: Widget: cannot watch widgets.sim.example/v1" in text
+        assert "\nunavailable: here: Widget: cannot watch widgets.sim.example/v1" in text
 
     simulate(scenario, n=2)
 
@@ -71,7 +71,7 @@ def test_what_may_be_read_nowhere_is_explained_by_the_rules_alone() -> None:
         for member in group.members:
             member.server.unreadable.add("Widget")
         found, names = await explained(group, "widget", "one")
-        text = explanation_text(found, names)
+        text = format_explanation(found, names)
         assert not found.is_found
         assert "cannot be read here, and is in no other cluster that could be read\n  rule from-b does nothing" in text
         assert NOTHING in text
@@ -82,10 +82,10 @@ def test_what_may_be_read_nowhere_is_explained_by_the_rules_alone() -> None:
         assert [(opinion.rule, opinion.fit) for opinion in found.rules] == [
             ("own", Fit.UNREAD), ("from-b", Fit.IDLE),
         ]  # fmt: skip
-        text = explanation_text(found, names)
-        assert "  rule own acts here; whether it matches shows where the object can be read" in text
+        text = format_explanation(found, names)
+        assert "  rule own acts here; it cannot be evaluated without reading the object" in text
         assert "wait (LocalNotHeard)" in text
-        assert [one["fit"] for one in explanation_document(found, names)["rules"]] == ["Unread", "Idle"]
+        assert [one["fit"] for one in build_explanation_document(found, names)["rules"]] == ["Unread", "Idle"]
 
     simulate(scenario, n=2)
 
@@ -101,10 +101,10 @@ def test_a_peer_that_may_not_be_read_is_not_taken_for_one_without_the_object(act
         group["b"].create(_widget())
         group["b"].server.unreadable.add("Widget")
         found, names = await explained(group, "widget", "one")
-        text = explanation_text(found, names)
+        text = format_explanation(found, names)
         assert "cluster a: not here, nor in any cluster that could be read\n" in text
         assert f"not read: peer b: {REFUSED} cluster-registry.k8s.cisco.com/reader-aggregated" in text
-        assert ("no rule here is for its kind" in text) is not acts
+        assert ("no rule here reads its kind" in text) is not acts
         assert ("because: no rule that acts here asks for it" in text) is not acts
         assert ("rule own acts here" in text) is acts
 
@@ -122,8 +122,8 @@ def test_a_copy_that_is_listed_is_known_though_it_may_not_be_read_by_its_name() 
         assert OWNER in group["a"].get("Widget", "one", namespace="default")["metadata"]["annotations"]
         group["a"].server.unreadable.add("Widget default/one")
         found, names = await explained(group, "widget", "one")
-        text = explanation_text(found, names)
-        assert "in cluster a: a copy; cluster b owns it; made of Widget.sim.example default/one by rule own" in text
+        text = format_explanation(found, names)
+        assert "in cluster a: a copy; cluster b owns it; copied from Widget.sim.example default/one by rule own" in text
         assert "skip (InSync), by rule own, from cluster b" in text
         assert f"not read: here: {REFUSED}" in text
 
@@ -139,11 +139,11 @@ def test_without_any_secret_the_rules_are_told_and_what_narrows_secrets() -> Non
         await group.settle()
         group["a"].server.unreadable.add("Secret")
         found, names = await explained(group, "secret", "hello")
-        text = explanation_text(found, names)
+        text = format_explanation(found, names)
         assert "  rule resting does nothing here: spec.suspend: it is suspended" in text
         assert NOTHING in text
         (said,) = [line for line in text.splitlines() if line.startswith("not read: here: cannot get secrets.v1")]
         assert "rbac.narrowSecrets is set here: then it is lacking on purpose" in said
-        assert "\nnot heard: peer b: " in text
+        assert "\nunavailable: peer b: " in text
 
     simulate(scenario, n=2)

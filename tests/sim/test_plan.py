@@ -12,8 +12,8 @@ import pytest
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import CLUSTER_DISABLED
 from registry_controller.planner.plan import PlanAction
+from tests.sim.cluster.dry_run import changed, plan, planned
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.cluster.rehearsing import changed, plan, planned
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.transport import Fault
 from tests.sim.cluster.watch import Watch
@@ -70,7 +70,7 @@ def test_a_new_rules_plan_is_what_applying_it_does() -> None:
             (PlanAction.CONFLICT, "taken-of-b", "LocalObjectExists"), (PlanAction.SKIP, "stays-of-b", "SyncDisabled"),
             (PlanAction.WAIT, "far-of-b", "NamespaceMissing"),
         }  # fmt: skip
-        assert (found.troubles, found.notes) == ([], [])
+        assert (found.problems, found.notes) == ([], [])
         mark = len(here.server.journal)
         here.create(_rule())
         await group.settle()
@@ -211,7 +211,7 @@ def test_an_older_rule_keeps_what_it_has_and_the_plan_says_so() -> None:
         found = await plan(group, "a", younger)
         assert planned(found) == []
         lost = [row for row in found.rows if row.action is PlanAction.CONFLICT and row.rule == "younger"]
-        assert {(row.target.name, row.words) for row in lost} == {
+        assert {(row.target.name, row.message) for row in lost} == {
             ("one-of-b", "rule older, which is older, wants it otherwise"),
             ("two-of-b", "rule older, which is older, wants it otherwise"),
             ("taken-of-b", "an object of that name was made here; it is never overwritten: delete or rename one"),
@@ -292,10 +292,10 @@ def test_a_server_that_asks_for_patience_is_waited_for(busy: str, monkeypatch: p
 
         monkeypatch.setattr(server, "watch", answer)
         found = await plan(group, "a", _rule())
-        assert found.troubles == []
+        assert found.problems == []
         assert {row.action for row in found.rows} >= {PlanAction.CREATE, PlanAction.CONFLICT}
         until = loop.time() + 60.0
-        (words,) = (await plan(group, "a", _rule())).troubles
+        (words,) = (await plan(group, "a", _rule())).problems
         assert "429 TooManyRequests" in words
 
     simulate(scenario, n=2)
@@ -311,7 +311,7 @@ def test_a_server_that_asks_for_patience_at_once_is_waited_for() -> None:
         await group["a"].stop()
         group["a"].server.trouble.extend([busy] * 4)
         found = await plan(group, "a", _rule())
-        assert found.troubles == []
+        assert found.problems == []
         assert {row.action for row in found.rows} >= {PlanAction.CREATE, PlanAction.CONFLICT}
         assert not group["a"].server.trouble
         group["a"].server.trouble.extend([busy] * 100)
@@ -331,7 +331,7 @@ def test_a_peer_that_does_not_answer_is_named_and_its_copies_wait() -> None:
         edited = _rule(deletionPolicy="Delete")
         _edit_match(edited["spec"])
         found = await plan(group, "a", edited)
-        assert [words.split(":")[0] for words in found.troubles] == ["peer b"]
+        assert [words.split(":")[0] for words in found.problems] == ["peer b"]
         assert {(row.action, row.reason) for row in found.rows} == {(PlanAction.WAIT, "OwnerSilent")}
 
     simulate(scenario, n=2)
@@ -411,12 +411,12 @@ def test_a_kind_that_is_not_served_is_named_whole_with_the_one_that_may_be_meant
         made["spec"]["groupVersionKind"] = asked
         found = await plan(group, "a", made)
         words = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
-        assert [*found.troubles] == [
+        assert [*found.problems] == [
             f"here: {asked['kind']}: it is not served here in {named}; {words}",
             f"peer b: {asked['kind']}: it is not served there in {named}; {words}",
         ]
         meant = "{group: sim.example, version: v1, kind: Widget}"
-        assert [*found.notes] == [f"this cluster serves a Widget of sim.example/v1: is {meant} meant?"]
+        assert [*found.notes] == [f"this cluster serves a Widget of sim.example/v1: do you mean {meant}?"]
 
     simulate(scenario, n=2)
 
@@ -427,7 +427,7 @@ def test_nothing_is_guessed_of_a_kind_that_is_nowhere() -> None:
         made = _rule()
         made["spec"]["groupVersionKind"] = WIDGET | {"kind": "Nothing"}
         found = await plan(group, "a", made)
-        assert len(found.troubles) == 2
+        assert len(found.problems) == 2
         assert found.notes == []
 
     simulate(scenario, n=2)

@@ -13,7 +13,7 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest
-from registry_controller.core.mutation.mutate import SERVER_SET
+from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
 
 _REVISION: Final = re.compile(r'"resourceVersion":"[0-9]*",?')
 _LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
@@ -25,21 +25,21 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
     Left out are kind and apiVersion (items of a list have none), status, what the server sets, and the revision in
     the provenance. `key` has at most 64 bytes and must not outlive the process.
     """
-    info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET}
+    info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET_METADATA}
     annotations = dict(info.get("annotations") or {})
     if text := annotations.get(meta.PROVENANCE):
-        annotations[meta.PROVENANCE] = _without_revision(text)
+        annotations[meta.PROVENANCE] = _strip_revision(text)
     info |= {"annotations": annotations, "labels": info.get("labels") or {}}
     content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT} | {"metadata": info}
-    return hashlib.blake2b(_encode(content), digest_size=16, key=key).digest()
+    return hashlib.blake2b(_encode_json(content), digest_size=16, key=key).digest()
 
 
-def _without_revision(text: str) -> str:
+def _strip_revision(text: str) -> str:
     """Leave the source's resourceVersion out; by its spelling, because this is done for every event."""
     return _REVISION.sub("", text)
 
 
-def _encode(content: Mapping[str, Any]) -> bytes:
+def _encode_json(content: Mapping[str, Any]) -> bytes:
     """Spell JSON with sorted keys; what orjson refuses (depth, huge numbers, lone surrogates) the slow way."""
     try:
         return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)

@@ -16,13 +16,13 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest, Target
 from registry_controller.core.diff.digest import content_digest
 from registry_controller.core.diff.managed_fields import FieldOwners, read_owners
-from registry_controller.core.diff.walk import Walk
-from registry_controller.core.mutation.local_fields import fit_service, local_fields
-from registry_controller.core.mutation.mutate import SERVER_SET
+from registry_controller.core.diff.walk import MergeWalk
+from registry_controller.core.mutation.local_fields import fit_service, get_local_fields
+from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
 
 __all__ = ["Comparison", "Drift", "compare", "content_digest", "merge"]
 
-_CARRIED: Final = ("uid", "resourceVersion", "finalizers", "ownerReferences", "generateName")
+_KEPT_METADATA: Final = ("uid", "resourceVersion", "finalizers", "ownerReferences", "generateName")
 _REMOVED_AT_ADOPTION: Final = frozenset((meta.KUBECTL_LAST_APPLIED, meta.GO_LAST_APPLIED))
 _ONLY_OURS: Final = frozenset((meta.OWNER, meta.ORIGINAL_GVK, meta.ORIGINAL_NAME, meta.ORIGINAL_NAMESPACE))
 _NEVER_UNDONE: Final = frozenset((meta.CLUSTER_DISABLED, meta.ALLOW_DELETIONS))
@@ -47,22 +47,22 @@ class Comparison:
 
 def compare(desired: Manifest, current: Manifest, *, manager: str) -> Comparison:
     """Compare a copy with what it should be; `manager` is the name under which we write."""
-    walk = _walk(desired, current, manager=manager)[1]
+    walk = _compare_and_merge(desired, current, manager=manager)[1]
     drift = Drift.DIFFERS if walk.paths else Drift.AMBIGUOUS if walk.is_ambiguous else Drift.IN_SYNC
     return Comparison(drift, tuple(sorted(set(walk.paths))), tuple(sorted(walk.managers)))
 
 
 def merge(desired: Manifest, current: Manifest, *, manager: str) -> Manifest:
     """Build the body of the PUT that makes `current` what it should be, with what is to be left alone."""
-    return _walk(desired, current, manager=manager)[0]
+    return _compare_and_merge(desired, current, manager=manager)[0]
 
 
-def _walk(desired: Manifest, current: Manifest, *, manager: str) -> tuple[Manifest, Walk]:
-    target = _target(desired)
+def _compare_and_merge(desired: Manifest, current: Manifest, *, manager: str) -> tuple[Manifest, MergeWalk]:
+    target = _get_target(desired)
     owners = read_owners(current, manager=manager)
-    walk = Walk(local_fields(target.group, target.kind))
+    walk = MergeWalk(get_local_fields(target.group, target.kind))
     try:
-        content = walk.mapping(_content(desired), _content(current), owners, ())
+        content = walk.merge_mapping(_get_content(desired), _get_content(current), owners, ())
         metadata = _merge_metadata(desired, current, owners.of_field("metadata"), walk)
     except RecursionError:
         raise InvalidObject("object", "is nested too deeply") from None
@@ -73,59 +73,59 @@ def _walk(desired: Manifest, current: Manifest, *, manager: str) -> tuple[Manife
     return merged, walk
 
 
-def _content(manifest: Manifest) -> Manifest:
+def _get_content(manifest: Manifest) -> Manifest:
     left_out = ("apiVersion", "kind", "metadata", "status")
     return {name: value for name, value in manifest.items() if name not in left_out}
 
 
-def _target(manifest: Manifest) -> Target:
+def _get_target(manifest: Manifest) -> Target:
     info = meta.metadata_of(manifest)
     group, _ = meta.group_version(str(manifest.get("apiVersion", "")))
     return Target(group, str(manifest.get("kind", "")), info.get("namespace") or "", info.get("name") or "")
 
 
-def _merge_metadata(desired: Manifest, current: Manifest, owners: FieldOwners, walk: Walk) -> dict[str, Any]:
+def _merge_metadata(desired: Manifest, current: Manifest, owners: FieldOwners, walk: MergeWalk) -> dict[str, Any]:
     """Merge metadata: labels and annotations of others stay, what the server sets is no drift."""
     wanted, found = meta.metadata_of(desired), meta.metadata_of(current)
-    left_out = SERVER_SET | {"labels", "annotations"}
+    left_out = SERVER_SET_METADATA | {"labels", "annotations"}
     merged = {name: value for name, value in wanted.items() if name not in left_out}
-    merged |= {name: found[name] for name in _CARRIED if name in found}
+    merged |= {name: found[name] for name in _KEPT_METADATA if name in found}
     for which in ("labels", "annotations"):
-        texts = _merge_texts(desired, current, owners.of_field(which), walk, which=which)
+        texts = _merge_map(desired, current, owners.of_field(which), walk, which=which)
         if texts:
             merged[which] = texts
     return merged
 
 
-def _merge_texts(
-    desired: Manifest, current: Manifest, owners: FieldOwners, walk: Walk, *, which: str
+def _merge_map(
+    desired: Manifest, current: Manifest, owners: FieldOwners, walk: MergeWalk, *, which: str
 ) -> dict[str, str]:
     """Merge labels or annotations."""
     wanted: Mapping[str, str] = meta.metadata_of(desired).get(which) or {}
     found: Mapping[str, str] = meta.metadata_of(current).get(which) or {}
-    target = _target(desired)
+    target = _get_target(desired)
     for name, text in wanted.items():
-        if name not in found or not _same_text(name, text, found[name], target):
-            walk.differs(("metadata", which, name), owners.of_field(name))
+        if name not in found or not _is_same_text(name, text, found[name], target):
+            walk.add_difference(("metadata", which, name), owners.of_field(name))
     merged = dict(wanted)
     for name, text in found.items():
         if name in wanted:
             continue
-        if _goes(name, found, owners.of_field(name), target):
-            walk.differs(("metadata", which, name), owners.of_field(name))
+        if _is_to_be_removed(name, found, owners.of_field(name), target):
+            walk.add_difference(("metadata", which, name), owners.of_field(name))
         else:
             merged[name] = text
     return merged
 
 
-def _same_text(name: str, wanted: str, found: str, target: Target) -> bool:
+def _is_same_text(name: str, wanted: str, found: str, target: Target) -> bool:
     if wanted == found or name != meta.PROVENANCE:
         return wanted == found
     one, other = provenance.decode(wanted, of=target), provenance.decode(found, of=target)
     return one is not None and other is not None and one.same_origin(other)
 
 
-def _goes(name: str, found: Mapping[str, str], owners: FieldOwners, target: Target) -> bool:
+def _is_to_be_removed(name: str, found: Mapping[str, str], owners: FieldOwners, target: Target) -> bool:
     """Say whether a label or annotation that is not desired is to go: it is ours, or it holds what must not stay."""
     if name in _NEVER_UNDONE:
         return False
@@ -135,4 +135,4 @@ def _goes(name: str, found: Mapping[str, str], owners: FieldOwners, target: Targ
         written = provenance.decode(found.get(meta.PROVENANCE), of=target)
         if written is not None and written.inherited:
             return True
-    return owners.known and owners.include_us and not owners.others
+    return owners.is_known and owners.include_us and not owners.other_managers

@@ -14,7 +14,7 @@ from registry_controller.api.meta import Manifest, metadata_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class _OwnedFields:
     """What one entry says below some path. No fields below: it owns all that is there."""
 
     manager: str
@@ -26,58 +26,61 @@ class _Node:
 class FieldOwners:
     """The managers of a field, or of something below it. `known` is False when the object does not say."""
 
-    nodes: tuple[_Node, ...]
-    known: bool
+    entries: tuple[_OwnedFields, ...]
+    is_known: bool
 
     @property
-    def own_all(self) -> bool:
+    def own_everything(self) -> bool:
         """True when none of them owns only a part."""
-        return all(not node.fields for node in self.nodes)
+        return all(not node.fields for node in self.entries)
 
     @property
     def include_us(self) -> bool:
-        return any(node.is_ours for node in self.nodes)
+        return any(node.is_ours for node in self.entries)
 
     @property
-    def others(self) -> frozenset[str]:
+    def other_managers(self) -> frozenset[str]:
         """Name the other managers."""
-        return frozenset(node.manager for node in self.nodes if not node.is_ours)
+        return frozenset(node.manager for node in self.entries if not node.is_ours)
 
     def of_field(self, name: str) -> FieldOwners:
         """Go down into an object's field."""
-        return self._below(f"f:{name}")
+        return self._descend(f"f:{name}")
 
     def of_elements(self, items: Sequence[Any]) -> list[FieldOwners]:
         """Go down into each element of a list."""
-        indices = [(node, _index_of(node.fields)) for node in self.nodes]
+        indices = [(node, _index_steps(node.fields)) for node in self.entries]
         return [
-            FieldOwners(tuple(found for node, index in indices if (found := _find(node, index, item, at))), self.known)
+            FieldOwners(
+                tuple(found for node, index in indices if (found := _find_element(node, index, item, at))),
+                self.is_known,
+            )
             for at, item in enumerate(items)
         ]
 
     def element_keys(self) -> tuple[str, ...]:
         """Name the fields by which a list's elements are told apart; none when it is no keyed list."""
-        for node in self.nodes:
+        for node in self.entries:
             for step in node.fields:
-                if step.startswith("k:") and isinstance(key := _parse(step), dict):
+                if step.startswith("k:") and isinstance(key := _parse_step(step), dict):
                     return tuple(sorted(key))
         return ()
 
     def is_set(self) -> bool:
         """Say whether a list's elements are members of a set."""
-        return any(step.startswith("v:") for node in self.nodes for step in node.fields)
+        return any(step.startswith("v:") for node in self.entries for step in node.fields)
 
-    def _below(self, step: str) -> FieldOwners:
-        if not self.nodes:
+    def _descend(self, step: str) -> FieldOwners:
+        if not self.entries:
             return self
-        return FieldOwners(tuple(found for node in self.nodes if (found := _step(node, step))), self.known)
+        return FieldOwners(tuple(found for node in self.entries if (found := _take_step(node, step))), self.is_known)
 
 
 def read_owners(manifest: Manifest, *, manager: str) -> FieldOwners:
     """Read the managedFields of an object; `manager` is our name in entries of plain updates."""
     entries = [entry for entry in metadata_of(manifest).get("managedFields") or () if isinstance(entry, Mapping)]
     nodes = tuple(
-        _Node(
+        _OwnedFields(
             manager=str(entry.get("manager", "")),
             is_ours=entry.get("manager") == manager and entry.get("operation") == "Update",
             fields=entry["fieldsV1"],
@@ -88,19 +91,19 @@ def read_owners(manifest: Manifest, *, manager: str) -> FieldOwners:
     return FieldOwners(nodes, bool(nodes))
 
 
-def canonical(value: object) -> str:
+def format_canonical(value: object) -> str:
     """Spell a value so that equal values are spelled alike."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _step(node: _Node, step: str) -> _Node | None:
+def _take_step(node: _OwnedFields, step: str) -> _OwnedFields | None:
     if not node.fields:
         return node
     below = node.fields.get(step)
-    return _Node(node.manager, node.is_ours, below) if isinstance(below, Mapping) else None
+    return _OwnedFields(node.manager, node.is_ours, below) if isinstance(below, Mapping) else None
 
 
-def _parse(step: str) -> Any:
+def _parse_step(step: str) -> Any:
     try:
         return json.loads(step[2:])
     except ValueError:
@@ -110,27 +113,27 @@ def _parse(step: str) -> Any:
 _Index = Mapping[tuple[tuple[str, ...] | str, str], str]
 
 
-def _index_of(fields: Mapping[str, Any]) -> _Index:
+def _index_steps(fields: Mapping[str, Any]) -> _Index:
     """Find a list's steps: by the key fields and their values, by value, or by index."""
     index: dict[tuple[tuple[str, ...] | str, str], str] = {}
     for step in fields:
-        if step.startswith("k:") and isinstance(key := _parse(step), dict):
-            index[(tuple(sorted(key)), canonical(key))] = step
+        if step.startswith("k:") and isinstance(key := _parse_step(step), dict):
+            index[(tuple(sorted(key)), format_canonical(key))] = step
         elif step.startswith("v:"):
-            index[("v", canonical(_parse(step)))] = step
+            index[("v", format_canonical(_parse_step(step)))] = step
         elif step.startswith("i:"):
             index[("i", step[2:])] = step
     return index
 
 
-def _find(node: _Node, index: _Index, item: object, at: int) -> _Node | None:
+def _find_element(node: _OwnedFields, index: _Index, item: object, at: int) -> _OwnedFields | None:
     if not node.fields:
         return node
     step = index.get(("i", str(at)))
     if step is None and not isinstance(item, Mapping):
-        step = index.get(("v", canonical(item)))
+        step = index.get(("v", format_canonical(item)))
     elif step is None and isinstance(item, Mapping):
         keyed = {names for names, _ in index if isinstance(names, tuple)}
-        candidates = ((names, canonical({name: item.get(name) for name in names})) for names in sorted(keyed))
+        candidates = ((names, format_canonical({name: item.get(name) for name in names})) for names in sorted(keyed))
         step = next((index[key] for key in candidates if key in index), None)
-    return _step(node, step) if step is not None else None
+    return _take_step(node, step) if step is not None else None

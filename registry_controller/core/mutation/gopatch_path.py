@@ -12,8 +12,8 @@ from typing import Final
 
 from registry_controller.api.errors import InvalidObject
 
-_LONGEST: Final = 2048
-_DEEPEST: Final = 64
+_MAX_LENGTH: Final = 2048
+_MAX_PARTS: Final = 64
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _INT64: Final = range(-(2**63), 2**63)
 """An integer beyond it is no index for Go's Atoi, and so a key."""
@@ -49,14 +49,14 @@ class IndexToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendToken:
     """The place behind an array's last element."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class MatchToken:
     """The one element of an array whose `key` is the text `value`; when `optional`, it is appended if it is missing."""
 
     key: str
@@ -66,7 +66,7 @@ class Matching:
     at: int
 
 
-Token = KeyToken | IndexToken | Append | Matching
+PathToken = KeyToken | IndexToken | AppendToken | MatchToken
 """One part of a path; `at` is the position of its first character, counted from 1."""
 
 
@@ -74,31 +74,31 @@ Token = KeyToken | IndexToken | Append | Matching
 class Pointer:
     """A path; no token at all is the whole document."""
 
-    tokens: tuple[Token, ...]
+    tokens: tuple[PathToken, ...]
 
 
 def parse_pointer(text: str, *, path: str) -> Pointer:
     """Read a path; raise InvalidObject at the field `path`, with the position."""
     if not text:
         return Pointer(())
-    if len(text) > _LONGEST:
-        raise InvalidObject(path, f"is longer than {_LONGEST} characters")
+    if len(text) > _MAX_LENGTH:
+        raise InvalidObject(path, f"is longer than {_MAX_LENGTH} characters")
     if not text.startswith("/"):
-        raise _refused(path, 1, "`/` is expected here")
+        raise _error_at(path, 1, "`/` is expected here")
     parts = text.split("/")[1:]
-    if len(parts) > _DEEPEST:
-        raise InvalidObject(path, f"has more than {_DEEPEST} parts")
-    tokens: list[Token] = []
+    if len(parts) > _MAX_PARTS:
+        raise InvalidObject(path, f"has more than {_MAX_PARTS} parts")
+    tokens: list[PathToken] = []
     at, optional = 2, False
     for number, part in enumerate(parts):
         token = _parse_token(part, at=at, is_last=number == len(parts) - 1, optional=optional, path=path)
-        optional = (isinstance(token, (KeyToken, Matching)) and token.optional) or optional
+        optional = (isinstance(token, (KeyToken, MatchToken)) and token.optional) or optional
         tokens.append(token)
         at += len(part) + 1
     return Pointer(tuple(tokens))
 
 
-def _parse_token(part: str, *, at: int, is_last: bool, optional: bool, path: str) -> Token:
+def _parse_token(part: str, *, at: int, is_last: bool, optional: bool, path: str) -> PathToken:
     """Read one part; what is `optional` makes everything to its right optional."""
     name, *suffixes = part.split(":")
     modifiers = _parse_modifiers(suffixes, at=at + len(name) + 1, path=path)
@@ -106,16 +106,16 @@ def _parse_token(part: str, *, at: int, is_last: bool, optional: bool, path: str
     name = _ESCAPE.sub(lambda found: _ESCAPED[found[1]], name)
     if is_last and name == "-":
         if modifiers:
-            raise _refused(path, behind, "no modifier may follow `-`")
-        return Append(at)
+            raise _error_at(path, behind, "no modifier may follow `-`")
+        return AppendToken(at)
     if _INTEGER.fullmatch(name) and int(name) in _INT64:
         return IndexToken(int(name), modifiers, at)
     optional = optional or name.endswith("?")
     key, equals, value = name.partition("=")
     if equals:
-        return Matching(key, value.removesuffix("?"), optional, modifiers, at)
+        return MatchToken(key, value.removesuffix("?"), optional, modifiers, at)
     if modifiers:
-        raise _refused(path, behind, "a modifier may only follow an index or `key=value` (a `:` in a key is `~7`)")
+        raise _error_at(path, behind, "a modifier may only follow an index or `key=value` (a `:` in a key is `~7`)")
     return KeyToken(name.removesuffix("?"), optional, at)
 
 
@@ -125,10 +125,10 @@ def _parse_modifiers(words: list[str], *, at: int, path: str) -> tuple[Modifier,
         try:
             modifiers.append(Modifier(word))
         except ValueError:
-            raise _refused(path, at, "prev, next, before or after is expected here (a `:` in a key is `~7`)") from None
+            raise _error_at(path, at, "prev, next, before or after is expected here (a `:` in a key is `~7`)") from None
         at += len(word) + 1
     return tuple(modifiers)
 
 
-def _refused(path: str, at: int, why: str) -> InvalidObject:
+def _error_at(path: str, at: int, why: str) -> InvalidObject:
     return InvalidObject(path, f"character {at}: {why}")

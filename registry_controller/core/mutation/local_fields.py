@@ -44,7 +44,7 @@ _LOCAL: Final[Mapping[tuple[str, str], frozenset[Path]]] = {
     ),
 }
 
-_CONTROLLERS_ANNOTATIONS: Final = frozenset(
+_CONTROLLER_ANNOTATIONS: Final = frozenset(
     (
         "deployment.kubernetes.io/desired-replicas",
         "deployment.kubernetes.io/max-replicas",
@@ -66,33 +66,33 @@ _CONTROLLERS_ANNOTATIONS: Final = frozenset(
 )
 """Kubernetes' own controllers write these, in every cluster their own: a copied one would be fought over."""
 
-_HEADLESS: Final = ("None", ["None"])
+_HEADLESS_VALUES: Final = ("None", ["None"])
 
 
-def local_fields(group: str, kind: str) -> frozenset[Path]:
+def get_local_fields(group: str, kind: str) -> frozenset[Path]:
     """Name the fields of a kind that each cluster decides for itself."""
     return _LOCAL.get((group, kind), frozenset())
 
 
-def is_controllers_annotation(key: str) -> bool:
+def is_controller_annotation(key: str) -> bool:
     """Say whether a controller of Kubernetes keeps this annotation by itself."""
-    return key in _CONTROLLERS_ANNOTATIONS
+    return key in _CONTROLLER_ANNOTATIONS
 
 
-def is_local(path: Path, value: object, *, fields: frozenset[Path]) -> bool:
+def is_local_field(path: Path, value: object, *, fields: frozenset[Path]) -> bool:
     """Say whether this value at this path is the cluster's own; a headless Service's `None` is the author's."""
-    return path in fields and value not in _HEADLESS
+    return path in fields and value not in _HEADLESS_VALUES
 
 
-def without_local_fields(manifest: Manifest, *, group: str, kind: str, spend: Callable[[int], None]) -> Manifest:
+def strip_local_fields(manifest: Manifest, *, group: str, kind: str, spend: Callable[[int], None]) -> Manifest:
     """Leave out what each cluster decides for itself; the input is not changed.
 
     `spend` hears, before, through how many values something goes one by one.
     """
-    fields = local_fields(group, kind)
+    fields = get_local_fields(group, kind)
     if (group, kind) == ("", "Pod"):
-        manifest = _without_token_volume(manifest, spend)
-    if (group, kind) == ("batch", "Job") and _spec(manifest).get("manualSelector") is True:
+        manifest = _strip_token_volume(manifest, spend)
+    if (group, kind) == ("batch", "Job") and _get_spec(manifest).get("manualSelector") is True:
         return manifest
     if not fields:
         return manifest
@@ -102,31 +102,31 @@ def without_local_fields(manifest: Manifest, *, group: str, kind: str, spend: Ca
     return stripped
 
 
-def _strip(value: Any, path: Path, fields: frozenset[Path], spend: Callable[[int], None]) -> Any:
+def _strip(value: Any, path: Path, fields: frozenset[Path], charge: Callable[[int], None]) -> Any:
     """Build `value` anew along the paths that lead to a local field; everything else is shared."""
     if not any(field[: len(path)] == path for field in fields):
         return value
     if isinstance(value, Mapping):
-        spend(len(value))
+        charge(len(value))
         return {
-            key: _strip(child, (*path, key), fields, spend)
+            key: _strip(child, (*path, key), fields, charge)
             for key, child in value.items()
-            if not is_local((*path, key), child, fields=fields)
+            if not is_local_field((*path, key), child, fields=fields)
         }
     if isinstance(value, list):
-        spend(len(value))
-        return [_strip(child, (*path, "*"), fields, spend) for child in value]
+        charge(len(value))
+        return [_strip(child, (*path, "*"), fields, charge) for child in value]
     return value
 
 
-def _spec(manifest: Manifest) -> Mapping[str, Any]:
+def _get_spec(manifest: Manifest) -> Mapping[str, Any]:
     spec = manifest.get("spec")
     return spec if isinstance(spec, Mapping) else {}
 
 
-def _without_token_volume(manifest: Manifest, spend: Callable[[int], None]) -> Manifest:
+def _strip_token_volume(manifest: Manifest, charge: Callable[[int], None]) -> Manifest:
     """Leave out the token volume that admission adds to every Pod; its name is random."""
-    spec = _spec(manifest)
+    spec = _get_spec(manifest)
 
     def is_token(item: object) -> bool:
         return isinstance(item, Mapping) and str(item.get("name", "")).startswith("kube-api-access-")
@@ -135,41 +135,41 @@ def _without_token_volume(manifest: Manifest, spend: Callable[[int], None]) -> M
         mounts = container.get("volumeMounts") if isinstance(container, Mapping) else None
         if not isinstance(mounts, list):
             return container
-        spend(len(mounts))
+        charge(len(mounts))
         return {**container, "volumeMounts": [mount for mount in mounts if not is_token(mount)]}
 
     changed: dict[str, Any] = {}
     if isinstance(volumes := spec.get("volumes"), list):
-        spend(len(volumes))
+        charge(len(volumes))
         changed["volumes"] = [volume for volume in volumes if not is_token(volume)]
     for field in ("containers", "initContainers"):
         if isinstance(containers := spec.get(field), list):
-            spend(len(containers))
+            charge(len(containers))
             changed[field] = [stripped(container) for container in containers]
     return {**manifest, "spec": {**spec, **changed}} if changed else manifest
 
 
 def fit_service(merged: dict[str, Any], current: Manifest) -> dict[str, Any]:
     """Make what a Service carries over from its present state fit its new type; keep node ports by port name."""
-    spec = dict(_spec(merged))
+    spec = dict(_get_spec(merged))
     kind = spec.get("type", "ClusterIP")
     if kind == "ExternalName":
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "healthCheckNodePort"):
             spec.pop(field, None)
     if kind != "LoadBalancer" or spec.get("externalTrafficPolicy") != "Local":
         spec.pop("healthCheckNodePort", None)
-    ports = [dict(port) for port in _ports(spec)]
+    ports = [dict(port) for port in _get_ports(spec)]
     for port in ports:
         if kind not in ("NodePort", "LoadBalancer"):
             port.pop("nodePort", None)
     if kind in ("NodePort", "LoadBalancer"):
-        _keep_node_ports(ports, _ports(_spec(current)))
+        _keep_node_ports(ports, _get_ports(_get_spec(current)))
     if "ports" in spec:
         spec["ports"] = ports
     return {**merged, "spec": spec} if "spec" in merged else merged
 
 
-def _ports(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _get_ports(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ports = spec.get("ports")
     return [port for port in ports if isinstance(port, Mapping)] if isinstance(ports, list) else []
 

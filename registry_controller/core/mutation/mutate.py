@@ -15,12 +15,12 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
 from registry_controller.api.syncrule import MapMutation, RuleEntry
-from registry_controller.core.mutation.local_fields import is_controllers_annotation, without_local_fields
+from registry_controller.core.mutation.local_fields import is_controller_annotation, strip_local_fields
 from registry_controller.core.mutation.overrides import apply_overrides
 from registry_controller.core.mutation.templates import render_overrides
 from registry_controller.gotemplate import Budget, Pool, TemplateError
 
-SERVER_SET: Final = frozenset(
+SERVER_SET_METADATA: Final = frozenset(
     (
         "uid",
         "resourceVersion",
@@ -56,7 +56,7 @@ _TRACKING_SUFFIX: Final = ".toolkit.fluxcd.io"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Context:
+class TemplateContext:
     """What templates see beside the object: the Clusters of the owner and of this cluster, as objects.
 
     It is told from others by identity: whoever makes one makes another only when something in it has changed.
@@ -66,11 +66,11 @@ class Context:
     local_cluster: Manifest | None = None
 
 
-NOWHERE: Final = Context()
+NO_CONTEXT: Final = TemplateContext()
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class MutatedCopy:
     """A copy as it should be, without provenance and without what the server sets.
 
     `status` is what its status should be, None where the rule does not ask for it.
@@ -82,7 +82,7 @@ class Desired:
     status: Manifest | None = None
 
 
-def kind_of(gvk: GVK, entries: Sequence[RuleEntry]) -> GVK:
+def get_copy_kind(gvk: GVK, entries: Sequence[RuleEntry]) -> GVK:
     """Say as which kind a source of kind `gvk` is written."""
     for entry in entries:
         mutation = entry.mutations.kind
@@ -90,53 +90,55 @@ def kind_of(gvk: GVK, entries: Sequence[RuleEntry]) -> GVK:
     return gvk
 
 
-def desired(
+def build_copy(
     source: Manifest,
     gvk: GVK,
     entries: Sequence[RuleEntry],
     *,
     owner: ClusterUID,
-    context: Context = NOWHERE,
+    context: TemplateContext = NO_CONTEXT,
     pool: Pool | None = None,
-) -> Desired:
+) -> MutatedCopy:
     """Build the copy of a source of kind `gvk`; `owner` is the cluster where it was born.
 
     Raises InvalidObject for metadata that no API server would serve, and for what a rule asks and cannot be done, also
     for want of steps, of which a pool may have less.
     """
-    copy_gvk = kind_of(gvk, entries)
+    copy_gvk = get_copy_kind(gvk, entries)
     budget = Budget(pool=pool)
-    whole = _mutated(source, gvk, copy_gvk, entries, owner=owner, budget=budget)
+    whole = _apply_mutations(source, gvk, copy_gvk, entries, owner=owner, budget=budget)
     try:
-        copy = without_local_fields(_stripped(whole), group=copy_gvk.group, kind=copy_gvk.kind, spend=budget.step)
+        copy = strip_local_fields(_strip_metadata(whole), group=copy_gvk.group, kind=copy_gvk.kind, spend=budget.step)
     except TemplateError as error:
         raise InvalidObject("spec", str(error)) from None
     overrides = [override for entry in entries for override in entry.mutations.overrides]
     if overrides:
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
         values = render_overrides(overrides, data=data, budget=budget)
-        copy = _overridden(copy, apply_overrides(copy, values, budget=budget), source, gvk=copy_gvk, budget=budget)
+        copy = _finish_overrides(
+            copy, apply_overrides(copy, values, budget=budget), source, gvk=copy_gvk, budget=budget
+        )
     if (copy_gvk.group, copy_gvk.kind) == ("", "Secret") and "stringData" in copy:
-        copy = _with_texts_in_data(copy)
+        copy = _merge_string_data(copy)
     info = meta.metadata_of(copy)
     target = Target(copy_gvk.group, copy_gvk.kind, info.get("namespace", ""), info.get("name", ""))
     status = (source.get("status") or {}) if any(entry.mutations.sync_status for entry in entries) else None
-    return Desired(target, copy_gvk, copy, status)
+    return MutatedCopy(target, copy_gvk, copy, status)
 
 
-def _mutated(
+def _apply_mutations(
     source: Manifest, gvk: GVK, copy_gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID, budget: Budget
 ) -> Manifest:
     """Change annotations, labels and kind, and set the owner's marks: what templates see as the object."""
     info = Field(source, "")["metadata"]
     info["namespace"].text()
     info["name"].text()
-    _pay_for_maps(info, budget)
+    _charge_maps(info, budget)
     annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
-    annotations = _mutate(annotations, (entry.mutations.annotations for entry in entries))
-    labels = _mutate(labels, (entry.mutations.labels for entry in entries))
-    annotations = {name: text for name, text in annotations.items() if not _stays_behind(name)}
-    labels = {name: text for name, text in labels.items() if not _stays_behind(name)}
+    annotations = _apply_map_mutations(annotations, (entry.mutations.annotations for entry in entries))
+    labels = _apply_map_mutations(labels, (entry.mutations.labels for entry in entries))
+    annotations = {name: text for name, text in annotations.items() if not _is_never_copied(name)}
+    labels = {name: text for name, text in labels.items() if not _is_never_copied(name)}
     annotations[meta.OWNER] = owner
     if validation.is_label_value(owner):
         labels[meta.OWNER] = owner
@@ -146,7 +148,7 @@ def _mutated(
     return {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": changed}
 
 
-def _pay_for_maps(info: Field, budget: Budget) -> None:
+def _charge_maps(info: Field, budget: Budget) -> None:
     """Take steps for labels and annotations before they are gone through, one by one and more than once."""
     try:
         budget.step(len(info["annotations"].mapping()) + len(info["labels"].mapping()))
@@ -154,13 +156,13 @@ def _pay_for_maps(info: Field, budget: Budget) -> None:
         raise InvalidObject("metadata", str(error)) from None
 
 
-def _stripped(manifest: Manifest) -> Manifest:
+def _strip_metadata(manifest: Manifest) -> Manifest:
     """Leave out the status, and metadata that belongs to one object in one cluster."""
-    info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET}
+    info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET_METADATA}
     return {**{name: value for name, value in manifest.items() if name != "status"}, "metadata": info}
 
 
-def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK, budget: Budget) -> Manifest:
+def _finish_overrides(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK, budget: Budget) -> Manifest:
     """Check what overrides made of a copy, put its marks right, and label it with what it was called."""
     field = Field(after, "")
     if (field["apiVersion"].text(), field["kind"].text()) != (gvk.api_version, gvk.kind):
@@ -171,7 +173,7 @@ def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK
         raise InvalidObject("overrides", f"metadata.name is none that a {gvk.kind} can have")
     if bool(namespace) != bool(was.get("namespace")) or (namespace and not validation.is_namespace(namespace)):
         raise InvalidObject("overrides", "metadata.namespace is no namespace any more")
-    _pay_for_maps(info, budget)
+    _charge_maps(info, budget)
     annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
     annotations = {key: text for key, text in annotations.items() if key not in _NEVER_COPIED}
     labels = {key: text for key, text in labels.items() if key not in _NEVER_COPIED}
@@ -183,10 +185,10 @@ def _overridden(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK
     ):
         if then and now != then and validation.is_label_value(then):
             labels[label] = then
-    return _stripped({**after, "metadata": {**info.mapping(), "annotations": annotations, "labels": labels}})
+    return _strip_metadata({**after, "metadata": {**info.mapping(), "annotations": annotations, "labels": labels}})
 
 
-def _with_texts_in_data(secret: Manifest) -> Manifest:
+def _merge_string_data(secret: Manifest) -> Manifest:
     """Merge `stringData` into `data`, as the server does that never stores it: what it gives back is compared."""
     field = Field(secret, "")
     texts = field["stringData"].text_map()
@@ -196,7 +198,7 @@ def _with_texts_in_data(secret: Manifest) -> Manifest:
     return {**rest, "data": data} if encoded else rest
 
 
-def _mutate(found: Mapping[str, str], mutations: Iterable[MapMutation]) -> dict[str, str]:
+def _apply_map_mutations(found: Mapping[str, str], mutations: Iterable[MapMutation]) -> dict[str, str]:
     """Do all adds, in order, and then all removes."""
     changed = dict(found)
     removed: list[str] = []
@@ -208,12 +210,12 @@ def _mutate(found: Mapping[str, str], mutations: Iterable[MapMutation]) -> dict[
     return changed
 
 
-def _stays_behind(name: str) -> bool:
+def _is_never_copied(name: str) -> bool:
     """Say whether an annotation or label belongs to the object in its own cluster (W5, W6)."""
     prefix = name.partition("/")[0]
     return (
         name in _NEVER_COPIED
         or prefix in _TRACKING_PREFIXES
         or prefix.endswith(_TRACKING_SUFFIX)
-        or is_controllers_annotation(name)
+        or is_controller_annotation(name)
     )

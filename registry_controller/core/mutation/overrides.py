@@ -16,13 +16,13 @@ import jsonpatch
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override
 from registry_controller.core.mutation.gopatch_path import (
-    Append,
+    AppendToken,
     IndexToken,
     KeyToken,
-    Matching,
+    MatchToken,
     Modifier,
+    PathToken,
     Pointer,
-    Token,
     parse_pointer,
 )
 from registry_controller.gotemplate.limits import Budget, TemplateError
@@ -45,6 +45,12 @@ class Operation:
     action: OverrideAction
     pointer: Pointer
     path: str
+
+    @property
+    def field(self) -> str:
+        """The top-level field of the object that the pointer leads to or into; empty for the whole object."""
+        first = next(iter(self.pointer.tokens), None)
+        return first.name if isinstance(first, KeyToken) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +87,14 @@ def apply_overrides(document: Any, changes: Iterable[tuple[Operation, Any]], *, 
     budget = budget or Budget()
     for operation, value in changes:
         try:
-            if change := resolve(operation, document, value=value, budget=budget):
+            if change := resolve_override(operation, document, value=value, budget=budget):
                 document = _apply(document, change, path=operation.path, budget=budget)
         except TemplateError as error:
             raise InvalidObject(operation.path, f"{error}, together with the overrides before it") from None
     return document
 
 
-def resolve(operation: Operation, document: Any, *, value: Any, budget: Budget) -> PatchOperation | None:
+def resolve_override(operation: Operation, document: Any, *, value: Any, budget: Budget) -> PatchOperation | None:
     """Say what an override does to this document; None when it has nothing to remove; else raise InvalidObject."""
     tokens = operation.pointer.tokens
     if operation.action is OverrideAction.REMOVE:
@@ -96,7 +102,9 @@ def resolve(operation: Operation, document: Any, *, value: Any, budget: Budget) 
     return _resolve_replacement(tokens, document, value, path=operation.path, budget=budget)
 
 
-def _resolve_removal(tokens: tuple[Token, ...], document: Any, *, path: str, budget: Budget) -> PatchOperation | None:
+def _resolve_removal(
+    tokens: tuple[PathToken, ...], document: Any, *, path: str, budget: Budget
+) -> PatchOperation | None:
     if not tokens:
         raise InvalidObject(path, "the whole object cannot be removed")
     parts: list[str | int] = []
@@ -111,19 +119,19 @@ def _resolve_removal(tokens: tuple[Token, ...], document: Any, *, path: str, bud
 
 
 def _resolve_replacement(
-    tokens: tuple[Token, ...], document: Any, value: Any, *, path: str, budget: Budget
+    tokens: tuple[PathToken, ...], document: Any, value: Any, *, path: str, budget: Budget
 ) -> PatchOperation:
     parts: list[str | int] = []
     found = document
     for number, token in enumerate(tokens):
         rest = tokens[number + 1 :]
-        if isinstance(token, Append):
-            _want_list(token, found, path=path)
+        if isinstance(token, AppendToken):
+            _require_list(token, found, path=path)
             return PatchOperation("add", (*parts, "-"), value)
         part, inserts = _locate(token, found, may_insert=not rest, path=path, budget=budget)
         if part is None:
             name = token.name if isinstance(token, KeyToken) else "-"
-            return PatchOperation("add", (*parts, name), _make(token, rest, value, path=path))
+            return PatchOperation("add", (*parts, name), _build_missing(token, rest, value, path=path))
         parts.append(part)
         if not rest:
             return PatchOperation("add" if inserts or isinstance(token, KeyToken) else "replace", tuple(parts), value)
@@ -131,74 +139,78 @@ def _resolve_replacement(
     return PatchOperation("replace", (), value)
 
 
-def _locate(token: Token, found: Any, *, may_insert: bool, path: str, budget: Budget) -> tuple[str | int | None, bool]:
+def _locate(
+    token: PathToken, found: Any, *, may_insert: bool, path: str, budget: Budget
+) -> tuple[str | int | None, bool]:
     """Say which key or index a token means, and whether a value is inserted there; None: optional, and missing."""
     match token:
-        case Append():
-            raise _refused(path, token, "`-` has nothing to remove")
+        case AppendToken():
+            raise _error_at(path, token, "`-` has nothing to remove")
         case KeyToken():
             if not isinstance(found, Mapping):
-                raise _refused(path, token, f"an object is expected above this, and there is {_kind(found)}")
+                raise _error_at(path, token, f"an object is expected above this, and there is {_describe(found)}")
             if token.name not in found and not token.optional:
-                raise _refused(path, token, "there is no such key (`?` behind it would make it)")
+                raise _error_at(path, token, "there is no such key (`?` behind it would make it)")
             return (token.name if token.name in found else None), False
         case IndexToken():
-            items = _want_list(token, found, path=path)
-            return _index(token, token.number, len(items), may_insert=may_insert, path=path)
-        case Matching():
-            items = _want_list(token, found, path=path)
+            items = _require_list(token, found, path=path)
+            return _resolve_index(token, token.number, len(items), may_insert=may_insert, path=path)
+        case MatchToken():
+            items = _require_list(token, found, path=path)
             budget.step(len(items))
-            hits = [number for number, item in enumerate(items) if _holds(token, item)]
+            hits = [number for number, item in enumerate(items) if _element_matches(token, item)]
             if not hits and token.optional:
                 return None, False
             if len(hits) != 1:
-                raise _refused(path, token, f"exactly one element must match this, and {len(hits)} do")
-            return _index(token, hits[0], len(items), may_insert=may_insert, path=path)
+                raise _error_at(path, token, f"exactly one element must match this, and {len(hits)} do")
+            return _resolve_index(token, hits[0], len(items), may_insert=may_insert, path=path)
 
 
-def _holds(token: Matching, item: Any) -> bool:
+def _element_matches(token: MatchToken, item: Any) -> bool:
     """Compare as texts: a number or a flag equals no text."""
     return isinstance(item, Mapping) and isinstance(text := item.get(token.key), str) and text == token.value
 
 
-def _index(token: IndexToken | Matching, number: int, length: int, *, may_insert: bool, path: str) -> tuple[int, bool]:
+def _resolve_index(
+    token: IndexToken | MatchToken, number: int, length: int, *, may_insert: bool, path: str
+) -> tuple[int, bool]:
     """Take the modifiers' steps; below 0 counts from the end, wherever the steps began."""
     modifiers = token.modifiers
     inserting = [modifier for modifier in modifiers if modifier in _INSERTING]
     if inserting and (not may_insert or inserting != [modifiers[-1]]):
-        raise _refused(path, token, "`:before` and `:after` may only end a path, and only to replace")
+        raise _error_at(path, token, "`:before` and `:after` may only end a path, and only to replace")
     number += sum(_STEPS[modifier] for modifier in modifiers if modifier not in _INSERTING)
     if not -length <= number < length:
-        raise _refused(path, token, f"there is no such element: the array has {length}")
+        raise _error_at(path, token, f"there is no such element: the array has {length}")
     number = number % length
     return (number + _STEPS[inserting[0]], True) if inserting else (number, False)
 
 
-def _make(token: Token, rest: tuple[Token, ...], value: Any, *, path: str) -> Any:
+def _build_missing(token: PathToken, rest: tuple[PathToken, ...], value: Any, *, path: str) -> Any:
     """Build what stands at a missing token, down to the value."""
     if not rest:
         return value
     following, behind = rest[0], rest[1:]
-    if isinstance(token, Matching):
+    if isinstance(token, MatchToken):
         if not isinstance(following, KeyToken) or (following.name == token.key and behind):
-            raise _refused(path, following, "cannot be made: what stands above it is an object with one text")
-        return {token.key: token.value, following.name: _make(following, behind, value, path=path)}
+            raise _error_at(path, following, "cannot be made: what stands above it is an object with one text")
+        return {token.key: token.value, following.name: _build_missing(following, behind, value, path=path)}
     match following:
         case KeyToken():
-            return {following.name: _make(following, behind, value, path=path)}
-        case Matching() | Append():
-            return [_make(following, behind, value, path=path)]
+            return {following.name: _build_missing(following, behind, value, path=path)}
+        case MatchToken() | AppendToken():
+            return [_build_missing(following, behind, value, path=path)]
         case IndexToken():
-            raise _refused(path, following, "an index cannot be made; only a key, `key=value` or `-` can")
+            raise _error_at(path, following, "an index cannot be made; only a key, `key=value` or `-` can")
 
 
-def _want_list(token: Token, found: Any, *, path: str) -> list[Any]:
+def _require_list(token: PathToken, found: Any, *, path: str) -> list[Any]:
     if not isinstance(found, list):
-        raise _refused(path, token, f"an array is expected above this, and there is {_kind(found)}")
+        raise _error_at(path, token, f"an array is expected above this, and there is {_describe(found)}")
     return found
 
 
-def _kind(found: Any) -> str:
+def _describe(found: Any) -> str:
     if found is None:
         return "null"
     return "an object" if isinstance(found, Mapping) else "an array" if isinstance(found, list) else "a single value"
@@ -216,12 +228,12 @@ def _copy_spine(document: Any, parts: tuple[str | int, ...], budget: Budget) -> 
     """Copy the containers that lead to a place, which are all that a change there touches."""
     if not parts:
         return document
-    budget.pass_by(1 + len(document))
+    budget.step_for_lookups(1 + len(document))
     copy: Any = dict(document) if isinstance(document, Mapping) else list(document)
     if len(parts) > 1:
         copy[parts[0]] = _copy_spine(copy[parts[0]], parts[1:], budget)
     return copy
 
 
-def _refused(path: str, token: Token, why: str) -> InvalidObject:
+def _error_at(path: str, token: PathToken, why: str) -> InvalidObject:
     return InvalidObject(path, f"character {token.at}: {why}")

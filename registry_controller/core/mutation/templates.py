@@ -14,13 +14,13 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override
 from registry_controller.core.mutation.gopatch_path import KeyToken
 from registry_controller.core.mutation.overrides import Operation, OverrideAction, read_override
-from registry_controller.core.mutation.yamlvalue import parse_value
-from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, as_decoded, compile_template
+from registry_controller.core.mutation.yaml_value import parse_value
+from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, compile_template, with_go_numbers
 
-_KEPT_AT_HOME = frozenset(("labels", "annotations", "finalizers", "ownerReferences"))
+_NOT_MOVING = frozenset(("labels", "annotations", "finalizers", "ownerReferences"))
 
 
-class _Templates:
+class _TemplateCache:
     """The templates that were read last, together no longer than `most` characters."""
 
     def __init__(self, *, most: int) -> None:
@@ -28,24 +28,24 @@ class _Templates:
         self._held: dict[tuple[str, str], Template] = {}
         self._size = 0
 
-    def read(self, source: str, *, path: str) -> Template:
+    def get(self, source: str, *, path: str) -> Template:
         """Read a template, if it is not held."""
         key = (source, path)
         template = self._held.pop(key, None)
         if template is None:
             template = compile_template(source, path=path)
-            self._size += _OVERHEAD + len(source)
+            self._size += _OVERHEAD_CHARACTERS + len(source)
         self._held[key] = template
         while self._size > self._most:
             oldest, path = next(iter(self._held))
             del self._held[(oldest, path)]
-            self._size -= _OVERHEAD + len(oldest)
+            self._size -= _OVERHEAD_CHARACTERS + len(oldest)
         return template
 
 
-_OVERHEAD: Final = 64
-_READ_IN_ONE_STEP: Final = 2
-_TEMPLATES: Final = _Templates(most=8 * DEFAULT.source)  # a character takes up to 75 bytes: 38 MiB
+_OVERHEAD_CHARACTERS: Final = 64
+_CHARACTERS_A_STEP: Final = 2
+_TEMPLATES: Final = _TemplateCache(most=8 * DEFAULT.source)  # a character takes up to 75 bytes: 38 MiB
 
 
 def is_template(override: Override) -> bool:
@@ -55,7 +55,7 @@ def is_template(override: Override) -> bool:
 
 def check_override(override: Override) -> None:
     """Raise InvalidObject, with the field's path, for an override that no object could satisfy."""
-    _template(override, read_operation(override))
+    _get_template(override, read_operation(override))
 
 
 def render_overrides(
@@ -63,12 +63,14 @@ def render_overrides(
 ) -> list[tuple[Operation, Any]]:
     """Render all values within one budget; raise InvalidObject for the first that cannot be."""
     readings = [
-        (override, operation := read_operation(override), _paid(override, operation, budget)) for override in overrides
+        (override, operation := read_operation(override), _get_charged_template(override, operation, budget))
+        for override in overrides
     ]
     if any(template is not None for _, _, template in readings):
-        data = _decoded(data, budget)
+        data = _decode_data(data, budget)
     return [
-        (operation, _value(override, operation, template, data, budget)) for override, operation, template in readings
+        (operation, _render_value(override, operation, template, data, budget))
+        for override, operation, template in readings
     ]
 
 
@@ -77,44 +79,44 @@ def may_move(override: Override) -> bool:
     tokens = read_operation(override).pointer.tokens
     if not tokens or not isinstance(tokens[0], KeyToken) or tokens[0].name != "metadata":
         return not tokens
-    return len(tokens) == 1 or (isinstance(tokens[1], KeyToken) and tokens[1].name not in _KEPT_AT_HOME)
+    return len(tokens) == 1 or (isinstance(tokens[1], KeyToken) and tokens[1].name not in _NOT_MOVING)
 
 
 def read_operation(override: Override) -> Operation:
     """Read an override, if it is not held; raise InvalidObject at its type, or at the position in its path."""
-    return _operation(override.type, override.pointer, override.path)
+    return _read_cached(override.type, override.pointer, override.path)
 
 
 @functools.lru_cache(maxsize=4096)
-def _operation(type_: str, pointer: str, path: str) -> Operation:
+def _read_cached(type_: str, pointer: str, path: str) -> Operation:
     return read_override(Override(type_, pointer, "", False, path))
 
 
-def _template(override: Override, operation: Operation) -> Template | None:
+def _get_template(override: Override, operation: Operation) -> Template | None:
     if operation.action is OverrideAction.REMOVE or not is_template(override):
         return None
-    return _TEMPLATES.read(override.value, path=f"{override.path}.value")
+    return _TEMPLATES.get(override.value, path=f"{override.path}.value")
 
 
-def _paid(override: Override, operation: Operation, budget: Budget) -> Template | None:
+def _get_charged_template(override: Override, operation: Operation, budget: Budget) -> Template | None:
     """Read a template, which is paid for before, and each time: not all that there are can be kept."""
     if operation.action is not OverrideAction.REMOVE and is_template(override):
         try:
-            budget.step(len(override.value) // _READ_IN_ONE_STEP)
+            budget.step(len(override.value) // _CHARACTERS_A_STEP)
         except TemplateError as error:
             raise InvalidObject(f"{override.path}.value", str(error)) from None
-    return _template(override, operation)
+    return _get_template(override, operation)
 
 
-def _decoded(data: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
+def _decode_data(data: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = as_decoded(data, budget=budget)
+        found: Mapping[str, Any] = with_go_numbers(data, budget=budget)
     except TemplateError as error:
         raise InvalidObject("overrides", str(error)) from None
     return found
 
 
-def _value(
+def _render_value(
     override: Override, operation: Operation, template: Template | None, data: Mapping[str, Any], budget: Budget
 ) -> Any:
     if operation.action is OverrideAction.REMOVE:

@@ -17,11 +17,20 @@ from typing import Any, Final
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.rules.gjson import ContentPath, Each, KeyStep, Length, Query, Step, Wild, compile_path
-from registry_controller.core.rules.glob import Glob
+from registry_controller.core.rules.gjson import (
+    ContentPath,
+    EachStep,
+    Glob,
+    KeyStep,
+    LengthStep,
+    PathStep,
+    QueryStep,
+    WildcardStep,
+    compile_path,
+)
 from registry_controller.gotemplate.limits import Budget, Pool, TemplateError
 
-__all__ = ["ContentPath", "Contents", "compile_path", "content_matches", "lookup", "value_matches"]
+__all__ = ["ContentPath", "ObjectContent", "compile_path", "content_matches", "find_value", "value_matches"]
 
 _DIGITS, _HEX_DIGITS, _EXPONENT = r"\d(?:_?\d)*", r"[\da-f](?:_?[\da-f])*", r"[+-]?\d(?:_?\d){0,3}"
 _NUMBER: Final = re.compile(
@@ -34,8 +43,8 @@ _INTEGER: Final = re.compile(r"-?(?=\d)0*+(\d{0,18}+)", re.ASCII)
 _ESCAPED: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
-_READ_IN_ONE_STEP: Final = 64
-_KEY_IN_ONE_STEP: Final = 4
+_CHARACTERS_A_STEP: Final = 64
+_KEY_CHARACTERS_A_STEP: Final = 4
 """Characters of a path, which is read again for each object where too many others were read since."""
 
 
@@ -46,13 +55,13 @@ class _Missing:
 _MISSING: Final = _Missing()
 
 
-def lookup(document: object, path: ContentPath, *, budget: Budget | None = None) -> tuple[bool, Any]:
+def find_value(document: object, path: ContentPath, *, budget: Budget | None = None) -> tuple[bool, Any]:
     """Find a value: whether something is there (null is), and what. TemplateError when that takes too many steps."""
     found = _find(document, path.steps, budget or Budget())
     return (False, None) if found is _MISSING else (True, found)
 
 
-def _find(value: object, steps: tuple[Step, ...], budget: Budget) -> object:
+def _find(value: object, steps: tuple[PathStep, ...], budget: Budget) -> object:
     budget.step()
     if not steps:
         return value
@@ -64,42 +73,44 @@ def _find(value: object, steps: tuple[Step, ...], budget: Budget) -> object:
     return _MISSING
 
 
-def _find_in_object(value: Mapping[str, Any], step: Step, rest: tuple[Step, ...], budget: Budget) -> object:
+def _find_in_object(value: Mapping[str, Any], step: PathStep, rest: tuple[PathStep, ...], budget: Budget) -> object:
     match step:
         case KeyStep():
             return _find(value[step.name], rest, budget) if step.name in value else _MISSING
-        case Wild():
-            budget.pass_by(2 * len(value))  # all are sorted, however soon one is found
-            fitting = (_find(value[key], rest, budget) for key in sorted(value) if _fits(step.glob, key, budget))
+        case WildcardStep():
+            budget.step_for_lookups(2 * len(value))  # all are sorted, however soon one is found
+            fitting = (
+                _find(value[key], rest, budget) for key in sorted(value) if _glob_matches(step.glob, key, budget)
+            )
             return next((found for found in fitting if found is not _MISSING), _MISSING)
-        case Length():
+        case LengthStep():
             return value.get("#", _MISSING)
-        case Each():
+        case EachStep():
             return _find(value["#"], step.rest, budget) if "#" in value else _MISSING
-        case Query():
+        case QueryStep():
             return _MISSING
 
 
-def _find_in_array(value: list[Any], step: Step, rest: tuple[Step, ...], budget: Budget) -> object:
+def _find_in_array(value: list[Any], step: PathStep, rest: tuple[PathStep, ...], budget: Budget) -> object:
     match step:
         case KeyStep():
             is_there = step.index is not None and step.index < len(value)
             return _find(value[step.index or 0], rest, budget) if is_there else _MISSING
-        case Wild():
+        case WildcardStep():
             return _MISSING
-        case Length():
+        case LengthStep():
             return len(value)
-        case Each():
+        case EachStep():
             return [found for item in value if (found := _find(item, step.rest, budget)) is not _MISSING]
-        case Query():
-            fitting = (item for item in value if _holds(step, item, budget))
+        case QueryStep():
+            fitting = (item for item in value if _query_matches(step, item, budget))
             if step.every:
                 return [found for item in fitting if (found := _find(item, rest, budget)) is not _MISSING]
             first = next(fitting, _MISSING)
             return first if first is _MISSING else _find(first, rest, budget)
 
 
-def _holds(query: Query, item: object, budget: Budget) -> bool:
+def _query_matches(query: QueryStep, item: object, budget: Budget) -> bool:
     budget.step()
     if query.steps is None:
         # An object is asked for its empty key, as gjson does.
@@ -111,17 +122,17 @@ def _holds(query: Query, item: object, budget: Budget) -> bool:
     if not query.operator:
         return True
     if isinstance(found, bool):
-        return _compare_flag(found, query)
+        return _compare_boolean(found, query)
     if isinstance(found, str):
         if query.operator in ("%", "!%"):
-            return _fits(query.glob, found, budget) == (query.operator == "%")
+            return _glob_matches(query.glob, found, budget) == (query.operator == "%")
         return _ORDER[query.operator](found, query.operand)
     if isinstance(found, (int, float)) and query.operator in _ORDER:
         return _ORDER[query.operator](found, _read_operand(query.operand))
     return False
 
 
-def _fits(glob: Glob, text: str, budget: Budget) -> bool:
+def _glob_matches(glob: Glob, text: str, budget: Budget) -> bool:
     budget.step(glob.cost(text))
     return glob.matches(text)
 
@@ -135,7 +146,7 @@ def _read_operand(text: str) -> float:
     return float(plain) if _NUMBER.fullmatch(text) else 0.0
 
 
-def _compare_flag(found: bool, query: Query) -> bool:
+def _compare_boolean(found: bool, query: QueryStep) -> bool:
     """Compare as gjson does: false is less than true, and no other operand has a place in that order."""
     if query.operator in ("=", "!="):
         return (query.operand == ("true" if found else "false")) == (query.operator == "=")
@@ -154,7 +165,7 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-class Contents:
+class ObjectContent:
     """The body of one object, as one rule looks at it: read when it is first asked for, and with one budget."""
 
     __slots__ = ("_body", "_budget", "_pool", "_read")
@@ -165,7 +176,7 @@ class Contents:
         self._body: Manifest | None = None
         self._budget: Budget | None = None
 
-    def hold(self, wanted: ContentMatch, *, known: str | None = None) -> bool:
+    def matches(self, wanted: ContentMatch, *, known: str | None = None) -> bool:
         """Say whether the body holds a value, which may be known without it.
 
         Raises InvalidObject when that cannot be evaluated, or takes too many steps with all that was asked before.
@@ -173,7 +184,7 @@ class Contents:
         if self._budget is None:
             self._budget = Budget(pool=self._pool)
         if known is not None:
-            return _holds_value(wanted, known, self._budget)
+            return _compare_value(wanted, known, self._budget)
         if self._body is None:
             self._body = self._read()
         return content_matches(wanted, self._body, budget=self._budget)
@@ -184,66 +195,70 @@ def content_matches(wanted: ContentMatch, document: object, *, budget: Budget | 
     budget = budget or Budget()
     compiled = compile_path(wanted.key, path=f"{wanted.path}.key")
     try:
-        budget.step(len(wanted.key) // _KEY_IN_ONE_STEP)
-        exists, found = lookup(document, compiled, budget=budget)
+        budget.step(len(wanted.key) // _KEY_CHARACTERS_A_STEP)
+        exists, found = find_value(document, compiled, budget=budget)
     except TemplateError as error:
-        raise _exhausted(wanted, error) from None
-    return exists and _holds_value(wanted, found, budget)
+        raise _build_exhausted_error(wanted, error) from None
+    return exists and _compare_value(wanted, found, budget)
 
 
-def _holds_value(wanted: ContentMatch, found: object, budget: Budget) -> bool:
+def _compare_value(wanted: ContentMatch, found: object, budget: Budget) -> bool:
     try:
         return value_matches(wanted.value, found, budget=budget)
     except TemplateError as error:
-        raise _exhausted(wanted, error) from None
+        raise _build_exhausted_error(wanted, error) from None
 
 
-def _exhausted(wanted: ContentMatch, error: TemplateError) -> InvalidObject:
+def _build_exhausted_error(wanted: ContentMatch, error: TemplateError) -> InvalidObject:
     return InvalidObject(f"{wanted.path}.key", f"{error}, together with what is asked before")
 
 
 def value_matches(wanted: str | int, found: object, *, budget: Budget) -> bool:
     """Compare a value that is there with what a rule asks for; TemplateError when that takes too many steps."""
     if isinstance(wanted, str):
-        return _text(found, budget) == wanted
+        return _format_as_string(found, budget) == wanted
     if isinstance(found, str):
-        budget.step(len(found) // _READ_IN_ONE_STEP)
-    return _whole(found) == wanted
+        budget.step(len(found) // _CHARACTERS_A_STEP)
+    return _read_integer(found) == wanted
 
 
-def _text(found: object, budget: Budget) -> str:
+def _format_as_string(found: object, budget: Budget) -> str:
     """Spell a value as gjson's String() does; objects and arrays as Go writes JSON."""
     if found is None:
         return ""
     if isinstance(found, str):
         return found
     if isinstance(found, float) and math.isfinite(found):
-        return _plain_number(found)
-    return _spell(found, budget).translate(_ESCAPED)
+        return _format_number(found)
+    return _format_json(found, budget).translate(_ESCAPED)
 
 
-def _spell(value: object, budget: Budget) -> str:
+def _format_json(value: object, budget: Budget) -> str:
     """Write JSON as Go does: keys sorted, nothing spaced, whole numbers without a fraction."""
     budget.step()
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_spell(key, budget)}:{_spell(value[key], budget)}" for key in sorted(value)) + "}"
+        return (
+            "{"
+            + ",".join(f"{_format_json(key, budget)}:{_format_json(value[key], budget)}" for key in sorted(value))
+            + "}"
+        )
     if isinstance(value, list):
-        return "[" + ",".join(_spell(item, budget) for item in value) + "]"
+        return "[" + ",".join(_format_json(item, budget) for item in value) + "]"
     if isinstance(value, float) and math.isfinite(value):
         has_exponent = value != 0 and not 1e-6 <= abs(value) < 1e21
-        return repr(value).replace("e-0", "e-") if has_exponent else _plain_number(value)
+        return repr(value).replace("e-0", "e-") if has_exponent else _format_number(value)
     if isinstance(value, str):
-        budget.step(len(value) // _READ_IN_ONE_STEP)
+        budget.step(len(value) // _CHARACTERS_A_STEP)
     return json.dumps(value, ensure_ascii=False)
 
 
-def _plain_number(number: float) -> str:
+def _format_number(number: float) -> str:
     """Write a number without an exponent."""
     text = format(Decimal(repr(number)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _whole(found: object) -> int:
+def _read_integer(found: object) -> int:
     """Read a value as gjson's Int() does: what is no number is 0."""
     if isinstance(found, float):
         return int(found) if math.isfinite(found) else 0

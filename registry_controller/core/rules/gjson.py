@@ -9,16 +9,59 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Final
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.rules.glob import Glob, Refused, compile_glob
 
-_LONGEST_KEY: Final = 1024
-_DEEPEST: Final = 16
+_MAX_KEY_LENGTH: Final = 1024
+_MAX_DEPTH: Final = 16
 _OPERATORS: Final = ("==", "!=", "<=", ">=", "!%", "=", "<", ">", "%")
 _BLANK: Final = "".join(map(chr, range(0x21)))  # what gjson trims
+_ANY: Final = None
+_ONE: Final = ""
+_COMPARISONS_A_STEP: Final = 512
+
+
+class PathError(Exception):
+    """A path or pattern is not implemented, from `position` (0 is the first character) on."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(why)
+        self.position = position
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A pattern as tokens: a character, `_ONE` or `_ANY`. `parts` are what stands between stars; none of a literal."""
+
+    tokens: tuple[str | None, ...]
+    parts: tuple[re.Pattern[str], ...] = field(repr=False, compare=False)
+
+    @property
+    def is_literal(self) -> bool:
+        """True when only one text matches."""
+        return all(self.tokens)
+
+    @property
+    def literal(self) -> str:
+        """The text that a literal pattern matches."""
+        return "".join(token or "" for token in self.tokens)
+
+    def cost(self, text: str) -> int:
+        """Count the steps that a comparison with a text may take: each character with each of the pattern."""
+        return 1 + len(self.tokens) * len(text) // _COMPARISONS_A_STEP
+
+    def matches(self, text: str) -> bool:
+        """Say whether the whole text fits: each part between stars where it comes first, and the last at the end."""
+        if not self.parts:
+            return text == self.literal
+        found = self.parts[0].match(text)
+        for part in self.parts[1:]:
+            found = found and part.search(text, found.end())
+        return found is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +73,39 @@ class KeyStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Wild:
+class WildcardStep:
     """The first key of an object, in sorted order, that fits and under which the rest is found."""
 
     glob: Glob
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class LengthStep:
     """An array's length."""
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
+class EachStep:
     """What `rest` finds in each element of an array, as an array."""
 
-    rest: tuple[Step, ...]
+    rest: tuple[PathStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryStep:
     """The first element of an array that holds the comparison, or (`every`) an array of all of them.
 
     `steps` is None where the element itself is compared; no operator asks only whether something is there.
     """
 
-    steps: tuple[Step, ...] | None
+    steps: tuple[PathStep, ...] | None
     operator: str
     operand: str
     glob: Glob
     every: bool
 
 
-Step = KeyStep | Wild | Length | Each | Query
+PathStep = KeyStep | WildcardStep | LengthStep | EachStep | QueryStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +113,38 @@ class ContentPath:
     """A path, read and found to be implemented."""
 
     text: str
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
 
 def compile_path(key: str, *, path: str) -> ContentPath:
     """Read a gjson path; raise InvalidObject at the field `path`, with the position, for what is not implemented."""
     try:
         return _compile_cached(key)
-    except Refused as refused:
+    except PathError as refused:
         raise InvalidObject(path, f"character {refused.position + 1}: {refused.why}") from None
 
 
 @functools.lru_cache(maxsize=1024)
 def _compile_cached(key: str) -> ContentPath:
-    if len(key) > _LONGEST_KEY:
-        raise Refused(_LONGEST_KEY, f"is longer than {_LONGEST_KEY} characters")
+    if len(key) > _MAX_KEY_LENGTH:
+        raise PathError(_MAX_KEY_LENGTH, f"is longer than {_MAX_KEY_LENGTH} characters")
     return ContentPath(key, _compile(key, 0, len(key), depth=0))
 
 
-def _compile(text: str, start: int, end: int, *, depth: int) -> tuple[Step, ...]:
+def _compile(text: str, start: int, end: int, *, depth: int) -> tuple[PathStep, ...]:
     """Read the path that stands in text[start:end]."""
-    if depth > _DEEPEST:
-        raise Refused(start, "is nested too deeply")
-    steps: list[Step] = []
+    if depth > _MAX_DEPTH:
+        raise PathError(start, "is nested too deeply")
+    steps: list[PathStep] = []
     at = start
     while True:
         if at >= end or text[at] == ".":
-            raise Refused(at, "a key is expected here (`..` and empty parts are not implemented)")
+            raise PathError(at, "a key is expected here (`..` and empty parts are not implemented)")
         if text[at] in "@{[!":
-            raise Refused(at, f"`{text[at]}` is not implemented (escape it as `\\{text[at]}` if it is part of a key)")
+            raise PathError(at, f"`{text[at]}` is not implemented (escape it as `\\{text[at]}` if it is part of a key)")
         follows = text[at + 1] if at + 1 < end else ""
         if text[at] == "#" and follows in ("", "."):
-            steps.append(Each(_compile(text, at + 2, end, depth=depth + 1)) if follows else Length())
+            steps.append(EachStep(_compile(text, at + 2, end, depth=depth + 1)) if follows else LengthStep())
             return tuple(steps)
         if text[at] == "#" and follows in ("(", "["):
             step, at = _compile_query(text, at, end, depth=depth)
@@ -113,30 +156,30 @@ def _compile(text: str, start: int, end: int, *, depth: int) -> tuple[Step, ...]
         at += 1
 
 
-def _compile_key(text: str, start: int, end: int) -> tuple[Step, int]:
+def _compile_key(text: str, start: int, end: int) -> tuple[PathStep, int]:
     """Read one key, up to the dot behind it."""
     at = start
     while at < end and text[at] != ".":
         if text[at] == "|":
-            raise Refused(at, "`|` is not implemented (escape it as `\\|` if it is part of a key)")
+            raise PathError(at, "`|` is not implemented (escape it as `\\|` if it is part of a key)")
         if text[at] == "\\" and at + 1 == end:
-            raise Refused(at, "an escape ends the key")
+            raise PathError(at, "an escape ends the key")
         if text.startswith("\\.", at) and at + 2 < end and text[at + 2] in "@{[!":
             # Under an array gjson reads no escapes, and begins a modifier or a selection here.
-            raise Refused(at + 2, f"write `\\{text[at + 2]}` behind an escaped dot")
+            raise PathError(at + 2, f"write `\\{text[at + 2]}` behind an escaped dot")
         at += 2 if text[at] == "\\" else 1
     part = text[start:at]
     glob = compile_glob(part)
     if glob.is_literal:
         index = int(part) if part.isascii() and part.isdigit() and len(part) < 10 else None
         return KeyStep(glob.literal, index), at
-    return Wild(glob), at
+    return WildcardStep(glob), at
 
 
-def _compile_query(text: str, start: int, end: int, *, depth: int) -> tuple[Step, int]:
+def _compile_query(text: str, start: int, end: int, *, depth: int) -> tuple[PathStep, int]:
     """Read `#(...)` or `#(...)#`, up to the dot behind it."""
     if text[start + 1] == "[":
-        raise Refused(start + 1, "`#[...]` is not implemented; write `#(...)`")
+        raise PathError(start + 1, "`#[...]` is not implemented; write `#(...)`")
     compares, close = _find_query_end(text, start, end)
     first = start + 2
     stop = compares if compares is not None else close
@@ -148,14 +191,14 @@ def _compile_query(text: str, start: int, end: int, *, depth: int) -> tuple[Step
     if compares is not None:
         operator, operand = _read_comparison(text, compares, close)
     elif steps is None:
-        raise Refused(first, "the query is empty")
+        raise PathError(first, "the query is empty")
     at = close + 1
     every = at < end and text[at] == "#"
     at += every
     if at < end and text[at] != ".":
-        raise Refused(at, "only `#` or `.` may follow a query")
+        raise PathError(at, "only `#` or `.` may follow a query")
     glob = compile_glob(operand if operator in ("%", "!%") else "")
-    return Query(steps, operator, operand, glob, every), at
+    return QueryStep(steps, operator, operand, glob, every), at
 
 
 def _find_query_end(text: str, start: int, end: int) -> tuple[int | None, int]:
@@ -179,21 +222,45 @@ def _find_query_end(text: str, start: int, end: int) -> tuple[int | None, int]:
             while at < end and text[at] != '"':
                 at += 2 if text[at] == "\\" else 1
         at += 1
-    raise Refused(start, "the query is not closed")
+    raise PathError(start, "the query is not closed")
 
 
 def _read_comparison(text: str, start: int, end: int) -> tuple[str, str]:
     operator = next((known for known in _OPERATORS if text.startswith(known, start)), None)
     if operator is None:
-        raise Refused(start, "is no comparison: use ==, !=, <, <=, >, >=, % or !%")
+        raise PathError(start, "is no comparison: use ==, !=, <, <=, >, >=, % or !%")
     operand = text[start + len(operator) : end].strip(_BLANK)
     if operand.startswith("~"):
-        raise Refused(text.index("~", start), "`~` is not implemented")
+        raise PathError(text.index("~", start), "`~` is not implemented")
     if operand.startswith('"') and operand != '""':  # which gjson takes for two quotation marks, not for an empty text
         try:
             operand = json.loads(operand, strict=False)
         except ValueError:
-            raise Refused(text.index('"', start), "is no complete string") from None
+            raise PathError(text.index('"', start), "is no complete string") from None
         if operand.startswith("~"):
-            raise Refused(text.index("~", start), "`~` is not implemented, in quotes neither")
+            raise PathError(text.index("~", start), "`~` is not implemented, in quotes neither")
     return ("=" if operator == "==" else operator), operand
+
+
+def compile_glob(pattern: str) -> Glob:
+    """Read a pattern; a trailing backslash stands for itself."""
+    tokens: list[str | None] = []
+    characters = iter(pattern)
+    for char in characters:
+        if char == "\\":
+            tokens.append(next(characters, "\\"))
+        else:
+            tokens.append({"*": _ANY, "?": _ONE}.get(char, char))
+    return Glob(tuple(tokens), () if all(tokens) else _compile_parts(tokens))
+
+
+def _compile_parts(tokens: list[str | None]) -> tuple[re.Pattern[str], ...]:
+    """Make an expression of each part between stars; the last one ends where the text does."""
+    parts = [""]
+    for token in tokens:
+        if token is _ANY:
+            parts.append("")
+        else:
+            parts[-1] += re.escape(token) if token else "."
+    parts[-1] += r"\Z"
+    return tuple(re.compile(part, re.DOTALL) for part in parts)

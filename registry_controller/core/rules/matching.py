@@ -12,11 +12,11 @@ from typing import Final, Protocol
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, GroupKind, Manifest, ObjectKey, Target
 from registry_controller.api.syncrule import ContentMatch, Match, RuleEntry, SyncRule
-from registry_controller.core.rules.content import Contents
+from registry_controller.core.rules.content import ObjectContent
 from registry_controller.gotemplate.limits import Pool
 
 NAMESPACE: Final = GroupKind("", "Namespace")
-DEFINITION: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
+CUSTOM_RESOURCE_DEFINITION: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 CREDENTIAL_TYPES: Final = frozenset(("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"))
 """Types of Secrets that Kubernetes fills with a token of the cluster in which they are, or lets their reader in by."""
 
@@ -38,7 +38,7 @@ _MADE_BY_KUBERNETES: Final[Mapping[tuple[str, str], frozenset[tuple[str, str]]]]
 can take its place."""
 
 
-class Requested(enum.Enum):
+class RequiredClause(enum.Enum):
     """What a match has to ask for to get what every cluster has of its own."""
 
     ANYTHING = "anything"
@@ -62,7 +62,7 @@ class ObjectFacts(Protocol):
     def kind_type(self) -> str: ...
 
 
-def matching_entries(
+def find_matching_entries(
     rule: SyncRule, facts: ObjectFacts, body: Callable[[], Manifest], *, pool: Pool | None = None
 ) -> tuple[RuleEntry, ...]:
     """Find the entries of a rule that match an object of the rule's kind, in order.
@@ -72,27 +72,27 @@ def matching_entries(
     """
     if facts.labels.get(meta.CORE_RESOURCE) == "true":
         return ()
-    contents = Contents(body, pool=pool)
+    contents = ObjectContent(body, pool=pool)
     return tuple(entry for entry in rule.entries if _entry_matches(entry, rule.kind, facts, contents))
 
 
 def needs_body(rule: SyncRule) -> bool:
     """Say whether the rule asks for content that is not known without the body."""
     return any(
-        not is_secret_type(content, rule.kind)
+        not asks_for_secret_type(content, rule.kind)
         for entry in rule.entries
         for match in entry.matches
         for content in match.content
     )
 
 
-def _entry_matches(entry: RuleEntry, kind: GVK, facts: ObjectFacts, contents: Contents) -> bool:
+def _entry_matches(entry: RuleEntry, kind: GVK, facts: ObjectFacts, contents: ObjectContent) -> bool:
     if not entry.matches:
-        return to_be_asked(kind, facts) is None
+        return find_required_clause(kind, facts) is None
     return any(_matches(match, kind, facts, contents) for match in entry.matches)
 
 
-def _matches(match: Match, kind: GVK, facts: ObjectFacts, contents: Contents) -> bool:
+def _matches(match: Match, kind: GVK, facts: ObjectFacts, contents: ObjectContent) -> bool:
     namespace, name = facts.key
     return (
         match.name in ("", name)
@@ -100,12 +100,12 @@ def _matches(match: Match, kind: GVK, facts: ObjectFacts, contents: Contents) ->
         and (not match.namespaces or not namespace or namespace in match.namespaces)
         and (not match.labels or any(selector.matches(facts.labels) for selector in match.labels))
         and (not match.annotations or any(selector.matches(facts.annotations) for selector in match.annotations))
-        and asks(match, to_be_asked(kind, facts), kind)
-        and all(content_holds(content, kind, facts, contents) for content in match.content)
+        and has_required_clause(match, find_required_clause(kind, facts), kind)
+        and all(has_content(content, kind, facts, contents) for content in match.content)
     )
 
 
-def to_be_asked(kind: GVK, facts: ObjectFacts) -> Requested | None:
+def find_required_clause(kind: GVK, facts: ObjectFacts) -> RequiredClause | None:
     """Say what a match has to ask for to get an object; None for one that is no cluster's own (W7).
 
     Whoever offers an object chooses its name, labels and type: a rule that selects by others means no Secret that lets
@@ -113,30 +113,30 @@ def to_be_asked(kind: GVK, facts: ObjectFacts) -> Requested | None:
     """
     is_secret = (kind.group, kind.kind) == ("", "Secret")
     if is_secret and facts.kind_type in CREDENTIAL_TYPES:
-        return Requested.TYPE
+        return RequiredClause.TYPE
     if is_made_by_kubernetes(kind, facts.key):
-        return Requested.NAME
+        return RequiredClause.NAME
     if facts.key.namespace.startswith("kube-") or (is_secret and facts.kind_type == _HELM_RELEASE):
-        return Requested.ANYTHING
+        return RequiredClause.ANYTHING
     return None
 
 
-def asks(match: Match, what: Requested | None, kind: GVK) -> bool:
+def has_required_clause(match: Match, required: RequiredClause | None, kind: GVK) -> bool:
     """Say whether a match that holds otherwise asks for what it has to; None is nothing."""
-    match what:
+    match required:
         case None:
             return True
-        case Requested.ANYTHING:
+        case RequiredClause.ANYTHING:
             return not match.is_empty
-        case Requested.NAME:
+        case RequiredClause.NAME:
             return bool(match.name)
-        case Requested.TYPE:
-            return any(is_secret_type(content, kind) for content in match.content)
+        case RequiredClause.TYPE:
+            return any(asks_for_secret_type(content, kind) for content in match.content)
 
 
 def is_container(target: Target) -> bool:
     """Say whether deleting the target deletes other objects with it."""
-    return GroupKind(target.group, target.kind) in (NAMESPACE, DEFINITION)
+    return GroupKind(target.group, target.kind) in (NAMESPACE, CUSTOM_RESOURCE_DEFINITION)
 
 
 def is_made_by_kubernetes(kind: GVK, key: ObjectKey) -> bool:
@@ -145,13 +145,13 @@ def is_made_by_kubernetes(kind: GVK, key: ObjectKey) -> bool:
     return made is not None and not made.isdisjoint({key, ("*", key.name)})
 
 
-def content_holds(content: ContentMatch, kind: GVK, facts: ObjectFacts, contents: Contents) -> bool:
+def has_content(content: ContentMatch, kind: GVK, facts: ObjectFacts, contents: ObjectContent) -> bool:
     """Say whether an object has what a match asks of its content; InvalidObject when that cannot be evaluated."""
-    if is_secret_type(content, kind):
-        return bool(facts.kind_type) and contents.hold(content, known=facts.kind_type)
-    return contents.hold(content)
+    if asks_for_secret_type(content, kind):
+        return bool(facts.kind_type) and contents.matches(content, known=facts.kind_type)
+    return contents.matches(content)
 
 
-def is_secret_type(content: ContentMatch, kind: GVK) -> bool:
+def asks_for_secret_type(content: ContentMatch, kind: GVK) -> bool:
     """Say whether it is a Secret's type that is asked for, which is known without the body."""
     return content.key == "type" and kind.group == "" and kind.kind == "Secret"

@@ -1,6 +1,6 @@
-"""What the schema of a CustomResourceDefinition refuses: all of it, each with its path, as the API server would say.
+"""Checks objects against the schema of a CustomResourceDefinition, and finds the fields that a definition prunes (A8).
 
-Law: every keyword under `spec` is obeyed here, or stands in `SILENT`. What is there in CEL is core.accept's.
+Law: every keyword under `spec` is checked here, or is in `SILENT`. `core.rules.validation` checks what CEL rules do.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, Final
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.meta import Manifest
-from registry_controller.core.rules.finding import Finding
-from registry_controller.core.rules.pruned import schema_of
+from registry_controller.core.rules.findings import Finding
 
 Schema = Mapping[str, Any]
 
@@ -37,40 +36,40 @@ _METADATA: Final = {
     "properties": {"labels": _TEXTS, "annotations": _TEXTS},
     "x-kubernetes-preserve-unknown-fields": True,
 }
-"""Its other fields are the API server's own matter."""
-_LONGEST_NAME: Final = 64
+"""The API server itself checks the other fields of metadata."""
+_MAX_NAME_LENGTH: Final = 64
 
 
-def misfits(manifest: Manifest, *, definition: Manifest, version: str) -> Iterator[Finding]:
-    """Find what does not fit the definition of an object's kind; its status is not looked at."""
-    described = schema_of(definition, version)
-    schema = described if isinstance(described, Mapping) else {}
+def find_schema_errors(manifest: Manifest, *, definition: Manifest, version: str) -> Iterator[Finding]:
+    """Find the fields that do not fit the definition of the object's kind; its status is not checked."""
+    found = get_schema(definition, version)
+    schema = found if isinstance(found, Mapping) else {}
     schema = {**schema, "properties": {**(schema.get("properties") or {}), "metadata": _METADATA}}
-    looked_at = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "status")}
-    yield from _misfits(Field(looked_at, ""), schema)
+    checked = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "status")}
+    yield from _check_field(Field(checked, ""), schema)
 
 
-def _misfits(field: Field, schema: Schema) -> Iterator[Finding]:
+def _check_field(field: Field, schema: Schema) -> Iterator[Finding]:
     try:
-        _read(field, schema)
+        _check_type(field, schema)
     except InvalidObject as error:
         yield Finding(error.path, error.message)
         return
     if isinstance(field.value, Mapping):
-        yield from _in_object(field, schema)
+        yield from _check_object(field, schema)
     elif isinstance(field.value, list):
         if len(field.value) > schema.get("maxItems", len(field.value)):
             yield Finding(field.path, f"has more than {schema['maxItems']} items")
         for item in field.items():
-            yield from _misfits(item, schema["items"])
+            yield from _check_field(item, schema["items"])
     else:
-        words = _scalar_words(field.value, schema)
-        if words:
-            yield Finding(field.path, words)
+        message = _check_scalar(field.value, schema)
+        if message:
+            yield Finding(field.path, message)
 
 
-def _read(field: Field, schema: Schema) -> None:
-    """Raise InvalidObject for a value of another type. Null is no value: of a field it is as if it were not there."""
+def _check_type(field: Field, schema: Schema) -> None:
+    """Raise InvalidObject for null, and for a value of another type."""
     if field.value is None:
         raise InvalidObject(field.path, "must not be null")
     if schema.get("x-kubernetes-int-or-string"):
@@ -79,33 +78,33 @@ def _read(field: Field, schema: Schema) -> None:
         READERS[schema["type"]](field)
 
 
-def _in_object(field: Field, schema: Schema) -> Iterator[Finding]:
+def _check_object(field: Field, schema: Schema) -> Iterator[Finding]:
     properties, other = schema.get("properties") or {}, schema.get("additionalProperties")
     for name in schema.get("required") or ():
         if field[name].value is None:
             yield Finding(field[name].path, "is required")
     for name, value in field.mapping().items():
         if name in properties:
-            below, found = properties[name], field[name]
+            child_schema, child = properties[name], field[name]
         elif other:
-            below, found = other, field.entry(name)
+            child_schema, child = other, field.entry(name)
         elif schema.get("x-kubernetes-preserve-unknown-fields"):
             continue
         else:
-            yield Finding(field[name].path, f"is no field of this kind{did_you_mean(name, properties)}")
+            yield Finding(field[name].path, f"is not a field of this kind{suggest_name(name, properties)}")
             continue
         if value is not None:
-            yield from _misfits(found, below)
+            yield from _check_field(child, child_schema)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Guess which of the names that there are is meant; empty for none."""
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return advice that suggests the known name that is most similar; empty without one."""
     lowered = {field.lower(): field for field in known}
-    found = difflib.get_close_matches(name[:_LONGEST_NAME].lower(), lowered, n=1)
+    found = difflib.get_close_matches(name[:_MAX_NAME_LENGTH].lower(), lowered, n=1)
     return f"; did you mean `{lowered[found[0]]}`?" if found else ""
 
 
-def _scalar_words(value: object, schema: Schema) -> str:
+def _check_scalar(value: object, schema: Schema) -> str:
     allowed = schema.get("enum")
     if allowed and value not in allowed:
         *others, last = allowed
@@ -116,7 +115,7 @@ def _scalar_words(value: object, schema: Schema) -> str:
         if schema.get("format") == "byte" and not _is_base64(value):
             return "must be base64"
     elif isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        return f"must be from {schema['minimum']} to {schema['maximum']}; write it as a text"
+        return f"must be from {schema['minimum']} to {schema['maximum']}; write it as a string"
     return ""
 
 
@@ -126,3 +125,64 @@ def _is_base64(text: str) -> bool:
     except (binascii.Error, ValueError):
         return False
     return True
+
+
+def find_pruned_fields(sent: Manifest, *, stored: Manifest) -> tuple[str, ...]:
+    """List the paths under `spec` that were sent and were not stored."""
+    return tuple(_find_missing(sent.get("spec"), stored.get("spec"), "spec"))
+
+
+def describe_pruned(paths: Iterable[str]) -> str:
+    """Return the message about fields that the installed CustomResourceDefinition prunes."""
+    return f"the installed CRD has no field {', '.join(paths)}: apply the CRDs of this release"
+
+
+def _find_missing(sent: object, stored: object, path: str) -> Iterator[str]:
+    if isinstance(sent, Mapping):
+        kept = stored if isinstance(stored, Mapping) else {}
+        for key, value in sent.items():
+            if value is None:
+                continue
+            if key in kept:
+                yield from _find_missing(value, kept[key], f"{path}.{key}")
+            else:
+                yield f"{path}.{key}"
+    elif isinstance(sent, list) and isinstance(stored, list):
+        for index, (value, kept_value) in enumerate(zip(sent, stored, strict=False)):
+            yield from _find_missing(value, kept_value, f"{path}[{index}]")
+
+
+def find_unknown_properties(ours: Manifest, *, installed: Manifest, version: str) -> tuple[str, ...]:
+    """List the fields of our CustomResourceDefinition that an installed one lacks: the API server prunes them.
+
+    A field that preserves unknown fields loses none. Fields below a listed field are not listed.
+    """
+    found = _find_unknown(get_schema(ours, version), get_schema(installed, version), "")
+    return tuple(path for path in found if path not in ("apiVersion", "kind", "metadata"))
+
+
+def get_schema(definition: Manifest, version: str) -> object:
+    """Return the schema of a version of a definition; None without one."""
+    spec = definition.get("spec")
+    versions = spec.get("versions") if isinstance(spec, Mapping) else None
+    for served in versions if isinstance(versions, list) else ():
+        if isinstance(served, Mapping) and served.get("name") == version:
+            schema = served.get("schema")
+            return schema.get("openAPIV3Schema") if isinstance(schema, Mapping) else None
+    return None
+
+
+def _find_unknown(ours: object, installed: object, path: str) -> Iterator[str]:
+    if not isinstance(ours, Mapping):
+        return
+    theirs = installed if isinstance(installed, Mapping) else {}
+    if theirs.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    known = theirs.get("properties") or {}
+    for name, schema in (ours.get("properties") or {}).items():
+        child = f"{path}.{name}" if path else name
+        if name in known:
+            yield from _find_unknown(schema, known[name], child)
+        else:
+            yield child
+    yield from _find_unknown(ours.get("items"), theirs.get("items"), f"{path}[]")

@@ -22,7 +22,7 @@ _MAX_PROBLEMS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class PeerView:
+class KnownCluster:
     """One Cluster object as some member holds it.
 
     `ready` is that member's `status.state == Ready`. `compared` is False for what `ClustersSynced` leaves out: our
@@ -40,8 +40,8 @@ class ClusterFacts:
     """Everything that a Cluster's status is made of. Texts are words for people, empty when there is nothing to say.
 
     `failure` is why the peer is not read (unreachable, another cluster, 401); `connected` says that it is read and
-    proven. Neither of both is the time before the first answer. `said_to_have_left` names those who say that a silent
-    peer has left, `said_to_be_rebuilt` those who hold another cluster of its name, at another address. `metadata` and
+    proven. Neither of both is the time before the first answer. `reported_left_by` names those who say that a silent
+    peer has left, `reported_rebuilt_by` those who hold another cluster of its name, at another address. `metadata` and
     `known_there` (the Clusters that the peer holds) are None until they were heard.
     """
 
@@ -51,20 +51,20 @@ class ClusterFacts:
     auth_problem: str = ""
     failure: str = ""
     connected: bool = False
-    said_to_have_left: Sequence[str] = ()
-    said_to_be_rebuilt: Sequence[str] = ()
+    reported_left_by: Sequence[str] = ()
+    reported_rebuilt_by: Sequence[str] = ()
     conflict: str = ""
     alias_of: str = ""
     metadata: Mapping[str, Any] | None = None
     metadata_problem: str = ""
-    own_problem: str = ""
-    known_here: Sequence[PeerView] = ()
-    known_there: Sequence[PeerView] | None = None
+    local_problem: str = ""
+    known_here: Sequence[KnownCluster] = ()
+    known_there: Sequence[KnownCluster] | None = None
     known_problem: str = ""
     generation: int = 0
 
 
-def cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
     """Compute the status of one Cluster: every field of ours, None for those that must not be there.
 
     `current` is the stored status. `conditions` are ours, without times; one with the status None must not be there,
@@ -79,32 +79,32 @@ def cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | None = N
             **dict.fromkeys(METADATA_FIELDS),
             # A clone stays one, also for the next daemon.
             "conditions": [
-                _local_conflict(facts)
+                _build_local_conflict(facts)
                 if kind == "LocalConflict" and not facts.is_local
                 else {"type": kind, "status": None}
                 for kind in CONDITIONS
             ],
         }
-    verdict = _verdict(facts)
+    verdict = _decide_state(facts)
     state, message = verdict or (current.get("state"), current.get("message"))
     status: dict[str, Any] = {
         "state": state,
         "type": (ClusterType.LOCAL if facts.is_local else ClusterType.PEER).value,
         "message": message or None,
-        **_metadata(facts, current=current),
+        **_build_metadata(facts, current=current),
     }
     found = (
-        _local_cluster(facts),
-        _local_conflict(facts),
-        _metadata_set(facts),
-        _ready(verdict, facts=facts),
-        _clusters_synced(facts, verdict),
+        _build_local_cluster(facts),
+        _build_local_conflict(facts),
+        _build_metadata_set(facts),
+        _build_ready(verdict, facts=facts),
+        _build_clusters_synced(facts, verdict),
     )
     status["conditions"] = [condition for condition in found if condition]
     return status
 
 
-def sync_problems(here: Sequence[PeerView], *, there: Sequence[PeerView]) -> Sequence[str]:
+def find_sync_problems(here: Sequence[KnownCluster], *, there: Sequence[KnownCluster]) -> Sequence[str]:
     """Say in what a peer disagrees with us: a cluster that it lacks, names otherwise, or does not find Ready."""
     problems = []
     for view in sorted(here, key=lambda view: (view.name, view.cluster_id)):
@@ -122,7 +122,7 @@ def sync_problems(here: Sequence[PeerView], *, there: Sequence[PeerView]) -> Seq
     return problems
 
 
-def _verdict(facts: ClusterFacts) -> tuple[str, str] | None:
+def _decide_state(facts: ClusterFacts) -> tuple[str, str] | None:
     """Decide state and message; None before the first answer. Only a peer is read, so only its credentials count."""
     if facts.conflict:
         return State.FAILED.value, facts.conflict
@@ -133,10 +133,10 @@ def _verdict(facts: ClusterFacts) -> tuple[str, str] | None:
             return State.MISSING_AUTH_INFO.value, "spec.authInfo.secretRef needs a name and a namespace"
         if facts.auth_problem:
             return State.INVALID_AUTH_INFO.value, facts.auth_problem
-    problem = facts.failure or facts.own_problem
+    problem = facts.failure or facts.local_problem
     if problem:
-        sayers = " and ".join(facts.said_to_have_left[:_MAX_PROBLEMS])
-        holders = " and ".join(facts.said_to_be_rebuilt[:_MAX_PROBLEMS])
+        sayers = " and ".join(facts.reported_left_by[:_MAX_PROBLEMS])
+        holders = " and ".join(facts.reported_rebuilt_by[:_MAX_PROBLEMS])
         left = f"; {sayers} said that it has left" if sayers else ""
         rebuilt = f"; {holders} said that another cluster, at another address, has its name now" if holders else ""
         return State.FAILED.value, f"{problem}{left}{rebuilt}"
@@ -147,45 +147,45 @@ def _verdict(facts: ClusterFacts) -> tuple[str, str] | None:
     return State.READY.value, ""
 
 
-def _metadata(facts: ClusterFacts, *, current: Mapping[str, Any]) -> Mapping[str, Any]:
+def _build_metadata(facts: ClusterFacts, *, current: Mapping[str, Any]) -> Mapping[str, Any]:
     if facts.metadata_problem:
         return dict.fromkeys(METADATA_FIELDS)
     source = current if facts.metadata is None else facts.metadata
     return {field: source.get(field) or None for field in METADATA_FIELDS}
 
 
-def _local_cluster(facts: ClusterFacts) -> Mapping[str, Any]:
+def _build_local_cluster(facts: ClusterFacts) -> Mapping[str, Any]:
     reason = "ClusterIsLocal" if facts.is_local else "ClusterIsNotLocal"
-    return _condition("LocalCluster", facts.is_local, reason=reason, facts=facts)
+    return _build_condition("LocalCluster", facts.is_local, reason=reason, facts=facts)
 
 
-def _local_conflict(facts: ClusterFacts) -> Mapping[str, Any]:
+def _build_local_conflict(facts: ClusterFacts) -> Mapping[str, Any]:
     if not (facts.is_local or facts.conflict):
         return {"type": "LocalConflict", "status": None}
     whose = "LocalCluster" if facts.is_local else "Cluster"
     reason = f"{whose}IsConflicting" if facts.conflict else f"{whose}IsNotConflicting"
-    return _condition("LocalConflict", bool(facts.conflict), reason=reason, message=facts.conflict, facts=facts)
+    return _build_condition("LocalConflict", bool(facts.conflict), reason=reason, message=facts.conflict, facts=facts)
 
 
-def _metadata_set(facts: ClusterFacts) -> Mapping[str, Any] | None:
+def _build_metadata_set(facts: ClusterFacts) -> Mapping[str, Any] | None:
     if facts.metadata_problem:
         reason, message = "ClusterMetadataIsNotSet", facts.metadata_problem
-        return _condition("ClusterMetadataSet", False, reason=reason, message=message, facts=facts)
+        return _build_condition("ClusterMetadataSet", False, reason=reason, message=message, facts=facts)
     if facts.metadata is None:
         return None
-    return _condition("ClusterMetadataSet", True, reason="ClusterMetadataSet", facts=facts)
+    return _build_condition("ClusterMetadataSet", True, reason="ClusterMetadataSet", facts=facts)
 
 
-def _ready(verdict: tuple[str, str] | None, *, facts: ClusterFacts) -> Mapping[str, Any] | None:
+def _build_ready(verdict: tuple[str, str] | None, *, facts: ClusterFacts) -> Mapping[str, Any] | None:
     if verdict is None:
         return None
     state, message = verdict
     is_ready = state == State.READY.value
     reason = "ClusterIsReady" if is_ready else "ClusterIsNotReady"
-    return _condition("Ready", is_ready, reason=reason, message=message, facts=facts)
+    return _build_condition("Ready", is_ready, reason=reason, message=message, facts=facts)
 
 
-def _clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None) -> Mapping[str, Any] | None:
+def _build_clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None) -> Mapping[str, Any] | None:
     if facts.is_local:
         return {"type": "ClustersSynced", "status": None}
     if verdict is None:
@@ -199,17 +199,21 @@ def _clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None) -> Ma
     elif facts.known_there is None:
         return None
     else:
-        problems = sync_problems(facts.known_here, there=facts.known_there)
+        problems = find_sync_problems(facts.known_here, there=facts.known_there)
     reason = "ClustersAreNotSynced" if problems else "ClustersAreSynced"
-    return _condition("ClustersSynced", not problems, reason=reason, message=_joined(problems), facts=facts)
+    return _build_condition(
+        "ClustersSynced", not problems, reason=reason, message=_join_problems(problems), facts=facts
+    )
 
 
-def _joined(problems: Sequence[str]) -> str:
+def _join_problems(problems: Sequence[str]) -> str:
     more = len(problems) - _MAX_PROBLEMS
     shown = [*problems[:_MAX_PROBLEMS], f"and {more} more"] if more > 0 else problems
     return "; ".join(shown)
 
 
-def _condition(kind: str, holds: bool, *, reason: str, facts: ClusterFacts, message: str = "") -> Mapping[str, Any]:
+def _build_condition(
+    kind: str, holds: bool, *, reason: str, facts: ClusterFacts, message: str = ""
+) -> Mapping[str, Any]:
     observed = {"observedGeneration": facts.generation} if facts.generation else {}
     return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message, **observed}

@@ -35,10 +35,10 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "ibm": "ibm",  # IBM Cloud Kubernetes Service: ibm://ACCOUNT///CLUSTER/WORKER
 }
 
-_LONGEST: Final = 256
+_MAX_TEXT_LENGTH: Final = 256
 """Characters of what a node says of itself: a label's value has 63 at most."""
 
-_MOST_VALUES: Final = 64
+_MAX_VALUES: Final = 64
 """Versions, regions or zones that are told of one cluster."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
@@ -60,22 +60,22 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Marks:
+class _NodeTraits:
     provider: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     kubelet: str
     os_image: str
 
-    def annotated(self, prefix: str) -> bool:
+    def has_annotation(self, prefix: str) -> bool:
         return any(key.startswith(prefix) for key in self.annotations)
 
 
 # The first hit counts. The first four are younger than the API; they stand before EKS because that one is known only
 # by what its nodes lack. Everything after them is in the order of the first release.
-_DISTRIBUTIONS: Final[tuple[tuple[str, Callable[[_Marks], bool]], ...]] = (
+_DISTRIBUTIONS: Final[tuple[tuple[str, Callable[[_NodeTraits], bool]], ...]] = (
     # rancher/rke2 is built from k3s-io/k3s, whose annotations begin with the name of the program.
-    ("RKE2", lambda node: node.annotated("rke2.io/") or "+rke2" in node.kubelet),
+    ("RKE2", lambda node: node.has_annotation("rke2.io/") or "+rke2" in node.kubelet),
     ("TALOS", lambda node: node.os_image.startswith("Talos (")),  # siderolabs/talos: PRETTY_NAME in os-release
     ("K0S", lambda node: "+k0s" in node.kubelet),  # k0sproject/k0s: the suffix of its releases
     ("MICROK8S", lambda node: "microk8s.io/cluster" in node.labels),  # canonical/microk8s: kubelet's --node-labels
@@ -91,36 +91,38 @@ _DISTRIBUTIONS: Final[tuple[tuple[str, Callable[[_Marks], bool]], ...]] = (
     ("KIND", lambda node: node.provider == "kind"),
     ("IKS", lambda node: node.provider == "cisco" and bool(node.labels.get(_INTERSIGHT))),
     ("OPENSHIFT", lambda node: bool(node.labels.get(_OPENSHIFT))),
-    ("RKE", lambda node: node.annotated("rke.cattle.io/")),
-    ("K3S", lambda node: node.annotated("k3s.io/")),
+    ("RKE", lambda node: node.has_annotation("rke.cattle.io/")),
+    ("K3S", lambda node: node.has_annotation("k3s.io/")),
     # DigitalOcean's managed nodes carry their pool, as GKE's do.
     ("DOKS", lambda node: node.provider == "digitalocean" and "doks.digitalocean.com/node-pool" in node.labels),
 )
 
 
-def node_facts(node: Manifest) -> NodeFacts:
+def read_node(node: Manifest) -> NodeFacts:
     """Read what a Node object says; it need not be kept for `combine`."""
-    labels = _texts(meta.labels_of(node))
-    info = _mapping(_mapping(node.get("status")).get("nodeInfo"))
-    name = _text(meta.metadata_of(node).get("name"))
-    kubelet = _text(info.get("kubeletVersion"))
+    labels = _read_texts(meta.labels_of(node))
+    info = _read_mapping(_read_mapping(node.get("status")).get("nodeInfo"))
+    name = _read_text(meta.metadata_of(node).get("name"))
+    kubelet = _read_text(info.get("kubeletVersion"))
     try:
-        provider = _provider(_text(_mapping(node.get("spec")).get("providerID")), labels=labels)
+        provider = _read_provider(_read_text(_read_mapping(node.get("spec")).get("providerID")), labels=labels)
     except ValueError as error:
         return NodeFacts(name=name, problem=str(error))
-    marks = _Marks(provider, labels, _texts(meta.annotations_of(node)), kubelet, _text(info.get("osImage")))
+    marks = _NodeTraits(
+        provider, labels, _read_texts(meta.annotations_of(node)), kubelet, _read_text(info.get("osImage"))
+    )
     return NodeFacts(
         name=name,
         provider=provider,
         distribution=next((distribution for distribution, fits in _DISTRIBUTIONS if fits(marks)), ""),
         kubelet=kubelet,
-        kube_proxy=_text(info.get("kubeProxyVersion")),
+        kube_proxy=_read_text(info.get("kubeProxyVersion")),
         region=labels.get(_REGION, ""),
         zone=labels.get(_ZONE, ""),
     )
 
 
-def combine(facts: Iterable[NodeFacts], *, server_version: str) -> Mapping[str, Any]:
+def combine_nodes(facts: Iterable[NodeFacts], *, server_version: str) -> Mapping[str, Any]:
     """Sum up the nodes as the fields of a Cluster's status; fields that nothing is known of are missing.
 
     `server_version` is the API server's gitVersion. Raise InvalidObject for a providerID that cannot be read.
@@ -129,24 +131,24 @@ def combine(facts: Iterable[NodeFacts], *, server_version: str) -> Mapping[str, 
     for node in nodes:
         if node.problem:
             raise InvalidObject(f"node {node.name}: spec.providerID", node.problem)
-    kube_proxies = _distinct(node.kube_proxy for node in nodes)
+    kube_proxies = _list_distinct(node.kube_proxy for node in nodes)
     found = {
         "provider": next((node.provider for node in nodes if node.provider), ""),
         "distribution": next((node.distribution for node in nodes if node.distribution), ""),
         "version": kube_proxies[0] if kube_proxies else server_version,
-        "kubeletVersions": _distinct(node.kubelet for node in nodes),
+        "kubeletVersions": _list_distinct(node.kubelet for node in nodes),
         "kubeProxyVersions": kube_proxies,
-        "locality": _locality(nodes),
+        "locality": _build_locality(nodes),
     }
     return {field: value for field, value in found.items() if value}
 
 
 def cluster_metadata(nodes: Iterable[Manifest], *, server_version: str) -> Mapping[str, Any]:
     """Read Node objects and sum them up; see `combine`."""
-    return combine((node_facts(node) for node in nodes), server_version=server_version)
+    return combine_nodes((read_node(node) for node in nodes), server_version=server_version)
 
 
-def _provider(provider_id: str, *, labels: Mapping[str, str]) -> str:
+def _read_provider(provider_id: str, *, labels: Mapping[str, str]) -> str:
     """Read the provider out of a URL's scheme; raise ValueError where Go finds no URL either.
 
     Only the scheme is judged: `gce://example.com:project/...` is what Google writes for domain-scoped projects.
@@ -162,28 +164,28 @@ def _provider(provider_id: str, *, labels: Mapping[str, str]) -> str:
     return "cisco" if provider == "vsphere" and labels.get(_INTERSIGHT) else provider
 
 
-def _locality(nodes: Iterable[NodeFacts]) -> Mapping[str, Any]:
+def _build_locality(nodes: Iterable[NodeFacts]) -> Mapping[str, Any]:
     nodes = list(nodes)
-    regions = _distinct(node.region for node in nodes)
+    regions = _list_distinct(node.region for node in nodes)
     found = {
         "region": ", ".join(regions),
         "regions": regions,
-        "zones": _distinct(node.zone for node in nodes),
+        "zones": _list_distinct(node.zone for node in nodes),
     }
     return {field: value for field, value in found.items() if value}
 
 
-def _distinct(values: Iterable[str]) -> list[str]:
-    return sorted({value for value in values if value})[:_MOST_VALUES]
+def _list_distinct(values: Iterable[str]) -> list[str]:
+    return sorted({value for value in values if value})[:_MAX_VALUES]
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _read_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _text(value: object) -> str:
-    return value[:_LONGEST] if isinstance(value, str) else ""
+def _read_text(value: object) -> str:
+    return value[:_MAX_TEXT_LENGTH] if isinstance(value, str) else ""
 
 
-def _texts(value: Mapping[str, Any]) -> Mapping[str, str]:
-    return {key: _text(text) for key, text in _mapping(value).items()}
+def _read_texts(value: Mapping[str, Any]) -> Mapping[str, str]:
+    return {key: _read_text(text) for key, text in _read_mapping(value).items()}

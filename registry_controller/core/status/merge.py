@@ -30,9 +30,9 @@ def merge_status(current: Status | None, wanted: Status, *, now: str) -> Status 
         if value is None:
             if stored.get(field) is not None:
                 patch[field] = None
-        elif not same(stored.get(field), value):
-            patch[field] = _replacement(stored.get(field), value)
-    conditions = merge_conditions(_conditions(stored), _conditions(wanted), now=now)
+        elif not is_same_value(stored.get(field), value):
+            patch[field] = _build_replacement(stored.get(field), value)
+    conditions = merge_conditions(_list_conditions(stored), _list_conditions(wanted), now=now)
     if conditions is not None:
         patch["conditions"] = conditions
     return patch or None
@@ -51,21 +51,21 @@ def merge_conditions(stored: Sequence[Status], wanted: Sequence[Status], *, now:
             merged.append(old)
         elif new is None:  # taken away, or a second one of its type
             changed = True
-        elif _says(old, new):
+        elif _is_same_condition(old, new):
             merged.append(old)
         else:
             kept = old.get("lastTransitionTime") if old.get("status") == new.get("status") else None
-            merged.append(_timed(new, since=kept, now=now))
+            merged.append(_set_times(new, since=kept, now=now))
             changed = True
-    merged.extend(_timed(new, since=None, now=now) for new in news.values())
+    merged.extend(_set_times(new, since=None, now=now) for new in news.values())
     return merged if changed or news else None
 
 
-def transitions(current: Status | None, wanted: Status) -> list[Status]:
+def find_transitions(current: Status | None, wanted: Status) -> list[Status]:
     """List the wanted conditions whose status or reason differs from the stored one, or that are new."""
-    stored = {condition.get("type"): condition for condition in _conditions(current or {})}
+    stored = {condition.get("type"): condition for condition in _list_conditions(current or {})}
     found = []
-    for condition in _conditions(wanted):
+    for condition in _list_conditions(wanted):
         if condition.get("status") is None:
             continue
         old = stored.get(condition["type"], {})
@@ -74,56 +74,56 @@ def transitions(current: Status | None, wanted: Status) -> list[Status]:
     return found
 
 
-def same(stored: object, wanted: object) -> bool:
+def is_same_value(stored: object, wanted: object) -> bool:
     """Say whether a stored value says what is wanted: for Go, and so on the wire, empty and absent are one."""
     if isinstance(stored, str | int) and type(stored) is type(wanted):
         return stored == wanted
     if isinstance(stored, dict) and isinstance(wanted, dict) and stored.keys() == wanted.keys():
-        return all(same(value, wanted[key]) for key, value in stored.items())
+        return all(is_same_value(value, wanted[key]) for key, value in stored.items())
     if _is_empty(stored) and _is_empty(wanted):
         return True
     if isinstance(stored, Mapping) and isinstance(wanted, Mapping):
-        return all(same(stored.get(key), wanted.get(key)) for key in stored.keys() | wanted.keys())
+        return all(is_same_value(stored.get(key), wanted.get(key)) for key in stored.keys() | wanted.keys())
     if isinstance(stored, list | tuple) and isinstance(wanted, list | tuple):
-        return len(stored) == len(wanted) and all(map(same, stored, wanted))
+        return len(stored) == len(wanted) and all(map(is_same_value, stored, wanted))
     return type(stored) is type(wanted) and stored == wanted
 
 
-def says_the_same(stored: Status, wanted: Status) -> bool:
+def is_same_status(stored: Status, wanted: Status) -> bool:
     """Say what `same` says, of what is equal nearly always: that is seen in one step."""
-    return stored == wanted or same(stored, wanted)
+    return stored == wanted or is_same_value(stored, wanted)
 
 
 def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, str | Mapping | list | tuple) and not value)
 
 
-def _replacement(stored: object, wanted: Any) -> Any:
+def _build_replacement(stored: object, wanted: Any) -> Any:
     """Spell a value so that a merge patch replaces the stored one: objects name what has to go with null."""
     if not (isinstance(stored, Mapping) and isinstance(wanted, Mapping)):
         return wanted
     gone = {key: None for key in stored if key not in wanted}
-    return gone | {key: _replacement(stored.get(key), value) for key, value in wanted.items()}
+    return gone | {key: _build_replacement(stored.get(key), value) for key, value in wanted.items()}
 
 
-def _conditions(status: Status) -> Sequence[Status]:
+def _list_conditions(status: Status) -> Sequence[Status]:
     found = status.get("conditions")
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list | tuple) else ()
 
 
-def _says(old: Status, new: Status) -> bool:
+def _is_same_condition(old: Status, new: Status) -> bool:
     """Say whether a stored condition says what is wanted.
 
     One without any observedGeneration was written by the original, or pruned by its CRDs: no reason to write.
     """
     wanted = {key: value for key, value in new.items() if key != "observedGeneration" or key in old}
-    return says_the_same(_timeless(old), _timeless(wanted))
+    return is_same_status(_strip_times(old), _strip_times(wanted))
 
 
-def _timeless(condition: Status) -> Status:
+def _strip_times(condition: Status) -> Status:
     return {key: value for key, value in condition.items() if key not in _TIMES}
 
 
-def _timed(condition: Status, *, since: object, now: str) -> Status:
+def _set_times(condition: Status, *, since: object, now: str) -> Status:
     """Give a condition its moments: since when it is so, and when it was said."""
-    return {**_timeless(condition), "lastTransitionTime": since or now, "lastHeartbeatTime": now}
+    return {**_strip_times(condition), "lastTransitionTime": since or now, "lastHeartbeatTime": now}

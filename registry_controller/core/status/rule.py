@@ -19,7 +19,7 @@ _MAX_TEXT: Final = 512
 _MAX_MESSAGE: Final = 2048
 
 
-class AcceptedFacts(Protocol):
+class Acceptance(Protocol):
     """Whether a rule can be applied: `reason` is one word, `warnings` are said even where it is accepted."""
 
     @property
@@ -68,28 +68,28 @@ class PeerCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleFacts:
+class _RuleFacts:
     generation: int
-    verdict: AcceptedFacts
+    verdict: Acceptance
     suspended: bool
     barred: tuple[str, str]
     idle: Sequence[str]
     peers: Sequence[PeerCounts]
     problems: Sequence[str]
-    waits: Sequence[str]
+    pending: Sequence[str]
     halted: str
 
 
-def rule_status(
+def build_rule_status(
     *,
     generation: int,
-    verdict: AcceptedFacts,
+    verdict: Acceptance,
     suspended: bool = False,
     barred: tuple[str, str] = ("", ""),
     idle: Sequence[str] = (),
     peers: Sequence[PeerCounts] = (),
     problems: Sequence[str] = (),
-    waits: Sequence[str] = (),
+    pending: Sequence[str] = (),
     halted: str = "",
     restored: str = "",
     current: Mapping[str, Any] | None = None,
@@ -98,18 +98,20 @@ def rule_status(
 
     `barred` is what does not allow it to act here, or to tell whether it is for this cluster, as a reason and in words,
     empty where nothing does. `idle` is why it reads nobody (no peer has the feature, not selected here), `problems`
-    what somebody must act on (`peer b: cannot watch secrets.v1: forbidden; ...`), `waits` what passes by itself,
+    what somebody must act on (`peer b: cannot watch secrets.v1: forbidden; ...`), `pending` what passes by itself,
     `halted` and `restored` the words for DeletionHalted and HistoryRestored, empty when they do not hold. `current` is
     the stored status: when something was last written is taken from there where it is not known, so that a restart
     writes nothing.
     """
-    facts = RuleFacts(generation, verdict, suspended, barred, idle, peers, problems, waits, halted)
+    facts = _RuleFacts(generation, verdict, suspended, barred, idle, peers, problems, pending, halted)
     conditions = [
-        _accepted(facts),
-        _synced(facts),
-        _stalled(facts),
-        _flag("DeletionHalted", "TooManyDeletions", message=facts.halted, facts=facts),
-        _flag("HistoryRestored", "SourceWentBack", message=restored or _said_before(facts, current), facts=facts),
+        _build_accepted(facts),
+        _build_synced(facts),
+        _build_stalled(facts),
+        _build_flag("DeletionHalted", "TooManyDeletions", message=facts.halted, facts=facts),
+        _build_flag(
+            "HistoryRestored", "SourceWentBack", message=restored or _get_earlier_message(facts, current), facts=facts
+        ),
     ]
     # A brake that is not stored would be released by a restart: those peers are shown before all others.
     kept = sorted(peers, key=lambda peer: (not peer.deletions, peer.name, peer.cluster_id))[:_MAX_PEERS]
@@ -121,13 +123,13 @@ def rule_status(
         "observedGeneration": generation,
         "conditions": conditions,
         "clusters": [
-            _cluster(peer, last_sync=peer.last_sync or since.get(peer.cluster_id, ""), samples=samples)
+            _build_cluster(peer, last_sync=peer.last_sync or since.get(peer.cluster_id, ""), samples=samples)
             for peer in shown
         ],
     }
 
 
-def _said_before(facts: RuleFacts, current: Mapping[str, Any] | None) -> str:
+def _get_earlier_message(facts: _RuleFacts, current: Mapping[str, Any] | None) -> str:
     """Find what a former life said of a restored history: it stands until the rule is edited."""
     for held in (current or {}).get("conditions") or ():
         if held.get("type") == "HistoryRestored" and held.get("observedGeneration") == facts.generation:
@@ -135,61 +137,65 @@ def _said_before(facts: RuleFacts, current: Mapping[str, Any] | None) -> str:
     return ""
 
 
-def _accepted(facts: RuleFacts) -> Mapping[str, Any]:
+def _build_accepted(facts: _RuleFacts) -> Mapping[str, Any]:
     verdict = facts.verdict
     reason, message = verdict.reason, verdict.message
     if verdict.accepted and facts.suspended:
         reason, message = "Suspended", "spec.suspend: nothing is read, written or deleted"
     warnings = [f"warning: {warning}" for warning in sorted(set(verdict.warnings))]
-    return _condition("Accepted", verdict.accepted, reason=reason, message=_joined([message, *warnings]), facts=facts)
+    return _build_condition(
+        "Accepted", verdict.accepted, reason=reason, message=_join_texts([message, *warnings]), facts=facts
+    )
 
 
-def _synced(facts: RuleFacts) -> Mapping[str, Any]:
+def _build_synced(facts: _RuleFacts) -> Mapping[str, Any]:
     verdict, peers = facts.verdict, facts.peers
     if not verdict.accepted:
-        return _condition(
+        return _build_condition(
             "Synced", False, reason="NotAccepted", message=f"the rule is not applied: {verdict.message}", facts=facts
         )
     if facts.suspended:
-        return _condition("Synced", None, reason="Suspended", message="the rule is suspended", facts=facts)
+        return _build_condition("Synced", None, reason="Suspended", message="the rule is suspended", facts=facts)
     if facts.barred[0]:
-        return _condition("Synced", None, reason=facts.barred[0], message=facts.barred[1], facts=facts)
+        return _build_condition("Synced", None, reason=facts.barred[0], message=facts.barred[1], facts=facts)
     if facts.halted:
-        return _condition("Synced", False, reason="DeletionHalted", message=facts.halted, facts=facts)
+        return _build_condition("Synced", False, reason="DeletionHalted", message=facts.halted, facts=facts)
     unread = [peer.name for peer in peers if peer.last_error]
     wrong = [
         f"{count} {word}"
         for count, word in (
             (sum(peer.failing for peer in peers), "failing"),
             (sum(peer.conflicting for peer in peers), "conflicting"),
-            (_pending(peers), "waiting"),
+            (_count_pending(peers), "waiting"),
         )
         if count
     ]
     if unread:
         wrong.append(f"not read: {', '.join(sorted(unread)[:_MAX_FAILURES])}")
-    if wrong or facts.problems or facts.waits:
+    if wrong or facts.problems or facts.pending:
         counted = "; ".join(wrong) or "not everything can be read"
-        words = _joined([counted, *_first_words(facts)])
-        return _condition("Synced", False, reason=_unsynced_reason(peers), message=words, facts=facts)
+        words = _join_texts([counted, *_list_first_problem(facts)])
+        return _build_condition("Synced", False, reason=_get_unsynced_reason(peers), message=words, facts=facts)
     if facts.idle:
-        return _condition("Synced", True, reason="Idle", message=_joined(sorted(set(facts.idle))), facts=facts)
+        return _build_condition(
+            "Synced", True, reason="Idle", message=_join_texts(sorted(set(facts.idle))), facts=facts
+        )
     counts = ((sum(peer.skipped for peer in peers), "skipped"), (sum(peer.held for peer in peers), "held"))
     message = "; ".join(f"{count} {word}" for count, word in counts if count)
     warnings = [f"warning: {warning}" for warning in sorted(set(verdict.warnings))[:1]]
-    said = _joined([message, *_first_words(facts), *warnings])
-    return _condition("Synced", True, reason="Synced", message=said, facts=facts)
+    said = _join_texts([message, *_list_first_problem(facts), *warnings])
+    return _build_condition("Synced", True, reason="Synced", message=said, facts=facts)
 
 
-def _first_words(facts: RuleFacts) -> list[str]:
+def _list_first_problem(facts: _RuleFacts) -> list[str]:
     """Name the first thing that somebody may have to look at; the others are in `Stalled` and in `clusters`."""
     if facts.problems:
         return sorted(set(facts.problems))[:1]
     failures = sorted({failure for peer in facts.peers for failure in peer.failures})
-    return [f"{name}: {message or reason}" for name, reason, message in failures[:1]] or sorted(set(facts.waits))[:1]
+    return [f"{name}: {message or reason}" for name, reason, message in failures[:1]] or sorted(set(facts.pending))[:1]
 
 
-def _unsynced_reason(peers: Sequence[PeerCounts]) -> str:
+def _get_unsynced_reason(peers: Sequence[PeerCounts]) -> str:
     if any(peer.failing for peer in peers):
         return "Failing"
     if any(peer.conflicting for peer in peers):
@@ -197,29 +203,29 @@ def _unsynced_reason(peers: Sequence[PeerCounts]) -> str:
     return "Waiting"
 
 
-def _pending(peers: Iterable[PeerCounts]) -> int:
+def _count_pending(peers: Iterable[PeerCounts]) -> int:
     return sum(max(0, peer.matched - peer.synced - peer.failing - peer.skipped - peer.conflicting) for peer in peers)
 
 
-def _stalled(facts: RuleFacts) -> Mapping[str, Any]:
+def _build_stalled(facts: _RuleFacts) -> Mapping[str, Any]:
     if not facts.verdict.accepted:
         reason, message = facts.verdict.reason, facts.verdict.message
-        return _condition("Stalled", True, reason=reason, message=message, facts=facts)
+        return _build_condition("Stalled", True, reason=reason, message=message, facts=facts)
     problems = sorted(set(facts.problems))
     if facts.halted:
         problems.append(facts.halted)
     if not problems or facts.suspended:
-        return _condition("Stalled", False, reason="NotStalled", message="", facts=facts)
-    return _condition("Stalled", True, reason="ActionNeeded", message=_joined(problems), facts=facts)
+        return _build_condition("Stalled", False, reason="NotStalled", message="", facts=facts)
+    return _build_condition("Stalled", True, reason="ActionNeeded", message=_join_texts(problems), facts=facts)
 
 
-def _flag(kind: str, reason: str, *, message: str, facts: RuleFacts) -> Mapping[str, Any]:
+def _build_flag(kind: str, reason: str, *, message: str, facts: _RuleFacts) -> Mapping[str, Any]:
     if not message:
         return {"type": kind, "status": None}
-    return _condition(kind, True, reason=reason, message=message, facts=facts)
+    return _build_condition(kind, True, reason=reason, message=message, facts=facts)
 
 
-def _cluster(peer: PeerCounts, *, last_sync: str, samples: int) -> Mapping[str, Any]:
+def _build_cluster(peer: PeerCounts, *, last_sync: str, samples: int) -> Mapping[str, Any]:
     failures = sorted(set(peer.failures))
     entry: dict[str, Any] = {
         "clusterID": peer.cluster_id,
@@ -231,9 +237,9 @@ def _cluster(peer: PeerCounts, *, last_sync: str, samples: int) -> Mapping[str, 
         "skipped": peer.skipped,
         "conflicting": peer.conflicting,
         "lastSyncTime": last_sync,
-        "lastError": _cut(peer.last_error),
+        "lastError": _cut_text(peer.last_error),
         "failures": [
-            {"object": _cut(name), "reason": reason, "message": _cut(message)}
+            {"object": _cut_text(name), "reason": reason, "message": _cut_text(message)}
             for name, reason, message in failures[:samples]
         ],
         "deletions": dict(peer.deletions or {}),
@@ -241,20 +247,22 @@ def _cluster(peer: PeerCounts, *, last_sync: str, samples: int) -> Mapping[str, 
     return {key: value for key, value in entry.items() if isinstance(value, int) or value}
 
 
-def _condition(kind: str, holds: bool | None, *, reason: str, message: str, facts: RuleFacts) -> Mapping[str, Any]:
+def _build_condition(
+    kind: str, holds: bool | None, *, reason: str, message: str, facts: _RuleFacts
+) -> Mapping[str, Any]:
     status = {True: "True", False: "False", None: "Unknown"}[holds]
     return {
         "type": kind,
         "status": status,
         "reason": reason,
-        "message": _cut(message, _MAX_MESSAGE),
+        "message": _cut_text(message, _MAX_MESSAGE),
         "observedGeneration": facts.generation,
     }
 
 
-def _joined(texts: Iterable[str]) -> str:
+def _join_texts(texts: Iterable[str]) -> str:
     return "; ".join(text for text in texts if text)
 
 
-def _cut(text: str, limit: int = _MAX_TEXT) -> str:
+def _cut_text(text: str, limit: int = _MAX_TEXT) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

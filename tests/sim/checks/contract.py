@@ -187,12 +187,12 @@ async def managed_fields_tell_who_set_what(api: Writer, namespace: str) -> None:
     )
     owners = read_owners(await get(api, namespace, "x"), manager=meta.FIELD_MANAGER)
     data = owners.of_field("data")
-    assert owners.known
+    assert owners.is_known
     assert data.of_field("a").include_us
-    assert not data.of_field("a").others
+    assert not data.of_field("a").other_managers
     for name in ("b", "d"):
         assert not data.of_field(name).include_us
-        assert data.of_field(name).others == {"other"}
+        assert data.of_field(name).other_managers == {"other"}
     assert owners.of_field("metadata").of_field("labels").of_field("l").include_us
 
 

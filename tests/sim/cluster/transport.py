@@ -17,7 +17,8 @@ import orjson
 
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
+from registry_controller.kube.failures import FAILURES, PEER, error_of_failure, explain_unauthorized
+from registry_controller.kube.translate import error_of_answer
 from registry_controller.kube.transport import is_allowed
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.controllers import ca_pem
@@ -191,10 +192,10 @@ class SimTransport:
                     self._wire.lost -= 1
                     raise aiohttp.ServerDisconnectedError
         except FAILURES as error:
-            raise error_of_failure(error, what=what) from error
+            raise error_of_failure(error, what=what, server=self.server, source=PEER) from error
         if status in (200, 201, 202):
             return content
-        raise error_of_answer(status, content, what=what, gvr=gvr, key=key)
+        raise error_of_answer(status, content, what=what, gvr=gvr, key=key, hint=self._hint(status))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -208,11 +209,11 @@ class SimTransport:
                 path = wire.resumed(path)
                 found = await self._ask("GET", path, lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
             if isinstance(found, Answer):
-                raise error_of_answer(found.status, found.body, what=what)
+                raise error_of_answer(found.status, found.body, what=what, hint=self._hint(found.status))
             watch = self._wire.cross(found)
             yield self._chunks(watch, silence_s=silence_s)
         except FAILURES as error:
-            raise error_of_failure(error, what=what) from error
+            raise error_of_failure(error, what=what, server=self.server, source=PEER) from error
         finally:
             if watch is not None:
                 self._wire.leave(watch)
@@ -225,6 +226,9 @@ class SimTransport:
                 deadline.reschedule(0.0)
         for wake in list(self._waiters):
             wake()
+
+    def _hint(self, status: int) -> str:
+        return explain_unauthorized(self.server, PEER) if status == 401 else ""
 
     def _call(self, server: ApiServer, method: str, path: str, body: bytes | None) -> Answer:
         return server.answer(method, path, body, who=self._wire.who)

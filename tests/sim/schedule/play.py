@@ -23,9 +23,9 @@ from registry_controller.local import kubeconfig_secret
 from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync import reconciler
-from tests.sim.checks.ending import Wrong, check_end
+from tests.sim.checks.convergence import Wrong, check_end
 from tests.sim.checks.observer import Observer
-from tests.sim.checks.standing import check_standing
+from tests.sim.checks.status import check_standing
 from tests.sim.cluster.apiserver import Snapshot
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup
@@ -33,7 +33,7 @@ from tests.sim.cluster.loop import BEGIN_S, VirtualLoop, run
 from tests.sim.cluster.store import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
-from tests.sim.schedule.memberdeeds import carry_secret, take_forgery_back
+from tests.sim.schedule.member_acts import carry_secret, take_forgery_back
 from tests.sim.schedule.schedule import Schedule
 from tests.sim.schedule.stage import DEEDS, Stage, Step
 from tests.sim.schedule.tally import Tally

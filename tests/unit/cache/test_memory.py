@@ -22,7 +22,7 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.decision.ownership import Voice, is_at_home, read_marks, voice_of
 from registry_controller.core.rules.active import activate
-from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync import results
 from registry_controller.sync.results import Results
@@ -44,7 +44,7 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
         "metadata": {"name": "r", "uid": "r", "generation": 1},
         "spec": {"groupVersionKind": {"version": kind.version, "kind": kind.kind}, "rules": [entry]},
     }
-    rule, verdict = read_and_accept(manifest)
+    rule, verdict = read_and_validate(manifest)
     assert rule is not None
     assert verdict.accepted, verdict
     sources = SourceIndex(
@@ -55,7 +55,7 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
         on_back=lambda *_: None,
     )
     cache = SourceCache(
-        peer=PEER, kind=kind, rules=(activate(rule, born="", owner=ClusterUID("home")),), sources=sources
+        peer=PEER, kind=kind, rules=(activate(rule, created_at="", owner=ClusterUID("home")),), sources=sources
     )
     sources.open(cache)
     return cache, sources
@@ -203,13 +203,13 @@ def test_a_member_that_deletes_without_end_forgets_nothing_and_takes_nobodys_pla
     found = MemberDeletions()
     other = ClusterUID("other")
     targets = [Target("", "Secret", "ns", f"s{number}") for number in range(4 * member_deletions.MOST)]
-    found.note(other, targets[0], 3)
+    found.record(other, targets[0], 3)
     for number, target in enumerate(targets):
-        found.note(PEER, target, 10 + number)
+        found.record(PEER, target, 10 + number)
     assert all(found.at(PEER, target) >= 10 + number for number, target in enumerate(targets))
     assert (found.at(other, targets[0]), found.at(other, targets[1])) == (3, 0)
     for number in range(member_deletions.MOST_MEMBERS):
-        found.note(ClusterUID(f"m{number}"), targets[0], 1)
+        found.record(ClusterUID(f"m{number}"), targets[0], 1)
     assert found.at(PEER, targets[0]) == 0
     assert len(found._at) == len(found._floor | found._at) == member_deletions.MOST_MEMBERS
 

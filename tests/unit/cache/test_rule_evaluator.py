@@ -16,11 +16,11 @@ from registry_controller.cache import rule_evaluator
 from registry_controller.cache.rule_evaluator import EvaluationUsage
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.clusters.provider import choose_rules
-from registry_controller.core.mutation.mutate import desired
+from registry_controller.clusters.watch_plan import choose_rules
+from registry_controller.core.mutation.mutate import build_copy
 from registry_controller.core.rules.active import ActiveRule, activate
-from registry_controller.core.rules.policy import Fence
-from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.core.rules.policy import TargetPolicy
+from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.watch import PartialObject, decode_object
 from registry_controller.sync.rule_conflicts import losers_of
 from registry_controller.sync.state_reader import Offer
@@ -63,10 +63,10 @@ def changing(name: str, value: str, *, owner: ClusterUID = HOME, content: str = 
 
 def _rule(name: str, entry: dict[str, Any], *, owner: ClusterUID) -> ActiveRule:
     spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [entry]}
-    rule, verdict = read_and_accept({"metadata": {"name": name, "uid": name, "generation": 1}, "spec": spec})
+    rule, verdict = read_and_validate({"metadata": {"name": name, "uid": name, "generation": 1}, "spec": spec})
     assert rule is not None
     assert verdict.accepted, verdict
-    return activate(rule, born="", owner=owner, fence=Fence(synced=owner != HOME))
+    return activate(rule, created_at="", owner=owner, target_policy=TargetPolicy(is_synced=owner != HOME))
 
 
 def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[SourceCache, SelectionStream, EvaluationUsage]:
@@ -164,7 +164,7 @@ def losers(*rules: ActiveRule) -> tuple[str, ...]:
     (record,) = cache.records.values()
     first, *_ = record.hits
     manifest = json.loads(source.raw)
-    ours = desired(manifest, MAP, first.entries, owner=PEER, context=first.context)
+    ours = build_copy(manifest, MAP, first.entries, owner=PEER, context=first.context)
     return losers_of(Offer(cache, source.key, record, first), ours, manifest, owner=PEER)
 
 
@@ -200,7 +200,7 @@ async def test_to_compare_rules_with_a_thousand_features_leaves_the_loop_to_othe
     """Many rules that each ask for sixteen of them, of which only the last fits."""
     asked = [{"featureName": "it", "matchLabels": {"n": "1023"}}] * 16
     spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [{"match": [{}]}]}
-    rule, _ = read_and_accept({"metadata": {"name": "b"}, "spec": {**spec, "clusterFeatureMatch": asked}})
+    rule, _ = read_and_validate({"metadata": {"name": "b"}, "spec": {**spec, "clusterFeatureMatch": asked}})
     assert rule is not None
     features = [Feature(f"f{number}", "it", {"n": str(number)}) for number in range(1024)]
     turns = 0
@@ -213,7 +213,7 @@ async def test_to_compare_rules_with_a_thousand_features_leaves_the_loop_to_othe
 
     async with asyncio.TaskGroup() as group:
         counting = group.create_task(count(), name="count")
-        chosen = await choose_rules([activate(rule, born="", owner=ClusterUID("b"))] * 64, features)
+        chosen = await choose_rules([activate(rule, created_at="", owner=ClusterUID("b"))] * 64, features)
         counting.cancel()
     assert len(chosen) == 64
     assert turns > 5
@@ -261,12 +261,12 @@ def test_words_on_what_other_clusters_rules_cannot_tell_are_limited(monkeypatch:
 def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that is too much is left as it was, and the others come; what goes makes limits."""
     monkeypatch.setattr(limits, "MOST_WEIGHT", 10_000)
-    every, _ = read_and_accept({
+    every, _ = read_and_validate({
         "metadata": {"name": "core", "uid": "core", "generation": 1},
         "spec": {"groupVersionKind": meta.RULE._asdict(), "rules": [{"match": [{}]}]},
     })  # fmt: skip
     assert every is not None
-    cache, stream, _ = a_feed(activate(every, born="", owner=HOME), kind=meta.RULE)
+    cache, stream, _ = a_feed(activate(every, created_at="", owner=HOME), kind=meta.RULE)
 
     def offer(name: str, size: int, **more: Any) -> None:
         stream.on_object(obj(name, kind=meta.RULE, spec={"text": "x" * size}, **more))

@@ -78,6 +78,17 @@ def test_the_originals_flags_without_effect_are_accepted(calls: list[Call]) -> N
     }
 
 
+def test_the_flags_of_the_webhook_that_was_are_accepted(calls: list[Call]) -> None:
+    name = "--cluster-validator-webhook-{}".format
+    flags = (name("enabled"), name("name=x"), name("port"), "9443", name("certificate-directory=/tmp/x"))
+    assert invoke(*flags, "--workers", "3", CLUSTER_VALIDATOR_WEBHOOK_HOST="").exit_code == 7
+    ((settings, _, _),) = calls
+    assert settings.workers == 3
+    assert set(settings.ignored) == {
+        "CLUSTER_VALIDATOR_WEBHOOK_HOST", name("enabled"), name("name"), name("port"), name("certificate-directory"),
+    }  # fmt: skip
+
+
 def test_an_ignored_flag_may_have_its_value_in_the_next_word(calls: list[Call]) -> None:
     assert invoke("--clustercontroller-worker-count", "2", "--workers", "3").exit_code == 7
     assert calls[0][0].workers == 3

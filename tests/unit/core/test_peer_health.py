@@ -42,7 +42,7 @@ def test_an_unreachable_peer_that_is_heard_is_alive_and_says_so_once() -> None:
     health.probe_failed(20.0)
     assert health.signal_received(21.0) is True
     assert health.signal_received(22.0) is False
-    assert health.last_heard == 22.0
+    assert health.last_signal_at == 22.0
 
 
 def test_probes_follow_15_s_after_the_last_sign_and_then_every_5_s() -> None:

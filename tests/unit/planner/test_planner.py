@@ -12,7 +12,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Reason
 from registry_controller.kube.connect import READING, REHEARSING, WRITING
 from registry_controller.kube.transport import is_allowed
-from registry_controller.planner.staging import stage, staged
+from registry_controller.planner.dry_run import merge_stored, stage_rule
 from registry_controller.report.reasons import WORDS
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -56,12 +56,12 @@ def test_a_rehearsal_may_read_and_ask_and_nothing_else(
 
 
 def test_a_new_rule_is_born_now() -> None:
-    info = meta.metadata_of(staged(rule(labels={"a": "1"}), None, now=NOW))
+    info = meta.metadata_of(merge_stored(rule(labels={"a": "1"}), None, now=NOW))
     assert info == {"name": "r", "creationTimestamp": "2026-05-01T12:00:00Z", "generation": 1, "labels": {"a": "1"}}
 
 
 def test_an_edited_rule_keeps_its_identity_its_age_its_owner_and_its_status() -> None:
-    made = staged(rule(annotations={"note": "new"}), HELD, now=NOW)
+    made = merge_stored(rule(annotations={"note": "new"}), HELD, now=NOW)
     info = meta.metadata_of(made)
     assert {key: info[key] for key in ("uid", "resourceVersion", "creationTimestamp", "generation")} == {
         "uid": "u", "resourceVersion": "7", "creationTimestamp": "2025-01-01T00:00:00Z", "generation": 4,
@@ -73,13 +73,13 @@ def test_an_edited_rule_keeps_its_identity_its_age_its_owner_and_its_status() ->
 
 def test_a_rule_that_is_the_same_has_the_same_generation() -> None:
     same = {**rule(), "spec": HELD["spec"]}
-    assert meta.metadata_of(staged(same, HELD, now=NOW))["generation"] == 3
+    assert meta.metadata_of(merge_stored(same, HELD, now=NOW))["generation"] == 3
 
 
 def test_a_staged_rule_stands_in_the_registry_in_the_place_of_the_other() -> None:
     registry = Registry(on_change=lambda *_: None)
     registry.apply(meta.RULES.resource, None, HELD)
-    assert stage(registry, rule(), now=NOW) == "r"
+    assert stage_rule(registry, rule(), now=NOW) == "r"
     held = registry.rules["r"]
     assert held.rule is not None
     assert (held.rule.suspend, held.rule.uid, held.marks.owner) == (False, "u", "somebody")

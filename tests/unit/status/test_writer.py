@@ -54,7 +54,7 @@ class World:
             self.server,
             lambda: datetime(2026, 1, 1, tzinfo=UTC),
             on_transition=self._on_transition,
-            speaks_of=lambda *_: self.speaks,
+            writes_status_of=lambda *_: self.speaks,
         )
 
     def _on_transition(self, gvr: GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
@@ -62,12 +62,12 @@ class World:
 
     def want(self, wanted: dict[str, Any], *, name: str = "b", uid: str = "u", current: Any = ...) -> None:
         stored = self.server.stored.get(name) if current is ... else current
-        self.writer.want(CLUSTERS, name, wanted, stored, uid, 0)
+        self.writer.set_wanted(CLUSTERS, name, status=wanted, current=stored, uid=uid, generation=0)
 
 
 @pytest.fixture
 async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(writer, "_EVERY_S", 0.2)
+    monkeypatch.setattr(writer, "_INTERVAL_S", 0.2)
     monkeypatch.setattr(writer, "_BACKOFF_FIRST_S", 0.05)
     world = World()
     async with asyncio.TaskGroup() as group:
@@ -224,7 +224,7 @@ async def test_a_transition_is_told_once_and_only_when_it_is_stored(world: World
 
 
 async def test_conditions_carry_the_generation_that_they_are_about(world: World) -> None:
-    world.writer.want(CLUSTERS, "b", ready(), None, "u", 7)
+    world.writer.set_wanted(CLUSTERS, "b", status=ready(), current=None, uid="u", generation=7)
     await eventually(lambda: "b" in world.server.stored)
     assert world.server.stored["b"]["conditions"][0]["observedGeneration"] == 7
 

@@ -16,9 +16,9 @@ from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import Claim, TargetState
-from registry_controller.core.mutation.mutate import Context, desired
+from registry_controller.core.mutation.mutate import TemplateContext, build_copy
 from registry_controller.core.rules.active import Hit, activate, reads_from
-from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.core.rules.validation import read_and_validate
 from tests.docs.examples import LOCAL_NAME, OWNER_NAME, Example, key_of, read_examples, shown
 
 OWNER = ClusterUID("5f0b7a0e-0000-4000-8000-000000000001")
@@ -31,7 +31,7 @@ def _cluster(name: str, uid: str) -> dict[str, Any]:
     return {"kind": "Cluster", "metadata": {"name": name}, "spec": {"clusterID": uid}}
 
 
-CONTEXT = Context(_cluster(OWNER_NAME, OWNER), _cluster(LOCAL_NAME, LOCAL))
+CONTEXT = TemplateContext(_cluster(OWNER_NAME, OWNER), _cluster(LOCAL_NAME, LOCAL))
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def _acting(example: Example) -> Iterator[SyncRule]:
     """Read the rules, and leave out those that do not act here on what the owner has."""
     features = [read_feature(manifest) for manifest in example.features]
     for manifest in example.rules:
-        rule, verdict = read_and_accept(manifest)
+        rule, verdict = read_and_validate(manifest)
         assert rule is not None
         assert (verdict.accepted, verdict.warnings) == (True, ()), verdict.message
         is_for_us = rule.targets is None or rule.targets.select(LOCAL_NAME, {})
@@ -61,10 +61,10 @@ def _copy_of(source: dict[str, Any], rule: SyncRule) -> dict[str, Any] | None:
     if (group, version, source["kind"]) != rule.kind:
         return None
     facts = _Facts(key, info.get("labels", {}), info.get("annotations", {}), source.get("type", ""))
-    hit = activate(rule, born="", owner=LOCAL).within(CONTEXT).hit(facts, lambda: source, owner=OWNER)
+    hit = activate(rule, created_at="", owner=LOCAL).with_context(CONTEXT).evaluate(facts, lambda: source, owner=OWNER)
     if hit is None or not _may_be_made(hit, key, source):
         return None
-    wanted = desired(source, rule.kind, hit.entries, owner=OWNER, context=CONTEXT)
+    wanted = build_copy(source, rule.kind, hit.entries, owner=OWNER, context=CONTEXT)
     status = {"status": wanted.status} if wanted.status is not None else {}
     return {**shown(wanted.manifest), **status}
 

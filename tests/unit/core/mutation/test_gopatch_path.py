@@ -4,12 +4,12 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.core.mutation.gopatch_path import (
-    Append,
+    AppendToken,
     IndexToken,
     KeyToken,
-    Matching,
+    MatchToken,
     Modifier,
-    Token,
+    PathToken,
     parse_pointer,
 )
 
@@ -31,22 +31,22 @@ from registry_controller.core.mutation.gopatch_path import (
         ("/٣", (KeyToken("٣", False, 2),)),
         (f"/{2**63 - 1}", (IndexToken(2**63 - 1, (), 2),)),
         (f"/{2**63}", (KeyToken(str(2**63), False, 2),)),
-        ("/l/-", (KeyToken("l", False, 2), Append(4))),
+        ("/l/-", (KeyToken("l", False, 2), AppendToken(4))),
         ("/l/-/a", (KeyToken("l", False, 2), KeyToken("-", False, 4), KeyToken("a", False, 6))),
         ("/l/-?", (KeyToken("l", False, 2), KeyToken("-", True, 4))),
-        ("/l/n=x", (KeyToken("l", False, 2), Matching("n", "x", False, (), 4))),
-        ("/l/n=x?/a", (KeyToken("l", False, 2), Matching("n", "x", True, (), 4), KeyToken("a", True, 9))),
-        ("/n=a=b", (Matching("n", "a=b", False, (), 2),)),
-        ("/=", (Matching("", "", False, (), 2),)),
+        ("/l/n=x", (KeyToken("l", False, 2), MatchToken("n", "x", False, (), 4))),
+        ("/l/n=x?/a", (KeyToken("l", False, 2), MatchToken("n", "x", True, (), 4), KeyToken("a", True, 9))),
+        ("/n=a=b", (MatchToken("n", "a=b", False, (), 2),)),
+        ("/=", (MatchToken("", "", False, (), 2),)),
         ("/0:next:after", (IndexToken(0, (Modifier.NEXT, Modifier.AFTER), 2),)),
-        ("/n=x?:prev", (Matching("n", "x", True, (Modifier.PREV,), 2),)),
+        ("/n=x?:prev", (MatchToken("n", "x", True, (Modifier.PREV,), 2),)),
         ("/a~1b~0c~7d", (KeyToken("a/b~c:d", False, 2),)),
         ("/~01", (KeyToken("~1", False, 2),)),
         ("/~2~", (KeyToken("~2~", False, 2),)),
-        ("/n=a~1b", (Matching("n", "a/b", False, (), 2),)),
+        ("/n=a~1b", (MatchToken("n", "a/b", False, (), 2),)),
     ],
 )
-def test_a_path_is_read(text: str, tokens: tuple[Token, ...]) -> None:
+def test_a_path_is_read(text: str, tokens: tuple[PathToken, ...]) -> None:
     assert parse_pointer(text, path="p").tokens == tokens
 
 

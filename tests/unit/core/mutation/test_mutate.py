@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.api.syncrule import RuleEntry, read_rule
-from registry_controller.core.mutation.mutate import desired, kind_of
+from registry_controller.core.mutation.mutate import build_copy, get_copy_kind
 
 OWNER = ClusterUID("2f0b7a0e-0000-4000-8000-000000000001")
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
@@ -28,11 +28,11 @@ def source(**metadata: Any) -> dict[str, Any]:
 
 
 def copy_of(found: dict[str, Any], *mutations: dict[str, Any], gvk: GVK = CONFIG_MAP) -> Any:
-    return desired(found, gvk, entries(*mutations or ({},)), owner=OWNER).manifest
+    return build_copy(found, gvk, entries(*mutations or ({},)), owner=OWNER).manifest
 
 
 def test_a_copy_says_whose_it_is_and_keeps_the_content() -> None:
-    result = desired(source(), CONFIG_MAP, entries({}), owner=OWNER)
+    result = build_copy(source(), CONFIG_MAP, entries({}), owner=OWNER)
     assert result.target == Target("", "ConfigMap", "apps", "one")
     assert result.gvk == CONFIG_MAP
     assert result.manifest == {
@@ -49,7 +49,7 @@ def test_a_copy_says_whose_it_is_and_keeps_the_content() -> None:
 
 
 def test_an_owner_that_is_no_label_value_is_named_by_the_annotation_alone() -> None:
-    result = desired(source(), CONFIG_MAP, entries({}), owner=ClusterUID("not a label value"))
+    result = build_copy(source(), CONFIG_MAP, entries({}), owner=ClusterUID("not a label value"))
     assert meta.labels_of(result.manifest) == {}
     assert meta.annotations_of(result.manifest) == {meta.OWNER: "not a label value"}
 
@@ -127,12 +127,12 @@ def test_the_owner_cannot_be_mutated_away() -> None:
 )
 def test_the_given_parts_of_the_kind_replace_those_of_the_copy(mutations: list[dict[str, str]], gvk: GVK) -> None:
     wanted = [{"groupVersionKind": mutation} for mutation in mutations]
-    found = desired(source(), CONFIG_MAP, entries(*wanted), owner=OWNER)
+    found = build_copy(source(), CONFIG_MAP, entries(*wanted), owner=OWNER)
     assert found.gvk == gvk
     assert found.target == Target(gvk.group, gvk.kind, "apps", "one")
     assert (found.manifest["apiVersion"], found.manifest["kind"]) == (gvk.api_version, gvk.kind)
     assert meta.annotations_of(found.manifest)[meta.ORIGINAL_GVK] == "ConfigMap./v1"
-    assert kind_of(CONFIG_MAP, entries(*wanted)) == gvk
+    assert get_copy_kind(CONFIG_MAP, entries(*wanted)) == gvk
 
 
 def test_an_empty_kind_mutation_leaves_no_mark() -> None:

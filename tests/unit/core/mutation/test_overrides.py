@@ -7,7 +7,7 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import Override
-from registry_controller.core.mutation.overrides import PatchOperation, apply_overrides, read_override, resolve
+from registry_controller.core.mutation.overrides import PatchOperation, apply_overrides, read_override, resolve_override
 from registry_controller.gotemplate import Budget
 
 COPY: dict[str, Any] = {
@@ -135,7 +135,7 @@ def test_an_override_without_type_or_path_is_refused(type_: str, pointer: str, f
 )
 def test_an_override_becomes_one_operation_of_rfc_6902(type_: str, pointer: str, operation: dict[str, Any]) -> None:
     read = read_override(Override(type_, pointer, "", False, "p"))
-    resolved = resolve(read, COPY, value=9, budget=Budget())
+    resolved = resolve_override(read, COPY, value=9, budget=Budget())
     assert isinstance(resolved, PatchOperation)
     assert resolved.to_json() == operation
 

@@ -4,7 +4,7 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.rules.content import compile_path, content_matches, lookup
+from registry_controller.core.rules.content import compile_path, content_matches, find_value
 
 DOCUMENT = {
     "type": "Opaque",
@@ -82,7 +82,7 @@ DOCUMENT = {
     ],
 )
 def test_a_path_finds_a_value(path: str, value: object) -> None:
-    assert lookup(DOCUMENT, compile_path(path, path="p")) == (True, value)
+    assert find_value(DOCUMENT, compile_path(path, path="p")) == (True, value)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_path_finds_a_value(path: str, value: object) -> None:
     ],
 )
 def test_a_path_that_finds_nothing_says_so(path: str) -> None:
-    assert lookup(DOCUMENT, compile_path(path, path="p")) == (False, None)
+    assert find_value(DOCUMENT, compile_path(path, path="p")) == (False, None)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.rules.content import compile_path, content_matches, lookup
+from registry_controller.core.rules.content import compile_path, content_matches, find_value
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_only_what_gjson_trims_is_trimmed_from_an_operand() -> None:
 )
 def test_what_a_query_compares_with_is_read_as_gjson_reads_it(key: str, held: Any, is_found: bool) -> None:
     """An empty text in quotes is two quotation marks, and numbers are those of Go's ParseFloat."""
-    assert lookup({"a": [{"b": held}]}, compile_path(key, path="p"))[0] is is_found
+    assert find_value({"a": [{"b": held}]}, compile_path(key, path="p"))[0] is is_found

@@ -73,7 +73,7 @@ def rule(kind: GVK, written: GVK | None = None) -> SyncRule:
 
 
 def path(allowance: RulePolicy, judged: SyncRule, *, synced: bool) -> str:
-    bar = allowance.bar(judged, synced=synced)
+    bar = allowance.find_bar(judged, synced=synced)
     return bar.path if bar is not None else ""
 
 
@@ -81,7 +81,7 @@ def barrier(
     allowance: RulePolicy, kind: GVK, place: str, *, synced: bool, name: str = "x", secret_type: str = ""
 ) -> Barrier | None:
     target = Target(kind.group, kind.kind, place, name)
-    return allowance.barrier(target, source=kind, secret_type=secret_type, synced=synced)
+    return allowance.find_barrier(target, source=kind, secret_type=secret_type, synced=synced)
 
 
 def test_the_profile_closes_these_kinds_and_namespaces_and_no_others() -> None:

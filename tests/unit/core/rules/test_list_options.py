@@ -8,7 +8,7 @@ import pytest
 
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.api.syncrule import read_rule
-from registry_controller.core.rules.list_options import selections, union
+from registry_controller.core.rules.list_options import build_selections, join_selections
 
 
 class Text(str):
@@ -26,7 +26,7 @@ class Text(str):
 
 def select(*matches: dict[str, Any], kind: str = "Secret", namespaced: bool = True) -> tuple[Selection, ...]:
     spec = {"groupVersionKind": {"version": "v1", "kind": kind}, "rules": [{"match": list(matches)}]}
-    return selections(read_rule({"metadata": {"name": "r"}, "spec": spec}), namespaced=namespaced)
+    return build_selections(read_rule({"metadata": {"name": "r"}, "spec": spec}), namespaced=namespaced)
 
 
 def expression(operator: str, *values: str, key: str = "a") -> dict[str, Any]:
@@ -88,26 +88,26 @@ def test_a_kind_without_namespaces_is_not_asked_for_by_namespace() -> None:
 def test_a_rule_with_no_match_asks_for_everything_and_one_with_no_rules_for_nothing() -> None:
     assert select() == (EVERYTHING,)
     gvk = {"version": "v1", "kind": "Secret"}
-    assert selections(read_rule({"metadata": {}, "spec": {"groupVersionKind": gvk, "rules": []}})) == ()
+    assert build_selections(read_rule({"metadata": {}, "spec": {"groupVersionKind": gvk, "rules": []}})) == ()
 
 
 def test_what_a_wider_selection_contains_is_left_out() -> None:
-    assert union([Selection("a"), EVERYTHING, Selection("", "x=1")]) == (EVERYTHING,)
-    assert union([Selection("a", "x=1"), Selection("a"), Selection("b", "x=1")]) == (
+    assert join_selections([Selection("a"), EVERYTHING, Selection("", "x=1")]) == (EVERYTHING,)
+    assert join_selections([Selection("a", "x=1"), Selection("a"), Selection("b", "x=1")]) == (
         Selection("a"),
         Selection("b", "x=1"),
     )
-    assert union([Selection("b"), Selection("a"), Selection("b")]) == (Selection("a"), Selection("b"))
+    assert join_selections([Selection("b"), Selection("a"), Selection("b")]) == (Selection("a"), Selection("b"))
 
 
 def test_too_many_selections_become_one_over_everything() -> None:
-    assert union(Selection("", "", f"metadata.name=n{number}") for number in range(33)) == (EVERYTHING,)
+    assert join_selections(Selection("", "", f"metadata.name=n{number}") for number in range(33)) == (EVERYTHING,)
 
 
 def _compared(count: int) -> int:
     Text.compared = 0
     chosen = [Selection(Text(f"n{number}"), Text("x=1"), Text(f"metadata.name={number}")) for number in range(count)]
-    assert union(chosen) == (EVERYTHING,)
+    assert join_selections(chosen) == (EVERYTHING,)
     return Text.compared
 
 
@@ -118,6 +118,6 @@ def test_the_selections_of_a_large_rule_are_not_compared_in_pairs() -> None:
 
 def test_many_narrow_selections_within_a_wide_one_stay_one_within_it() -> None:
     """Giving up early would ask for more than the rule needs, which may not be allowed."""
-    assert union([Selection("a"), *(Selection("a", "", f"metadata.name={number}") for number in range(500))]) == (
-        Selection("a"),
-    )
+    assert join_selections(
+        [Selection("a"), *(Selection("a", "", f"metadata.name={number}") for number in range(500))]
+    ) == (Selection("a"),)

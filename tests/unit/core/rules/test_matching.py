@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.api.syncrule import SyncRule, read_rule
-from registry_controller.core.rules.matching import matching_entries, needs_body
+from registry_controller.core.rules.matching import find_matching_entries, needs_body
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def body_is_not_needed() -> Manifest:
 
 
 def matches(match: dict[str, Any], found: Object, *, kind: str = "ConfigMap", group: str = "") -> bool:
-    return bool(matching_entries(rule({"match": [match]}, kind=kind, group=group), found, body_is_not_needed))
+    return bool(find_matching_entries(rule({"match": [match]}, kind=kind, group=group), found, body_is_not_needed))
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_every_entry_that_matches_is_given_in_order() -> None:
         {"match": [{"objectKey": {"name": "two"}}]},
         {"match": [{"namespaces": ["nowhere"]}, {"namespaces": ["apps"]}]},
     )
-    found = matching_entries(wanted, Object(), body_is_not_needed)
+    found = find_matching_entries(wanted, Object(), body_is_not_needed)
     assert [entry.path for entry in found] == ["spec.rules[0]", "spec.rules[2]"]
 
 
 def test_no_rules_match_nothing() -> None:
-    assert matching_entries(rule(), Object(), body_is_not_needed) == ()
+    assert find_matching_entries(rule(), Object(), body_is_not_needed) == ()
 
 
 @pytest.mark.parametrize("entry", [{}, {"match": []}, {"match": [{}]}, {"match": [{"objectKey": {}}]}])
 def test_no_condition_means_everything_of_the_kind(entry: dict[str, Any]) -> None:
-    assert matching_entries(rule(entry), Object(), body_is_not_needed)
+    assert find_matching_entries(rule(entry), Object(), body_is_not_needed)
 
 
 @pytest.mark.clause("W7")
@@ -122,7 +122,7 @@ def test_no_condition_means_everything_of_the_kind(entry: dict[str, Any]) -> Non
 def test_what_every_cluster_has_of_its_own_is_left_out_of_everything(
     entry: dict[str, Any], kind: str, found: Object
 ) -> None:
-    assert matching_entries(rule(entry, kind=kind), found, body_is_not_needed) == ()
+    assert find_matching_entries(rule(entry, kind=kind), found, body_is_not_needed) == ()
 
 
 @pytest.mark.clause("W7")
@@ -199,7 +199,10 @@ def test_what_kubernetes_makes_in_every_cluster_is_asked_for_by_its_name(group: 
 def test_what_the_daemon_makes_itself_is_never_a_source() -> None:
     found = Object(ObjectKey("", "sink"), labels={meta.CORE_RESOURCE: "true"})
     for entry in ({}, {"match": [{"objectKey": {"name": "sink"}}]}):
-        assert matching_entries(rule(entry, kind="ResourceSyncRule", group=meta.GROUP), found, body_is_not_needed) == ()
+        assert (
+            find_matching_entries(rule(entry, kind="ResourceSyncRule", group=meta.GROUP), found, body_is_not_needed)
+            == ()
+        )
 
 
 def test_the_body_is_read_once_and_only_when_the_rest_of_the_match_holds() -> None:
@@ -211,17 +214,17 @@ def test_the_body_is_read_once_and_only_when_the_rest_of_the_match_holds() -> No
 
     content = [{"key": "data.a", "value": "1"}, {"key": "data.a", "value": 1}]
     wanted = rule({"match": [{"content": content}]}, {"match": [{"content": content, "namespaces": ["apps"]}]})
-    assert len(matching_entries(wanted, Object(), body)) == 2
+    assert len(find_matching_entries(wanted, Object(), body)) == 2
     assert asked == [1]
-    assert matching_entries(rule({"match": [{"namespaces": ["no"], "content": content}]}), Object(), body) == ()
+    assert find_matching_entries(rule({"match": [{"namespaces": ["no"], "content": content}]}), Object(), body) == ()
     assert asked == [1]
 
 
 def test_all_content_must_hold() -> None:
     content = [{"key": "data.a", "value": "1"}, {"key": "data.b", "value": "2"}]
     wanted = rule({"match": [{"content": content}]})
-    assert matching_entries(wanted, Object(), lambda: {"data": {"a": "1", "b": "2"}})
-    assert not matching_entries(wanted, Object(), lambda: {"data": {"a": "1"}})
+    assert find_matching_entries(wanted, Object(), lambda: {"data": {"a": "1", "b": "2"}})
+    assert not find_matching_entries(wanted, Object(), lambda: {"data": {"a": "1"}})
 
 
 def test_a_secrets_type_needs_no_body() -> None:
@@ -236,4 +239,4 @@ def test_a_secrets_type_needs_no_body() -> None:
 def test_content_that_cannot_be_evaluated_is_an_error_and_never_no_match() -> None:
     wanted = rule({"match": [{"content": [{"key": "data|@this", "value": "1"}]}]})
     with pytest.raises(InvalidObject, match=r"spec\.rules\[0\]\.match\[0\]\.content\[0\]\.key"):
-        matching_entries(wanted, Object(), dict)
+        find_matching_entries(wanted, Object(), dict)

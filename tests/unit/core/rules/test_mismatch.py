@@ -13,7 +13,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.syncrule import SyncRule, read_rule
-from registry_controller.core.rules.mismatch import feature_miss, mismatch_of
+from registry_controller.core.rules.mismatch import find_feature_mismatch, find_mismatch
 
 BODY = {"data": {"a": "hush-hush"}}
 
@@ -84,7 +84,7 @@ FIRST = "spec.rules[0].match[0]"
     ],
 )  # fmt: skip
 def test_the_first_clause_that_fails_is_named_with_its_field(match: dict[str, Any], found: Object, said: str) -> None:
-    miss = mismatch_of(rule({"match": [match]}), found, lambda: BODY)
+    miss = find_mismatch(rule({"match": [match]}), found, lambda: BODY)
     assert str(miss) == FIRST + said
     assert "hush-hush" not in str(miss)
 
@@ -92,21 +92,21 @@ def test_the_first_clause_that_fails_is_named_with_its_field(match: dict[str, An
 def test_of_several_matches_the_nearest_is_named() -> None:
     far = {"objectKey": {"namespace": "web"}}
     near = {"objectKey": {"name": "one", "namespace": "apps"}, "labels": [{"matchLabels": {"a": "1"}}]}
-    miss = mismatch_of(rule({"match": [far]}, {"match": [far, near]}), Object(), lambda: BODY)
+    miss = find_mismatch(rule({"match": [far]}, {"match": [far, near]}), Object(), lambda: BODY)
     assert miss is not None
     assert miss.path == "spec.rules[1].match[1].labels[0]"
 
 
 def test_a_secrets_type_is_no_secret() -> None:
     wanted = rule({"match": [{"content": [{"key": "type", "value": "Opaque"}]}]}, kind="Secret")
-    miss = mismatch_of(wanted, Object(kind_type="kubernetes.io/tls"), dict)
+    miss = find_mismatch(wanted, Object(kind_type="kubernetes.io/tls"), dict)
     assert str(miss) == f'{FIRST}.content[0]: the type is "kubernetes.io/tls", the rule asks for "Opaque"'
 
 
 @pytest.mark.parametrize("entry", [{}, {"match": [{}]}], ids=["no match", "an empty match"])
 def test_what_everything_leaves_out_is_said(entry: dict[str, Any]) -> None:
     """W7."""
-    miss = mismatch_of(rule(entry), Object(ObjectKey("kube-system", "one")), dict)
+    miss = find_mismatch(rule(entry), Object(ObjectKey("kube-system", "one")), dict)
     assert "leaves out what every cluster has of its own" in str(miss)
 
 
@@ -116,7 +116,7 @@ def test_what_everything_leaves_out_is_said(entry: dict[str, Any]) -> None:
 )
 def test_what_has_to_be_named_is_said(entry: dict[str, Any], path: str) -> None:
     """W7."""
-    miss = mismatch_of(rule(entry), Object(ObjectKey("apps", "kube-root-ca.crt")), dict)
+    miss = find_mismatch(rule(entry), Object(ObjectKey("apps", "kube-root-ca.crt")), dict)
     assert str(miss) == f'{path}: Kubernetes itself makes "kube-root-ca.crt" in every cluster: a match has to name it'
 
 
@@ -124,28 +124,28 @@ def test_what_has_to_be_named_is_said(entry: dict[str, Any], path: str) -> None:
 def test_a_type_that_has_to_be_asked_for_is_said(match: dict[str, Any]) -> None:
     """W7."""
     found = Object(kind_type="bootstrap.kubernetes.io/token")
-    miss = mismatch_of(rule({"match": [match]}, kind="Secret"), found, dict)
+    miss = find_mismatch(rule({"match": [match]}, kind="Secret"), found, dict)
     assert str(miss).startswith(f'{FIRST}.content: the type is "bootstrap.kubernetes.io/token"')
 
 
 def test_what_the_daemon_made_itself_is_said() -> None:
     """W7."""
-    miss = mismatch_of(rule({"match": [{}]}), Object(labels={meta.CORE_RESOURCE: "true"}), dict)
+    miss = find_mismatch(rule({"match": [{}]}), Object(labels={meta.CORE_RESOURCE: "true"}), dict)
     assert "the daemon made it itself" in str(miss)
 
 
 def test_a_rule_without_entries_says_so() -> None:
-    assert str(mismatch_of(rule(), Object(), dict)) == "spec.rules: is empty and matches nothing"
+    assert str(find_mismatch(rule(), Object(), dict)) == "spec.rules: is empty and matches nothing"
 
 
 def test_what_matches_misses_nothing() -> None:
-    assert mismatch_of(rule({"match": [{"objectKey": {"name": "no"}}, {}]}), Object(), dict) is None
+    assert find_mismatch(rule({"match": [{"objectKey": {"name": "no"}}, {}]}), Object(), dict) is None
 
 
 def test_content_that_cannot_be_evaluated_is_an_error() -> None:
     wanted = rule({"match": [{"content": [{"key": "data|@this", "value": "1"}]}]})
     with pytest.raises(InvalidObject, match=r"spec\.rules\[0\]\.match\[0\]\.content\[0\]\.key"):
-        mismatch_of(wanted, Object(), dict)
+        find_mismatch(wanted, Object(), dict)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_feature_that_a_peer_lacks_is_named(features: list[tuple[str, dict[str
     asked = [{"featureName": "mesh", "matchLabels": {"role": "a"}}, {"featureName": "db"}]
     wanted = rule({"match": [{}]}, clusterFeatureMatch=asked)
     held = tuple(Feature(name, name, labels) for name, labels in features)
-    miss = feature_miss(wanted.features, held)
+    miss = find_feature_mismatch(wanted.features, held)
     assert (str(miss) if miss else None) == (f"spec.clusterFeatureMatch{said}" if said else None)
 
 
@@ -176,4 +176,4 @@ def test_a_feature_that_a_peer_lacks_is_named(features: list[tuple[str, dict[str
 )
 def test_a_feature_without_a_name_that_a_peer_lacks_is_said_in_whole_words(asked: dict[str, Any], said: str) -> None:
     wanted = rule({"match": [{}]}, clusterFeatureMatch=[asked])
-    assert str(feature_miss(wanted.features, ())) == f"spec.clusterFeatureMatch[0]: {said}"
+    assert str(find_feature_mismatch(wanted.features, ())) == f"spec.clusterFeatureMatch[0]: {said}"

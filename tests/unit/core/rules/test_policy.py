@@ -71,7 +71,7 @@ RULES: dict[str, tuple[RulePolicy, SyncRule, bool, str]] = {
 def test_a_rule_acts_here_or_says_what_does_not_let_it(
     allowance: RulePolicy, judged: SyncRule, synced: bool, path: str
 ) -> None:
-    bar = allowance.bar(judged, synced=synced)
+    bar = allowance.find_bar(judged, synced=synced)
     assert (bar.path if bar is not None else "") == path
 
 
@@ -121,7 +121,7 @@ def test_a_target_is_written_or_something_is_in_the_way(
     case: tuple[RulePolicy, Target, GVK, str, bool, Barrier | None],
 ) -> None:
     allowance, target, source, secret_type, synced, barrier = case
-    assert allowance.barrier(target, source=source, secret_type=secret_type, synced=synced) is barrier
+    assert allowance.find_barrier(target, source=source, secret_type=secret_type, synced=synced) is barrier
 
 
 @pytest.mark.parametrize(

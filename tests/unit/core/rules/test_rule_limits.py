@@ -13,12 +13,12 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.api.syncrule import ContentMatch, SyncRule
 from registry_controller.core.mutation import templates
-from registry_controller.core.mutation.mutate import Desired, desired
-from registry_controller.core.mutation.yamlvalue import parse_value
-from registry_controller.core.rules.content import Contents
-from registry_controller.core.rules.glob import compile_glob
-from registry_controller.core.rules.matching import matching_entries
-from registry_controller.core.rules.validation import read_and_accept
+from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
+from registry_controller.core.mutation.yaml_value import parse_value
+from registry_controller.core.rules.content import ObjectContent
+from registry_controller.core.rules.gjson import compile_glob
+from registry_controller.core.rules.matching import find_matching_entries
+from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.gotemplate import Template
 
 STEPS = "takes more than 100000 steps"
@@ -29,7 +29,7 @@ HALF = "{{ range until 40000 }}{{ end }}"
 def rule_of(*entries: Mapping[str, Any], kind: str = "ConfigMap") -> tuple[SyncRule | None, str]:
     """Read a rule, and what is wrong with it."""
     spec = {"groupVersionKind": {"version": "v1", "kind": kind}, "rules": list(entries)}
-    rule, verdict = read_and_accept({"metadata": {"name": "r"}, "spec": spec})
+    rule, verdict = read_and_validate({"metadata": {"name": "r"}, "spec": spec})
     assert verdict.accepted == (not verdict.message)
     return rule, verdict.message
 
@@ -46,10 +46,10 @@ def config_map(**more: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}, "data": {}, **more}
 
 
-def copy_of(*entries: Mapping[str, Any], source: Manifest | None = None) -> Desired:
+def copy_of(*entries: Mapping[str, Any], source: Manifest | None = None) -> MutatedCopy:
     rule, message = rule_of(*entries)
     assert rule is not None, message
-    return desired(source or config_map(), rule.kind, rule.entries, owner=ClusterUID("o"))
+    return build_copy(source or config_map(), rule.kind, rule.entries, owner=ClusterUID("o"))
 
 
 def test_all_overrides_of_all_entries_share_one_budget() -> None:
@@ -105,29 +105,29 @@ def test_a_template_is_read_once_for_all_objects(monkeypatch: pytest.MonkeyPatch
     rule, _ = rule_of(entry(*[override(f"{{{{ .Object.GetName }}}}-{number}") for number in range(50)]))
     assert rule is not None
     for _ in range(3):
-        desired(config_map(), rule.kind, rule.entries, owner=ClusterUID("o"))
+        build_copy(config_map(), rule.kind, rule.entries, owner=ClusterUID("o"))
     assert len(read) == 50
 
 
 def test_a_mistake_of_ours_in_a_template_is_an_error_on_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names the kind of the error alone: its words may hold data."""
+    """The message has the place in the program alone: the text of the exception may contain data."""
 
     def broken(*_: Any) -> str:
         raise RuntimeError("s3cret")
 
     monkeypatch.setattr(gotemplate, "FUNCTIONS", {**gotemplate.FUNCTIONS, "upper": broken})
-    with pytest.raises(InvalidObject, match=r"RuntimeError at gotemplate.*, a mistake of this program") as found:
+    with pytest.raises(InvalidObject, match=r"a bug in this program at gotemplate[a-z_.]*:\d+;") as found:
         gotemplate.compile_template("{{ upper `a` }}", path="p").render({})
     assert "s3cret" not in str(found.value)
 
 
 def test_the_templates_that_are_kept_are_limited_in_characters() -> None:
-    kept = templates._Templates(most=10_000)
+    kept = templates._TemplateCache(most=10_000)
     for number in range(100):
-        kept.read("{{ 1 }}" + f"{number:0500}", path="p")
+        kept.get("{{ 1 }}" + f"{number:0500}", path="p")
     assert 5 < len(kept._held) < 20
-    newest = kept.read("{{ 1 }}" + f"{99:0500}", path="p")
-    assert kept.read("{{ 1 }}" + f"{99:0500}", path="p") is newest
+    newest = kept.get("{{ 1 }}" + f"{99:0500}", path="p")
+    assert kept.get("{{ 1 }}" + f"{99:0500}", path="p") is newest
 
 
 def _facts(**labels: str) -> Any:
@@ -148,9 +148,9 @@ def test_all_content_that_a_rule_asks_for_shares_one_budget() -> None:
     many, _ = rule_of(*[{"match": [asked] * 10}] * 2)
     assert few is not None
     assert many is not None
-    assert matching_entries(few, _facts(), lambda: body) == ()
+    assert find_matching_entries(few, _facts(), lambda: body) == ()
     with pytest.raises(InvalidObject, match=f"key: {STEPS}, together with what is asked before"):
-        matching_entries(many, _facts(), lambda: body)
+        find_matching_entries(many, _facts(), lambda: body)
 
 
 LONG = "a" * 1_000_000
@@ -169,10 +169,10 @@ DEAR: list[tuple[str, str | int, Any]] = [
 @pytest.mark.parametrize(("key", "value", "data"), DEAR, ids=[key[:20] for key, _, _ in DEAR])
 def test_what_content_looks_at_costs_steps(key: str, value: str | int, data: Any) -> None:
     body = config_map(data=data if key != "data.k" else {"k": data})
-    contents = Contents(lambda: body)
+    contents = ObjectContent(lambda: body)
     wanted = ContentMatch(key, value, "p")
     with pytest.raises(InvalidObject, match=STEPS):
-        all(contents.hold(wanted) in (True, False) for _ in range(900))
+        all(contents.matches(wanted) in (True, False) for _ in range(900))
 
 
 def test_a_pattern_with_many_stars_is_no_matter_of_guessing() -> None:

@@ -22,7 +22,7 @@ def _definition(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @pytest.mark.parametrize("manifest", ACCEPTED.values(), ids=ACCEPTED)
 def test_what_the_api_server_stores_fits_the_schema(manifest: Mapping[str, Any]) -> None:
-    assert [*schema.misfits(manifest, definition=_definition(manifest), version=meta.VERSION)] == []
+    assert [*schema.find_schema_errors(manifest, definition=_definition(manifest), version=meta.VERSION)] == []
 
 
 PATHS = {

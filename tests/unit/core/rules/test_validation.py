@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from registry_controller.core.rules.validation import examine, read_and_accept
+from registry_controller.core.rules.validation import find_problems, read_and_validate
 
 
 def rule(**spec: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ MATCH, OVERRIDES = "spec.rules[0].match[0]", "spec.rules[0].mutations.overrides"
     ],
 )
 def test_all_that_a_rule_can_say_is_accepted(spec: dict[str, Any]) -> None:
-    _, verdict = read_and_accept(rule(**spec))
+    _, verdict = read_and_validate(rule(**spec))
     assert (verdict.accepted, verdict.message, verdict.warnings) == (True, "", ())
 
 
@@ -106,18 +106,18 @@ STRAY_DASH = [
     ],
 )
 def test_a_mistake_is_refused_with_the_fields_path(spec: dict[str, Any], path: str) -> None:
-    _, verdict = read_and_accept(rule(**spec))
+    _, verdict = read_and_validate(rule(**spec))
     assert (verdict.accepted, verdict.reason) == (False, "InvalidSpec")
     assert verdict.message.startswith(f"{path}: ")
 
 
 def test_a_rule_that_cannot_be_read_gives_no_rule() -> None:
-    assert read_and_accept(rule(rules="all"))[0] is None
-    assert read_and_accept(rule(groupVersionKind={}))[0] is not None
+    assert read_and_validate(rule(rules="all"))[0] is None
+    assert read_and_validate(rule(groupVersionKind={}))[0] is not None
 
 
 def test_every_mistake_is_named() -> None:
-    _, verdict = read_and_accept(rule(groupVersionKind={}, rules=STRAY_DASH))
+    _, verdict = read_and_validate(rule(groupVersionKind={}, rules=STRAY_DASH))
     for path in ("groupVersionKind.version", "groupVersionKind.kind", "rules[1].match"):
         assert f"spec.{path}: " in verdict.message
 
@@ -140,7 +140,7 @@ def test_every_mistake_is_named() -> None:
     ],
 )
 def test_a_rule_that_can_be_carried_out_is_accepted_without_a_word(spec: dict[str, Any]) -> None:
-    _, verdict = read_and_accept(rule(**spec))
+    _, verdict = read_and_validate(rule(**spec))
     assert (verdict.accepted, verdict.reason, verdict.message, verdict.warnings) == (True, "Accepted", "", ())
 
 
@@ -157,18 +157,18 @@ def test_a_rule_that_can_be_carried_out_is_accepted_without_a_word(spec: dict[st
         ({"rules": [{}]}, "spec.rules[0].match: has no condition"),
         ({"rules": [{"mutations": {}}]}, "spec.rules[0].match: has no condition"),
         ({"rules": [{"match": []}]}, "spec.rules[0].match: has no condition"),
-        ({"clusterFeatureMatch": [{"featureName": "a"}, {}]}, "spec.clusterFeatureMatch[1]: asks for nothing"),
+        ({"clusterFeatureMatch": [{"featureName": "a"}, {}]}, "spec.clusterFeatureMatch[1]: has no condition"),
         (matching(namespaces=["a", "Bad_NS"]), f"{MATCH}.namespaces[1]: no namespace can have this name"),
-        (matching(namespaces=["shop*"]), f"{MATCH}.namespaces[0]: no namespace can have this name: names compare"),
+        (matching(namespaces=["shop*"]), f"{MATCH}.namespaces[0]: no namespace can have this name: it is compared"),
         (matching(objectKey={"namespace": "a/b"}), f"{MATCH}.objectKey.namespace: no namespace can have this name"),
-        (matching(objectKey={"name": "set*"}), f"{MATCH}.objectKey.name: is no pattern"),
+        (matching(objectKey={"name": "set*"}), f"{MATCH}.objectKey.name: is compared exactly"),
         (matching(objectKey={"name": "a/b"}), f"{MATCH}.objectKey.name: no object can have this name"),
         (
             matching(objectKey={"namespace": "b"}, namespaces=["c"]),
-            f"{MATCH}.objectKey.namespace: is none of `namespaces` beside it",
+            f"{MATCH}.objectKey.namespace: is not in the list `namespaces`",
         ),
-        (matching(content=[{"key": "$.data.x", "value": ""}]), f"{MATCH}.content[0].key: is read as a path of gjson"),
-        (matching(content=[{"key": "/data/x", "value": ""}]), f"{MATCH}.content[0].key: is read as a path of gjson"),
+        (matching(content=[{"key": "$.data.x", "value": ""}]), f"{MATCH}.content[0].key: is read as a gjson path"),
+        (matching(content=[{"key": "/data/x", "value": ""}]), f"{MATCH}.content[0].key: is read as a gjson path"),
         (overriding(("replace", "/kind", "Secret")), f"{OVERRIDES}[0].path: must not change kind"),
         (overriding(("replace", "/apiVersion", "{{ .a }}")), f"{OVERRIDES}[0].path: must not change apiVersion"),
         (
@@ -182,7 +182,7 @@ def test_a_rule_that_can_be_carried_out_is_accepted_without_a_word(spec: dict[st
     ],
 )
 def test_what_may_be_meant_otherwise_is_warned_of(spec: dict[str, Any], words: str) -> None:
-    _, verdict = read_and_accept(rule(**spec))
+    _, verdict = read_and_validate(rule(**spec))
     assert verdict.accepted
     assert any(warning.startswith(words) for warning in verdict.warnings)
 
@@ -192,46 +192,46 @@ def test_what_may_be_meant_otherwise_is_warned_of(spec: dict[str, Any], words: s
     [
         ({"version": "apps/v1", "kind": "Deployment"}, "write `group: apps` and `version: v1`"),
         ({"group": "apps/v1", "version": "v1", "kind": "Deployment"}, "write `group: apps` and `version: v1`"),
-        ({"version": "-/v1", "kind": "Deployment"}, "is no version of an API"),
+        ({"version": "-/v1", "kind": "Deployment"}, "is not a valid API version"),
     ],
 )
 def test_a_group_and_a_version_in_one_field_are_taken_apart(gvk: dict[str, str], fix: str) -> None:
-    assert read_and_accept(rule(groupVersionKind=gvk))[1].message.endswith(fix)
+    assert read_and_validate(rule(groupVersionKind=gvk))[1].message.endswith(fix)
 
 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (True, 'must be a text or a whole number, not a boolean; write it as a text: "true"'),
-        (1.5, "must be a text or a whole number, not a number with a fraction; write it as a text, in quotes"),
-        (["x"], "must be a text or a whole number, not a list"),
-        (2**31, "must fit into 32 bits; write it as a text"),
+        (True, 'must be a string or an integer, not a boolean; write it as a string: "true"'),
+        (1.5, "must be a string or an integer, not a number with a fraction; write it as a string, in quotes"),
+        (["x"], "must be a string or an integer, not a list"),
+        (2**31, "must fit into 32 bits; write it as a string"),
     ],
 )
 def test_a_value_of_another_type_is_told_how_it_is_written(value: object, words: str) -> None:
-    _, verdict = read_and_accept(rule(**matching(content=[{"key": "a", "value": value}])))
+    _, verdict = read_and_validate(rule(**matching(content=[{"key": "a", "value": value}])))
     assert verdict.message == f"{MATCH}.content[0].value: {words}"
 
 
 @pytest.mark.parametrize("match", [{"namespaces": ["A"] * 9000}, {"labels": [expression("a", "In", *["/"] * 9000)]}])
 def test_of_thousands_of_mistakes_in_one_rule_some_are_kept(match: dict[str, Any]) -> None:
     manifest = rule(**matching(**match))
-    assert len(examine(manifest)[1]) == 9000
-    _, verdict = read_and_accept(manifest)
+    assert len(find_problems(manifest)[1]) == 9000
+    _, verdict = read_and_validate(manifest)
     assert len(verdict.warnings) + len(verdict.message.split("; ")) in (50, 51)
 
 
 def test_the_daemons_own_rules_mean_everything_and_are_not_warned_of() -> None:
     manifest = rule(rules=[{"mutations": {}}])
     manifest["metadata"]["labels"] = {meta.CORE_RESOURCE: "true"}
-    assert read_and_accept(manifest)[1].warnings == ()
+    assert read_and_validate(manifest)[1].warnings == ()
 
 
 @pytest.mark.parametrize(("value", "warnings"), [("false", 1), ("true", 0), ("", 0)])
 def test_sync_disabled_false_is_warned_of(value: str, warnings: int) -> None:
     manifest = rule()
     manifest["metadata"]["annotations"] = {meta.SYNC_DISABLED: value}
-    found, verdict = read_and_accept(manifest)
+    found, verdict = read_and_validate(manifest)
     assert found is not None
     assert found.sync_disabled
     assert len(verdict.warnings) == warnings

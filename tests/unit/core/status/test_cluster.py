@@ -12,9 +12,9 @@ from registry_controller.core.status.cluster import (
     CONDITIONS,
     METADATA_FIELDS,
     ClusterFacts,
-    PeerView,
-    cluster_status,
-    sync_problems,
+    KnownCluster,
+    build_cluster_status,
+    find_sync_problems,
 )
 from registry_controller.core.status.merge import merge_status
 
@@ -22,8 +22,8 @@ METADATA = {"provider": "kind", "version": "v1.32.0"}
 A, B, C = (ClusterUID(letter) for letter in "abc")
 
 
-def view(cluster_id: ClusterUID, name: str = "", *, ready: bool = True, compared: bool = True) -> PeerView:
-    return PeerView(cluster_id, name or cluster_id, ready, compared)
+def view(cluster_id: ClusterUID, name: str = "", *, ready: bool = True, compared: bool = True) -> KnownCluster:
+    return KnownCluster(cluster_id, name or cluster_id, ready, compared)
 
 
 def local(**changes: Any) -> ClusterFacts:
@@ -48,7 +48,7 @@ def said(status: Mapping[str, Any], kind: str) -> tuple[Any, Any] | None:
 
 
 def test_a_local_cluster_that_is_well() -> None:
-    status = cluster_status(local(generation=3))
+    status = build_cluster_status(local(generation=3))
     assert (status["state"], status["type"], status["message"]) == ("Ready", "Local", None)
     assert said(status, "LocalCluster") == ("True", "ClusterIsLocal")
     assert said(status, "LocalConflict") == ("False", "LocalClusterIsNotConflicting")
@@ -61,7 +61,7 @@ def test_a_local_cluster_that_is_well() -> None:
 
 
 def test_a_peer_that_is_well() -> None:
-    status = cluster_status(peer())
+    status = build_cluster_status(peer())
     assert (status["state"], status["type"]) == ("Ready", "Peer")
     assert said(status, "LocalCluster") == ("False", "ClusterIsNotLocal")
     assert said(status, "LocalConflict") == (None, None)
@@ -79,7 +79,7 @@ def test_a_peer_that_is_well() -> None:
         (peer(alias_of="b", connected=False), "Failed"),
         (peer(metadata=None, metadata_problem="node n: spec.providerID: is wrong"), "Failed"),
         (local(conflict="Cluster other has the same clusterID"), "Failed"),
-        (local(own_problem="cannot create secrets.v1"), "Failed"),
+        (local(local_problem="cannot create secrets.v1"), "Failed"),
         (local(metadata=None, metadata_problem="cannot list nodes.v1"), "Failed"),
         (local(missing_auth=True), "Ready"),
         (peer(disabled=True, missing_auth=True), "Disabled"),
@@ -87,7 +87,7 @@ def test_a_peer_that_is_well() -> None:
     ],
 )
 def test_what_is_wrong_decides_the_state_and_is_said_in_words(facts: ClusterFacts, state: str) -> None:
-    status = cluster_status(facts)
+    status = build_cluster_status(facts)
     assert status["state"] == state
     if state != "Ready":
         assert status["message"]
@@ -96,8 +96,8 @@ def test_what_is_wrong_decides_the_state_and_is_said_in_words(facts: ClusterFact
 
 
 def test_a_disabled_local_cluster_is_a_peer_without_conditions_or_metadata() -> None:
-    before = merge_status({}, cluster_status(local()), now="2026-01-01T00:00:00Z")
-    status = cluster_status(local(disabled=True), current=before)
+    before = merge_status({}, build_cluster_status(local()), now="2026-01-01T00:00:00Z")
+    status = build_cluster_status(local(disabled=True), current=before)
     assert status["type"] == "Peer"
     assert all(status[field] is None for field in METADATA_FIELDS)
     patch = merge_status(before, status, now="2026-01-01T00:00:01Z")
@@ -106,32 +106,32 @@ def test_a_disabled_local_cluster_is_a_peer_without_conditions_or_metadata() -> 
 
 
 def test_a_conflict_of_peers_is_said_and_taken_away_when_it_is_over() -> None:
-    status = cluster_status(peer(conflict="both names are genuine"))
+    status = build_cluster_status(peer(conflict="both names are genuine"))
     assert said(status, "LocalConflict") == ("True", "ClusterIsConflicting")
     before = merge_status({}, status, now="2026-01-01T00:00:00Z")
-    after = merge_status(before, cluster_status(peer(), current=before), now="2026-01-01T00:00:01Z")
+    after = merge_status(before, build_cluster_status(peer(), current=before), now="2026-01-01T00:00:01Z")
     assert after is not None
     assert "LocalConflict" not in {condition["type"] for condition in after["conditions"]}
 
 
 def test_a_restart_before_the_first_answer_writes_nothing() -> None:
-    before = merge_status({}, cluster_status(peer()), now="2026-01-01T00:00:00Z")
+    before = merge_status({}, build_cluster_status(peer()), now="2026-01-01T00:00:00Z")
     unheard = ClusterFacts(is_local=False)
-    assert merge_status(before, cluster_status(unheard, current=before), now="2026-01-01T00:00:09Z") is None
+    assert merge_status(before, build_cluster_status(unheard, current=before), now="2026-01-01T00:00:09Z") is None
     half = ClusterFacts(is_local=False, connected=True)
-    assert merge_status(before, cluster_status(half, current=before), now="2026-01-01T00:00:09Z") is None
+    assert merge_status(before, build_cluster_status(half, current=before), now="2026-01-01T00:00:09Z") is None
 
 
 def test_a_new_peer_that_was_not_heard_has_no_state_yet() -> None:
-    status = cluster_status(ClusterFacts(is_local=False))
+    status = build_cluster_status(ClusterFacts(is_local=False))
     assert (status["state"], status["type"]) == (None, "Peer")
     assert said(status, "Ready") is None
 
 
 def test_an_unreachable_peer_keeps_what_was_known_of_it() -> None:
-    before = merge_status({}, cluster_status(peer()), now="2026-01-01T00:00:00Z")
+    before = merge_status({}, build_cluster_status(peer()), now="2026-01-01T00:00:00Z")
     down = ClusterFacts(is_local=False, failure="unreachable since 10:00")
-    status = cluster_status(down, current=before)
+    status = build_cluster_status(down, current=before)
     assert status["provider"] == "kind"
     assert said(status, "ClustersSynced") == ("False", "ClustersAreNotSynced")
 
@@ -149,51 +149,53 @@ def test_an_unreachable_peer_keeps_what_was_known_of_it() -> None:
         ([], ["does not know cluster a", "does not know cluster b", "does not know cluster c"]),
     ],
 )
-def test_a_peer_is_synced_when_it_knows_and_finds_ready_what_we_do(there: list[PeerView], expected: list[str]) -> None:
-    assert list(sync_problems([view(C), view(A), view(B)], there=there)) == expected
+def test_a_peer_is_synced_when_it_knows_and_finds_ready_what_we_do(
+    there: list[KnownCluster], expected: list[str]
+) -> None:
+    assert list(find_sync_problems([view(C), view(A), view(B)], there=there)) == expected
 
 
 def test_a_dead_cluster_makes_only_its_own_condition_false() -> None:
     here = (view(A), view(B), view(C, ready=False))
     there = (view(A), view(B), view(C, ready=False))
-    assert said(cluster_status(peer(known_here=here, known_there=there)), "ClustersSynced") == (
+    assert said(build_cluster_status(peer(known_here=here, known_there=there)), "ClustersSynced") == (
         "True",
         "ClustersAreSynced",
     )
     dead = peer(connected=False, failure="unreachable", known_here=here, known_there=None)
-    assert said(cluster_status(dead), "ClustersSynced") == ("False", "ClustersAreNotSynced")
+    assert said(build_cluster_status(dead), "ClustersSynced") == ("False", "ClustersAreNotSynced")
 
 
 def test_who_says_of_a_silent_cluster_that_it_has_left_is_named() -> None:
     """O6: so that nobody wonders why it goes in a day."""
-    dead = peer(connected=False, failure="unreachable", said_to_have_left=("a", "this cluster"))
-    assert cluster_status(dead)["message"] == "unreachable; a and this cluster said that it has left"
+    dead = peer(connected=False, failure="unreachable", reported_left_by=("a", "this cluster"))
+    assert build_cluster_status(dead)["message"] == "unreachable; a and this cluster said that it has left"
 
 
 def test_aliases_and_disabled_clusters_are_not_compared() -> None:
     here = [view(A), view(B, "old-b", ready=False, compared=False), view(C, compared=False)]
-    assert sync_problems(here, there=[view(A)]) == []
+    assert find_sync_problems(here, there=[view(A)]) == []
 
 
 def test_unsynced_leaves_the_state_alone_and_joins_the_problems() -> None:
-    status = cluster_status(peer(known_there=()))
+    status = build_cluster_status(peer(known_there=()))
     assert status["state"] == "Ready"
     (condition,) = [each for each in status["conditions"] if each["type"] == "ClustersSynced"]
     assert condition["message"] == "does not know cluster a; does not know cluster b"
 
 
 def test_a_peer_whose_clusters_cannot_be_read_is_not_synced() -> None:
-    status = cluster_status(peer(known_there=None, known_problem="cannot list clusters: forbidden"))
+    status = build_cluster_status(peer(known_there=None, known_problem="cannot list clusters: forbidden"))
     assert said(status, "ClustersSynced") == ("False", "ClustersAreNotSynced")
 
 
 def test_every_condition_is_one_of_ours() -> None:
     for facts in (local(), peer(), peer(conflict="x"), local(disabled=True), ClusterFacts(is_local=False)):
-        assert {condition["type"] for condition in cluster_status(facts)["conditions"]} <= set(CONDITIONS)
+        assert {condition["type"] for condition in build_cluster_status(facts)["conditions"]} <= set(CONDITIONS)
 
 
 def test_a_clone_that_is_disabled_is_still_in_conflict() -> None:
-    status = cluster_status(peer(disabled=True, conflict="both names are genuine"))
+    status = build_cluster_status(peer(disabled=True, conflict="both names are genuine"))
     assert status["state"] == "Disabled"
     assert said(status, "LocalConflict") == ("True", "ClusterIsConflicting")
     assert said(status, "Ready") == (None, None)

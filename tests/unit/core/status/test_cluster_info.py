@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.status.cluster_info import cluster_metadata, combine, node_facts
+from registry_controller.core.status.cluster_info import cluster_metadata, combine_nodes, read_node
 
 CRI = "kubeadm.alpha.kubernetes.io/cri-socket"
 SOCKET = {CRI: "/run/containerd/containerd.sock"}
@@ -157,7 +157,7 @@ def test_the_order_in_which_nodes_are_listed_says_nothing() -> None:
 
 @pytest.mark.parametrize("broken", [{}, {"metadata": None, "spec": [], "status": {"nodeInfo": 3}}])
 def test_a_node_without_the_usual_shape_says_nothing(broken: Mapping[str, Any]) -> None:
-    assert combine([node_facts(broken)], server_version="v1") == {"version": "v1"}
+    assert combine_nodes([read_node(broken)], server_version="v1") == {"version": "v1"}
 
 
 def test_what_a_strangers_nodes_say_is_bounded() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from registry_controller.core.status.merge import merge_status, same, transitions
+from registry_controller.core.status.merge import find_transitions, is_same_value, merge_status
 
 T0, T1 = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
@@ -98,9 +98,9 @@ def test_a_transition_is_a_change_of_status_or_reason() -> None:
         condition("C", reason="R"),
         condition("D"),
     ]
-    assert [found["type"] for found in transitions(stored, {"conditions": wanted})] == ["B", "C", "D"]
-    assert transitions(None, {"conditions": [{"type": "A", "status": None}]}) == []
+    assert [found["type"] for found in find_transitions(stored, {"conditions": wanted})] == ["B", "C", "D"]
+    assert find_transitions(None, {"conditions": [{"type": "A", "status": None}]}) == []
 
 
 def test_true_is_not_one() -> None:
-    assert not same(True, 1)
+    assert not is_same_value(True, 1)

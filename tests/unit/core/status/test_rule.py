@@ -12,7 +12,7 @@ import yaml
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.status.merge import merge_status
-from registry_controller.core.status.rule import PeerCounts, SyncFailure, rule_status
+from registry_controller.core.status.rule import PeerCounts, SyncFailure, build_rule_status
 
 CRD = Path(__file__).parents[4] / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
 
@@ -30,7 +30,7 @@ def counts(letter: str = "b", **changes: Any) -> PeerCounts:
 
 
 def status(**facts: Any) -> Mapping[str, Any]:
-    return rule_status(**{"generation": 2, "verdict": Verdict(), **facts})
+    return build_rule_status(**{"generation": 2, "verdict": Verdict(), **facts})
 
 
 def said(found: Mapping[str, Any], kind: str) -> tuple[Any, Any]:
@@ -126,7 +126,7 @@ def test_a_problem_that_somebody_must_solve_stalls() -> None:
 
 
 def test_what_passes_by_itself_is_not_synced_and_nobody_has_to_act() -> None:
-    found = status(peers=[counts(matched=1, synced=1)], waits=["peer b: Cannot connect"])
+    found = status(peers=[counts(matched=1, synced=1)], pending=["peer b: Cannot connect"])
     assert said(found, "Synced") == ("False", "Waiting")
     assert message(found, "Synced") == "not everything can be read; peer b: Cannot connect"
     assert said(found, "Stalled") == ("False", "NotStalled")

@@ -1,0 +1,282 @@
+"""The engine with a recording client: it watches until its caches are complete, and then plans writes.
+
+Law: the daemon's own reconciler and applier decide about each target and apply the decision; only the client differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Conflict, RegistryError, TooManyRequests, Unreachable
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.cache.local_cache import LocalCache
+from registry_controller.cache.members import cluster_target
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.core.decision.decision import Apply, Decision, Hold
+from registry_controller.engine import Engine
+from registry_controller.kube.connect import Reader, Writer, connect_peer
+from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.watch import read_cluster_id
+from registry_controller.planner.recording_client import RecordedWrite, RecordingClient
+from registry_controller.report.metrics import Metrics
+from registry_controller.settings import Settings
+from registry_controller.status.readiness import list_pending
+from registry_controller.sync.applier import Applier
+from registry_controller.sync.copy_updater import CopyUpdater
+from registry_controller.sync.copy_writer import CopyWriter
+from registry_controller.sync.reconciler import Judgment, Result
+from registry_controller.sync.source_reader import SourceReader
+
+_POLL_INTERVAL_S: Final = 0.05
+_MAX_CONCURRENT: Final = 16
+_MAX_RETRIES: Final = 3
+_RETRY_DELAY_S: Final = 0.3  # after something changed while it was read
+_MIN_RETRY_AFTER_S: Final = 0.2  # for a server that sends no Retry-After with its 429
+
+_SERVER_SET: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "ownerReferences", "finalizers")
+"""Metadata that a server keeps when a rule is applied over a stored one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedResult:
+    """The plan for one target: the decision, the result of applying it, and the writes that this would take.
+
+    `error` is the error that would keep the daemon from applying the decision.
+    """
+
+    judgement: Judgment
+    result: Result
+    writes: tuple[RecordedWrite, ...] = ()
+    error: RegistryError | None = None
+
+    @property
+    def target(self) -> Target:
+        return self.judgement.view.target
+
+    @property
+    def is_stable(self) -> bool:
+        """False when something changed while it was read."""
+        is_late = isinstance(self.judgement.decision, Apply) and isinstance(self.result.decision, Hold)
+        return not (is_late or isinstance(self.error, Conflict))
+
+
+class DryRun:
+    """An engine that plans. `local_client` must refuse every write that is not a dry run."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        local_client: Writer,
+        local: ClusterUID,
+        connect_peer: Callable[[Credentials], Reader],
+    ) -> None:
+        self.engine = Engine(
+            settings, home=local_client, local=local, connect_peer=connect_peer, listener=_IgnoreChanges()
+        )
+        self.settings = settings
+        self.local_client = local_client
+        self._metrics = Metrics()
+        self._digest_key = secrets.token_bytes(32)
+
+    async def watch(self) -> None:
+        """Run the engine's watches until cancelled."""
+        async with asyncio.TaskGroup() as scope:
+            self.engine.start_local(scope)
+            self.engine.start_peers(scope)
+
+    async def wait_until_complete(self, *, wait_s: float) -> None:
+        """Wait until the caches are complete, at most `wait_s` seconds."""
+        deadline = asyncio.get_running_loop().time() + wait_s
+        while list_pending(self.engine):
+            if asyncio.get_running_loop().time() >= deadline:
+                return
+            await asyncio.sleep(_POLL_INTERVAL_S)
+
+    async def decide_members(self) -> None:
+        """Decide about the Clusters first: decisions about other objects depend on which members have left (O6)."""
+        cache = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
+        for key in sorted(cache.records) if cache is not None else ():
+            with contextlib.suppress(RegistryError):
+                await self.engine.reconciler.prove(self.engine.reconciler.decide(cluster_target(key.name)))
+
+    async def plan_targets(self, targets: Iterable[Target]) -> Sequence[PlannedResult]:
+        """Return the plan for each target, sorted by target."""
+        semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
+
+        async def plan_one(target: Target) -> PlannedResult:
+            async with semaphore:
+                return await self._plan_target(target)
+
+        async with asyncio.TaskGroup() as scope:
+            tasks = [scope.create_task(plan_one(target), name=f"plan {target}") for target in sorted(set(targets))]
+        return [task.result() for task in tasks]
+
+    async def _plan_target(self, target: Target) -> PlannedResult:
+        planned = await self._apply_dry(target)
+        for _ in range(_MAX_RETRIES):
+            if planned.is_stable:
+                break
+            await asyncio.sleep(_RETRY_DELAY_S)
+            planned = await self._apply_dry(target)
+        return planned
+
+    async def _apply_dry(self, target: Target) -> PlannedResult:
+        client = RecordingClient(self.local_client)
+        found = await self.engine.reconciler.reconcile(target, limiter=_NoLimit(), applier=self._build_applier(client))
+        writes = tuple(client.writes) if found.error is None else ()
+        return PlannedResult(found.judgment, found.result, writes, found.error)
+
+    def _build_applier(self, client: RecordingClient) -> Applier:
+        """Build an applier for one target, so that the client records the writes of this target alone."""
+        engine = self.engine
+        copy_writer = CopyWriter(
+            reader=self.local_client,
+            client=client,
+            discovery=engine.discovery,
+            bodies=engine.bodies,
+            digest_key=self._digest_key,
+            on_stored=_ignore,
+            believes_provenance=False,  # the rule may differ from the one that made the copy
+        )
+        sources = SourceReader(
+            bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
+        )
+        updater = CopyUpdater(
+            copies=engine.copies, bodies=engine.bodies, writer=copy_writer, metrics=self._metrics, recreated=_ignore
+        )
+        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
+
+
+@contextlib.asynccontextmanager
+async def start_dry_run(
+    settings: Settings,
+    *,
+    local_client: Writer,
+    now: datetime,
+    wait_s: float,
+    manifests: Iterable[Manifest] = (),
+    connect_peer: Callable[[Credentials], Reader] = connect_peer,
+) -> AsyncIterator[DryRun]:
+    """Yield a dry run after its caches are complete, or after `wait_s` seconds.
+
+    The rules in `manifests` replace the stored rules of the same names. Raises RegistryError when the local API server
+    cannot be read.
+    """
+    dry_run = await _connect(settings, local_client=local_client, wait_s=wait_s, connect_peer=connect_peer)
+    for manifest in manifests:
+        stage_rule(dry_run.engine.registry, manifest, now=now)
+    failure: Exception | None = None
+    async with asyncio.TaskGroup() as scope:
+        watching = scope.create_task(dry_run.watch(), name="watch")
+        try:
+            await dry_run.wait_until_complete(wait_s=wait_s)
+            await dry_run.decide_members()
+            yield dry_run
+        except Exception as error:  # a TaskGroup would wrap it
+            failure = error
+        finally:
+            watching.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _connect(
+    settings: Settings, *, local_client: Writer, wait_s: float, connect_peer: Callable[[Credentials], Reader]
+) -> DryRun:
+    """Read the local cluster's ID and the registry's kinds; retry after a 429."""
+    try:
+        async with asyncio.timeout(wait_s):
+            while True:
+                try:
+                    local = await read_cluster_id(local_client)
+                    dry_run = DryRun(settings, local_client=local_client, local=local, connect_peer=connect_peer)
+                    await dry_run.engine.registry_reader.read_once()
+                except TooManyRequests as error:
+                    await asyncio.sleep(max(error.retry_after_s, _MIN_RETRY_AFTER_S))
+                else:
+                    return dry_run
+    except TimeoutError:
+        message = f"the registry's kinds were not listed within {wait_s:g} s; is the API server overloaded?"
+        raise Unreachable(f"{local_client.server}: {message}") from None
+
+
+def stage_rule(registry: Registry, manifest: Manifest, *, now: datetime) -> str:
+    """Put a rule into the registry as if it had just been applied to this cluster; return its name.
+
+    It replaces the stored rule of its name. Without one, it is a new rule that was created at `now`.
+    """
+    name = str(meta.metadata_of(manifest)["name"])
+    held = registry.rules.get(name)
+    stored = held.manifest if held is not None else None
+    registry.apply(meta.RULES.resource, None, merge_stored(manifest, stored, now=now))
+    return name
+
+
+def merge_stored(manifest: Manifest, stored: Manifest | None, *, now: datetime) -> Manifest:
+    """Return the rule that the API server would store when a rule is applied over the stored one."""
+    info, before = meta.metadata_of(manifest), meta.metadata_of(stored or {})
+    kept: dict[str, Any] = {key: before[key] for key in _SERVER_SET if key in before}
+    if stored is None:
+        kept = {"creationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}", "generation": 1}
+    elif stored.get("spec") != manifest.get("spec"):
+        kept["generation"] = (before.get("generation") or 0) + 1
+    maps = {
+        field: merged
+        for field in ("labels", "annotations")
+        if (merged := {**(before.get(field) or {}), **(info.get(field) or {})})
+    }
+    return {
+        "apiVersion": meta.API_VERSION,
+        "kind": meta.RULE.kind,
+        "metadata": {"name": info["name"], **kept, **maps},
+        "spec": manifest.get("spec") or {},
+        "status": (stored or {}).get("status") or {},
+    }
+
+
+class _NoLimit:
+    """Counts no deletion: `planned_deletions` limits all deletions of a plan together."""
+
+    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+        return decision
+
+    def withdraw(self, target: Target) -> None:
+        pass
+
+
+class _IgnoreChanges:
+    """A listener that ignores every change: a dry run reads the caches once they are complete."""
+
+    def target_changed(self, target: Target, lane: str = "") -> None:
+        pass
+
+    def clusters_changed(self) -> None:
+        pass
+
+    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
+        pass
+
+    def own_kind_changed(self, plural: str, name: str) -> None:
+        pass
+
+    def credentials_changed(self, key: ObjectKey) -> None:
+        pass
+
+    def tokens_changed(self) -> None:
+        pass
+
+    def tombstones_changed(self) -> None:
+        pass
+
+
+def _ignore(*_: object) -> None:
+    pass

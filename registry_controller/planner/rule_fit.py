@@ -1,0 +1,114 @@
+"""Evaluates the local rules on an object: which rules match it, and which clause of each other rule fails first.
+
+Law: the functions that decide evaluate the rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.meta import GVK
+from registry_controller.api.names import CORE_RULES
+from registry_controller.cache.registry import StoredRule
+from registry_controller.core.decision.state import SourceRef
+from registry_controller.core.rules.mismatch import find_feature_mismatch, find_mismatch
+from registry_controller.engine import Engine
+from registry_controller.kube.watch import PartialObject
+from registry_controller.planner.plan import find_idle_reason, get_rule_name
+from registry_controller.watch.body_cache import decode_body
+
+
+class Fit(enum.Enum):
+    """The result of evaluating a rule on a source; the values are the words of `explain`."""
+
+    MATCHES = "matches"
+    MISSES = "does not match"
+    UNCLEAR = "cannot be evaluated"
+    UNREAD = "acts here; it cannot be evaluated without reading the object"
+    IDLE = "does nothing here"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFit:
+    """One rule's result for a source; `path` and `message` describe the clause that fails, unless the rule matches."""
+
+    rule: str
+    fit: Fit
+    path: str = ""
+    message: str = ""
+
+
+def evaluate_rules(
+    engine: Engine, ref: SourceRef, found: dict[GVK, PartialObject], *, features: tuple[Feature, ...]
+) -> Sequence[RuleFit]:
+    """Return how each rule for the kind fits a source, rules that match first.
+
+    `found` holds the object in each version in which it was read, `features` the features of its cluster.
+    """
+    return _sort_fits(_evaluate_rule(engine, held, ref, found, features) for held in list_rules_for(engine, ref.kind))
+
+
+def evaluate_rules_without_object(engine: Engine, kind: GVK) -> Sequence[RuleFit]:
+    """Return which rules for a kind act here, those that act first; for an object that could not be read."""
+    return _sort_fits(
+        _get_idle_fit(engine, held) or RuleFit(get_rule_name(held), Fit.UNREAD) for held in list_rules_for(engine, kind)
+    )
+
+
+def _sort_fits(fits: Iterable[RuleFit]) -> Sequence[RuleFit]:
+    """Sort fits by `Fit` and rule; leave out core rules that do not match, because the daemon itself created them."""
+    shown = [fit for fit in fits if fit.rule not in CORE_RULES or fit.fit is Fit.MATCHES]
+    order = list(Fit)
+    return sorted(shown, key=lambda fit: (order.index(fit.fit), fit.rule))
+
+
+def _evaluate_rule(
+    engine: Engine, held: StoredRule, ref: SourceRef, found: dict[GVK, PartialObject], features: tuple[Feature, ...]
+) -> RuleFit:
+    rule, idle = held.rule, _get_idle_fit(engine, held)
+    if rule is None or idle is not None:
+        return idle or RuleFit(get_rule_name(held), Fit.IDLE)
+    obj = found.get(rule.kind)
+    if obj is None:
+        return RuleFit(rule.name, Fit.MISSES, "spec.groupVersionKind", f"its cluster does not serve it as {rule.kind}")
+    lacking = find_feature_mismatch(rule.features, features)
+    cache = engine.sources.cache_of(ref.owner, rule.kind)
+    try:
+        if cache is not None and (unclear := cache.unclear.get(rule.name, {}).get(ref.key)):
+            raise unclear
+        miss = lacking or find_mismatch(rule, obj, lambda: decode_body(obj.raw, what=str(ref.key)))
+    except InvalidObject as error:
+        return RuleFit(rule.name, Fit.UNCLEAR, error.path, error.message)
+    return RuleFit(rule.name, Fit.MISSES, miss.path, miss.message) if miss else RuleFit(rule.name, Fit.MATCHES)
+
+
+def _get_idle_fit(engine: Engine, held: StoredRule) -> RuleFit | None:
+    reason = find_idle_reason(engine, held)
+    return RuleFit(get_rule_name(held), Fit.IDLE, reason.path, reason.message) if reason is not None else None
+
+
+def list_rules_for(engine: Engine, kind: GVK) -> Sequence[StoredRule]:
+    """List the rules for a kind in any of its versions, including rules that are not accepted."""
+    return [held for _, held in sorted(engine.registry.rules.items()) if _read_kind(held) == (kind.group, kind.kind)]
+
+
+def _read_kind(held: StoredRule) -> tuple[object, object]:
+    if held.rule is not None:
+        return held.rule.kind.group, held.rule.kind.kind
+    spec = held.manifest.get("spec")
+    kind = spec.get("groupVersionKind") if isinstance(spec, Mapping) else None
+    return (kind.get("group") or "", kind.get("kind")) if isinstance(kind, Mapping) else ("", "")
+
+
+def list_local_features(engine: Engine) -> tuple[Feature, ...]:
+    """List the local cluster's features; features that cannot be read are left out."""
+    features = []
+    for manifest in engine.registry.features.values():
+        with contextlib.suppress(InvalidObject):
+            features.append(read_feature(manifest))
+    return tuple(features)
