@@ -21,7 +21,7 @@ from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.watch.limits import make_room
-from registry_controller.watch.reflector import Reflector
+from registry_controller.watch.reflector import Reflector, ServerObserver, WatchScope
 from registry_controller.watch.stream import SelectionStream
 
 _Key = tuple[GVK, Selection]
@@ -40,8 +40,7 @@ class PeerWatches:
     """The feeds of one peer, and the reflectors that fill them.
 
     `changed` is called when something about the peer changed that a status may say, `features_changed` when rules
-    may read from it or no longer, `heard_from` for whatever proves that it lives, `refused_by` when it does not take
-    our credentials.
+    may read from it or no longer. `observer` receives its signs of life.
     """
 
     def __init__(
@@ -52,15 +51,13 @@ class PeerWatches:
         members: Members,
         changed: Callable[[], None],
         features_changed: Callable[[], None],
-        heard_from: Callable[[], None],
-        refused_by: Callable[[], None],
+        observer: ServerObserver,
     ) -> None:
         self.features = PeerFeatures(changed=features_changed)
         self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
         self._cluster_id = cluster_id
         self._sources = sources
-        self._heard_from = heard_from
-        self._refused_by = refused_by
+        self._observer = observer
         self._streams: dict[_Key, SelectionStream] = {}
         self._reflectors: dict[_Key, Reflector] = {}
         self._tasks: dict[_Key, asyncio.Task[NoReturn]] = {}
@@ -124,14 +121,12 @@ class PeerWatches:
             reflector = self._reflectors[key] = Reflector(
                 reader=ear.reader,
                 discovery=ear.discovery,
-                kind=key[0],
-                selection=key[1],
-                sink=self._streams[key],
-                heard_from=self._heard_from,
-                refused_by=self._refused_by,
+                # Features are few; those from before a break must not choose rules.
+                scope=WatchScope(*key, resumes=key[0] != meta.FEATURE),
+                handler=self._streams[key],
+                observer=self._observer,
                 make_room=lambda: make_room(key[0], self._reflectors, peer=ear.name),
                 turns=self._sources.evaluations,
-                resumes=key[0] != meta.FEATURE,  # few, and what they choose is not to be of before a break
             )
         else:
             reflector.swap(ear.reader, ear.discovery)
