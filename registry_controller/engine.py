@@ -187,38 +187,35 @@ class Engine:
             observer=self,
         )
         self.rule_states = RuleStates(
-            registry=self.registry, sources=self.sources, local=local, link=self.clusters.peers.get
+            registry=self.registry, sources=self.sources, local=local, peers=self.clusters.peers
         )
         self.quota = MemberQuota(copies=self.copies, members=self.members, add=add)
         self.relay_policy = RelayPolicy(
-            credentials=self.credentials, registry=self.registry, members=self.members, newcomers=self.quota
+            credentials=self.credentials, registry=self.registry, members=self.members, quota=self.quota
         )
         self.departures = Departures(
             copies=self.copies,
-            link=self.clusters.peers.get,
+            peers=self.clusters.peers,
             rule_states=self.rule_states,
-            look_at=self.enqueue.on_member_changed,
-            add=add,
+            observer=self,
         )
         self.tombstones = TombstoneTracker(
             local=local,
             trusts_after_s=settings.member_left_trust_seconds,
             registry=self.registry,
-            links=self.clusters.peers,
-            proven=lambda: self.departures.left,
-            speaks_of=self.replicas.writes_status_of,
+            peers=self.clusters.peers,
+            departures=self.departures,
+            writes_status_of=self.replicas.writes_status_of,
             today=lambda: datetime.now(UTC).date(),
-            look_at=self.enqueue.on_member_changed,
-            look_at_offers=lambda: self.enqueue.on_members_changed(frozenset()),
-            changed=listener.tombstones_changed,
+            observer=self,
         )
         self._views = self._make_views()
         self.reconciler = Reconciler(
-            views=self._views,
-            home=home,
+            states=self._views,
+            local=home,
             connection=self.connection,
             departures=self.departures,
-            turns=self.sources.evaluations,
+            evaluations=self.sources.evaluations,
         )
 
     def start_local(self, scope: asyncio.TaskGroup) -> None:
@@ -275,15 +272,15 @@ class Engine:
 
     def _copy_changed(self, target: Target, owner: ClusterUID) -> None:
         self._listener.target_changed(target, owner)
-        self.departures.copy_changed(target)
-        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and not self.copies.has(target):
-            self.clusters.request_plan()  # for others there may be room now
+        self.departures.on_copy_changed(target)
+        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and self.quota.has_surplus:
+            self.clusters.request_plan()  # there may be room now for Clusters that peers offer
 
     def _local_feed_changed(self, cache: LocalCache) -> None:
         self._listener.cache_changed(cache)
         self.orphans.cache_changed(cache)
 
-    # The observer of clusters.
+    # The observer of clusters, departures and tombstones.
 
     def on_peers_changed(self) -> None:
         """Report that the status of a Cluster may differ."""
@@ -301,6 +298,27 @@ class Engine:
         """Enqueue the Cluster that has a proven successor."""
         self._listener.target_changed(cluster_target(name))
 
+    def on_member_changed(self, member: ClusterUID) -> None:
+        """Enqueue the objects and copies of a member that has left or is back."""
+        self.enqueue.on_member_changed(member)
+
+    def on_departure(self, member: ClusterUID) -> None:
+        """Enqueue what is affected by a departure or a return; tombstones record a departure."""
+        self.enqueue.on_member_changed(member)
+        self.clusters.request_plan()
+
+    def on_cluster_due(self, target: Target, flow: str) -> None:
+        """Enqueue a Cluster whose removal waited for a copy."""
+        self._listener.target_changed(target, flow)
+
+    def on_relays_changed(self) -> None:
+        """Enqueue the relayed Clusters and Secrets."""
+        self.enqueue.on_members_changed(frozenset())
+
+    def on_tombstones_changed(self) -> None:
+        """Report that tombstones are to be created or deleted here."""
+        self._listener.tombstones_changed()
+
     def on_planned(self) -> None:
         """Update what depends on the peers, whether a plan changed them or their objects changed."""
         self.tombstones.update()
@@ -311,10 +329,10 @@ class Engine:
             held = self.registry.clusters.get(name)
             self.members.set_here(name, held.cluster if held else None)
         self._listener.own_kind_changed(plural, name)
-        self.clusters.request_plan()
+        self.clusters.on_own_kind_changed(plural, name)
 
     def _credentials_changed(self, key: ObjectKey) -> None:
-        self.clusters.request_plan()
+        self.clusters.on_credentials_changed(key)
         self._listener.credentials_changed(key)
 
 

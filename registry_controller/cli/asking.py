@@ -1,4 +1,4 @@
-"""What `plan` and `explain` have in common: a connection that cannot write, a rehearsal, and words for what fails."""
+"""What `plan` and `explain` have in common: a connection that cannot write, a dry run, and words for what fails."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class DryRunCommand:
         home = await connect_home(kubeconfig=self.kubeconfig, context=self.context, methods=REHEARSING)
         try:
             async with start_dry_run(
-                self.settings, home=home, manifests=manifests, now=self.now, wait_s=self.wait_s
-            ) as rehearsal:
-                return await answer(rehearsal)
+                self.settings, local_client=home, manifests=manifests, now=self.now, wait_s=self.wait_s
+            ) as dry_run:
+                return await answer(dry_run)
         finally:
             await home.close()
 

@@ -54,11 +54,11 @@ def explain(
         format_explanation,
     )
 
-    async def answer(rehearsal: DryRun) -> tuple[str | JsonDocument, bool]:
+    async def answer(dry_run: DryRun) -> tuple[str | JsonDocument, bool]:
         try:
-            found_kind, gvr = await rehearsal.engine.discovery.find(kind)
+            found_kind, gvr = await dry_run.engine.discovery.find(kind)
         except NotServed:
-            where = rehearsal.engine.clusters.name_of(rehearsal.engine.local)
+            where = dry_run.engine.clusters.name_of(dry_run.engine.local)
             command = " ".join(["kubectl", *(["--context", context_name] if context_name else []), "api-resources"])
             words = (
                 f"cluster {where} serves no kind {kind} that can be listed and watched; {command} says what it serves"
@@ -67,8 +67,8 @@ def explain(
         if gvr.namespaced != bool(namespace):
             words = "live in namespaces: give NAMESPACE/NAME" if gvr.namespaced else "have no namespace: give NAME"
             raise click.UsageError(f"{name}: {gvr.resource} {words}", ctx)
-        found = await room.explain(rehearsal, found_kind, gvr, ObjectKey(namespace, last))
-        names = ClusterNames(rehearsal.engine)
+        found = await room.explain(dry_run, found_kind, gvr, ObjectKey(namespace, last))
+        names = ClusterNames(dry_run.engine)
         return (build_explanation_document if form == "json" else format_explanation)(found, names), found.is_found
 
     told, is_found = DryRunCommand(settings, kubeconfig, context_name, wait_s, datetime.now(UTC)).ask(answer)

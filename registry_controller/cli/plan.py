@@ -51,9 +51,9 @@ def plan(
     from registry_controller.planner.output import ClusterNames, build_plan_document, format_plan  # noqa: PLC0415
     from registry_controller.planner.plan import PlanAction, make_plan  # noqa: PLC0415
 
-    async def answer(rehearsal: DryRun) -> tuple[str | JsonDocument, bool]:
-        made = await make_plan(rehearsal, [meta.metadata_of(rule)["name"] for rule in rules], now=now)
-        names = ClusterNames(rehearsal.engine)
+    async def answer(dry_run: DryRun) -> tuple[str | JsonDocument, bool]:
+        made = await make_plan(dry_run, [meta.metadata_of(rule)["name"] for rule in rules], now=now)
+        names = ClusterNames(dry_run.engine)
         is_well = not made.problems and not any(row.action is PlanAction.FAIL for row in made.rows)
         return (build_plan_document if form == "json" else format_plan)(made, names), is_well
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.members import Members
 from registry_controller.cache.registry import Registry
@@ -27,8 +28,9 @@ from registry_controller.clusters.resolver import (
     resolve_clusters,
     sort_by_id,
 )
-from registry_controller.clusters.watch_plan import WatchPlanner
+from registry_controller.clusters.watch_plan import WatchPlanner, stable_part
 from registry_controller.core.rules.active import ActiveRule
+from registry_controller.kube.kubeconfig import Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ class ClusterProvider:
         self._grace = GracePeriods(is_due=is_due)
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
         self._liveness = Liveness(frozenset(), frozenset(), frozenset())
+        self._secrets: Mapping[ObjectKey, Credentials | str | None] = {}
+        self._planned_parts: dict[tuple[str, str], object] = {}
         self._is_requested = asyncio.Event()
         self._is_planned = False
 
@@ -149,19 +153,37 @@ class ClusterProvider:
                         await self._is_requested.wait()
                 await asyncio.sleep(0)  # changes of one turn of the loop cause one plan
 
+    # Changes here.
+
+    def on_own_kind_changed(self, plural: str, name: str) -> None:
+        """Request a plan, unless an object of our kinds changed in no field that plans read, as by a written status."""
+        key, part = (plural, name), self._planned_part(plural, name)
+        is_same = part is not None and part == self._planned_parts.get(key)
+        self._planned_parts.pop(key, None)
+        if part is not None:
+            self._planned_parts[key] = part
+        if not is_same or self._watches.has_orphans:  # orphans end with copies, which no object here shows
+            self.request_plan()
+
+    def on_credentials_changed(self, key: ObjectKey) -> None:
+        """Request a plan if a Cluster names the Secret; a key without a name stands for its whole namespace."""
+        read = (
+            secret for secret in self._secrets if secret == key or ("", secret.namespace) == (key.name, key.namespace)
+        )
+        if any(self._credentials.find(secret) != self._secrets[secret] for secret in read):
+            self.request_plan()
+
     # Observers of peers and of rebuilt clusters.
 
     def on_peer_status_changed(self) -> None:
-        """Report the change."""
-        self._report_liveness()
-        self.request_plan()
+        """Report the change; only another liveness affects the plan."""
+        if self._report_liveness():
+            self.request_plan()
         self._observer.on_peers_changed()
 
     def on_peer_objects_changed(self) -> None:
-        """Plan again."""
-        self._report_liveness()
+        """Request a plan."""
         self.request_plan()
-        self._observer.on_peers_changed()
 
     def on_rebuilt(self, name: str) -> None:
         """Report a proven successor."""
@@ -191,12 +213,13 @@ class ClusterProvider:
         peers = {uid: same for uid, same in clusters.items() if uid != self.local}
         self._clone_state = self._clone_state.updated(peers, self._clones.answers)
         secrets = {cluster.secret for same in peers.values() for cluster in same if cluster.secret is not None}
+        self._secrets = {key: self._credentials.find(key) for key in secrets}
         return resolve_clusters(
             ResolverInputs(
                 local=self.local,
                 network_name=self._options.network_name,
                 clusters=clusters,
-                credentials={key: found for key in secrets if (found := self._credentials.find(key)) is not None},
+                credentials={key: found for key, found in self._secrets.items() if found is not None},
                 disputed_secrets=dict(self._members.disputed_secrets()),
                 clones=self._clone_state,
             )
@@ -219,7 +242,18 @@ class ClusterProvider:
         self._report_liveness()
         self.rebuilt.set_probes(scope, plan.rebuilt_probes)
 
-    def _report_liveness(self) -> None:
+    def _report_liveness(self) -> bool:
+        """Report the members whose liveness changed; return whether there are any."""
         before, self._liveness = self._liveness, self.liveness()
-        if self._liveness != before:
-            self._observer.on_members_changed(self._liveness.changed_since(before))
+        if self._liveness == before:
+            return False
+        self._observer.on_members_changed(self._liveness.changed_since(before))
+        return True
+
+    def _planned_part(self, plural: str, name: str) -> object:
+        """Return the fields of an object of our kinds that plans and their observers read; None when it is gone."""
+        if plural == meta.CLUSTERS.resource and (cluster := self._registry.clusters.get(name)) is not None:
+            return (cluster.cluster, meta.annotations_of(cluster.manifest), stable_part(cluster.manifest))
+        if plural == meta.RULES.resource and (rule := self._registry.rules.get(name)) is not None:
+            return (rule.rule, rule.verdict, rule.marks, self._registry.pruned.get(name))
+        return None

@@ -46,12 +46,16 @@ class _Assignment(NamedTuple):
 
 
 class WatchPlanner:
-    """Gives peers their rules, and the local cluster the kinds that rules write."""
+    """Gives peers their rules, and the local cluster the kinds that rules write.
+
+    `has_orphans` is True while kinds are watched here only for copies that no rule asks for.
+    """
 
     def __init__(
         self, *, local: ClusterUID, registry: Registry, local_cluster: LocalCluster, orphans: OrphanFinder
     ) -> None:
         self.active: Mapping[str, ActiveRule] = {}
+        self.has_orphans = False
         self._local = local
         self._registry = registry
         self._local_cluster = local_cluster
@@ -72,7 +76,9 @@ class WatchPlanner:
         self._knows_local_cluster = self._registry.own_cluster(self._local) is not None
         self.active = {found.rule.name: found for found in active}
         kinds = list_target_kinds(active, watched=self._local_cluster.kinds, served=self._orphans.served)
-        self._local_cluster.set_kinds(self._orphans.with_kinds(kinds))
+        watched = self._orphans.with_kinds(kinds)
+        self.has_orphans = watched != kinds
+        self._local_cluster.set_kinds(watched)
         before, self._assigned = self._assigned, {}
         for cluster_id, peer in peers.items():
             context = self._contexts.of(cluster_id, name=peer.name)

@@ -1,6 +1,6 @@
-"""Read the engine's own numbers into the metrics, when somebody asks for them.
+"""Copies the engine's counters and gauges into the metrics at each scrape.
 
-Law: the hot path counts in plain integers; what a scrape costs is paid by the scrape.
+Law: the hot path counts in plain integers; a scrape pays for its own cost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from registry_controller.sync.workqueue import WorkQueue
 
 
 class Gauges:
-    """The numbers of one daemon."""
+    """The metrics of one daemon that are read at a scrape."""
 
     def __init__(
         self, *, metrics: Metrics, queue: WorkQueue, clusters: ClusterProvider, sources: SourceIndex, results: Results
@@ -32,7 +32,7 @@ class Gauges:
         self._counted_events: Counter[tuple[str, str]] = Counter()
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """Bring the metrics up to date and spell them."""
+        """Update the metrics; return the text for an Accept header, and its content type."""
         metrics = self._metrics
         metrics.workqueue_depth.set(len(self._queue))
         metrics.tasks.set(len(asyncio.all_tasks()))
@@ -48,8 +48,8 @@ class Gauges:
         states: Counter[str] = Counter()
         for choice in self._clusters.resolved.values():
             if choice.cluster.cluster_id != self._clusters.local:
-                link = self._clusters.peers.get(choice.cluster.cluster_id)
-                connected = link is not None and link.is_connected and not choice.alias_of
+                peer = self._clusters.peers.get(choice.cluster.cluster_id)
+                connected = peer is not None and peer.is_connected and not choice.alias_of
                 states["connected" if connected else "disabled" if choice.disabled else "not connected"] += 1
         self._metrics.peers.clear()
         for state, count in states.items():
@@ -65,8 +65,8 @@ class Gauges:
             stalled = any(stream.error is not None for stream in streams)
             self._metrics.reflector_stalled.labels(peer=place[0], kind=place[1]).set(stalled)
         for (peer, kind), count in counts.items():
-            fresh = count - self._counted_events[(peer, kind)]
-            self._metrics.watch_events_total.labels(peer=peer, kind=kind).inc(max(fresh, 0))
+            added = count - self._counted_events[(peer, kind)]
+            self._metrics.watch_events_total.labels(peer=peer, kind=kind).inc(max(added, 0))
         self._counted_events = counts
 
     def _count_copies(self) -> None:
@@ -87,5 +87,5 @@ class Gauges:
             self._metrics.held.labels(peer=peer, reason=reason).set(count)
 
     def _name_of(self, peer: ClusterUID) -> str:
-        link = self._clusters.peers.get(peer)
-        return link.name if link is not None else str(peer)
+        connected = self._clusters.peers.get(peer)
+        return connected.name if connected is not None else str(peer)

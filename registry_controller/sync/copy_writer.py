@@ -60,7 +60,7 @@ class CopyWriter:
         self,
         *,
         reader: Reader,
-        pen: WriteClient,
+        client: WriteClient,
         discovery: Discovery,
         bodies: BodyCache,
         digest_key: bytes,
@@ -68,7 +68,7 @@ class CopyWriter:
         believes_provenance: bool = True,
     ) -> None:
         self._reader = reader
-        self._pen = pen
+        self._client = client
         self._discovery = discovery
         self._bodies = bodies
         self._digest_key = digest_key
@@ -84,14 +84,14 @@ class CopyWriter:
         gvr = await self._discovery.resolve(wanted.kind)
         body = _spelled(wanted.manifest)
         with cache.writing(wanted.target.key):
-            raw = await self._pen.create(gvr, wanted.target.namespace, body)
+            raw = await self._client.create(gvr, wanted.target.namespace, body)
             self._remember(raw, wanted, cache)
 
     async def create_namespace(self, name: str) -> None:
         """Make a namespace for a copy; one that is there by now is good."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         try:
-            await self._pen.create(meta.NAMESPACES, "", orjson.dumps(body))
+            await self._client.create(meta.NAMESPACES, "", orjson.dumps(body))
         except AlreadyExists:
             return
         except Forbidden as error:
@@ -126,7 +126,7 @@ class CopyWriter:
                 return False, managers
         with cache.writing(wanted.target.key):
             try:
-                raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
+                raw = await self._client.replace(gvr, wanted.target.key, _spelled(body))
             except Immutable as error:
                 raise Immutable(str(error), managers=managers) from None
             self._remember(raw, wanted, cache)
@@ -146,7 +146,7 @@ class CopyWriter:
             return False
         body = {**current, "status": wanted.status}
         with cache.writing(wanted.target.key):
-            raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
+            raw = await self._client.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
             if raw is not None:
                 cache.record_status_write(decode_object(raw), status_digest=self.status_digest(wanted))
         return True
@@ -161,7 +161,7 @@ class CopyWriter:
         """Delete the copy that was judged, and no other."""
         gvr = await self._discovery.resolve(kind)
         try:
-            await self._pen.delete(gvr, target.key, uid=uid, resource_version=str(revision))
+            await self._client.delete(gvr, target.key, uid=uid, resource_version=str(revision))
         except NotFound:
             return
 
@@ -182,7 +182,7 @@ class CopyWriter:
         is_same_wish = record.desired in (None, wanted.digest)  # else a rule was edited, and took something away
         if is_of_now and is_same_wish and self._believes_provenance:
             return True
-        raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), dry_run=True)
+        raw = await self._client.replace(gvr, wanted.target.key, _spelled(body), dry_run=True)
         current = await self._current(gvr, wanted, record)
         return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.decide import BARRED
-from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip, owner_of
+from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, NeedsProof, Reason, Skip, owner_of
 from registry_controller.core.decision.ownership import Doubt, Voice
 from registry_controller.core.decision.state import Claim, Rival, TargetState
 from registry_controller.report.reasons import AS_FALSE, words_of
@@ -94,13 +94,13 @@ def _of_rivals(
             yield ReportedResult(TargetResult(rule, owner, fate, reason), said.message, said.source)
 
 
-def _fate(decision: Apply | Hold | Skip) -> ResultClass:
+def _fate(decision: Apply | Hold | Skip | NeedsProof) -> ResultClass:
     match decision:
         case Apply() | Skip(reason=Reason.IN_SYNC):
             return ResultClass.SYNCED
         case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING):
             return ResultClass.WAITING
-        case Hold():
+        case Hold() | NeedsProof():
             return ResultClass.HELD
         case Skip(reason=Reason.LOCAL_OBJECT_EXISTS | Reason.CONFLICT):
             return ResultClass.CONFLICTING

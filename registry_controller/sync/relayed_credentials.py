@@ -60,7 +60,7 @@ class RelayedCredentials:
         cluster = found.cluster if found is not None else None
         if cluster is None or cluster.secret is None:
             return ()
-        view, offers = self._views.read(secret_target(cluster.secret), None)
+        view, offers = self._views.read(secret_target(cluster.secret))
         claims = relayed_claims(view)
         is_pinned = self._relays.is_pinned(cluster.cluster_id)
         if not claims or (is_pinned and not refused):

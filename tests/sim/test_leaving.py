@@ -14,7 +14,7 @@ from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup, hand_over, simulate
 from tests.sim.cluster.member import NAMESPACE, READER
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.farewells import TRUST_S, declare, held, join_again, knows, leave, shared, stones
+from tests.sim.schedule.leaving import TRUST_S, declare, held, join_again, knows, leave, shared, stones
 
 
 @pytest.fixture(autouse=True)

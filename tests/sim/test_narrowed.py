@@ -12,7 +12,7 @@ from registry_controller.membership.leave import StillThere
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
-from tests.sim.schedule.farewells import join_again, knows, leave, shared
+from tests.sim.schedule.leaving import join_again, knows, leave, shared
 
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
+import uvloop
 
 from .client import Client, Endpoint
 
@@ -75,4 +76,5 @@ async def _relay(spec: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_relay(orjson.loads(sys.argv[1])))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_relay(orjson.loads(sys.argv[1])))

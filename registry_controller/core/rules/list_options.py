@@ -1,6 +1,6 @@
-"""What a rule asks servers for (R1): narrowed only where the query cannot miss what the rule matches.
+"""Builds the selections with which a rule's kind is listed and watched at peers (R1).
 
-Law: selections are supersets. The rule is evaluated again on what is heard.
+Law: a selection contains every object that the rule matches; the rule is evaluated on each object that is received.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from registry_controller.api.syncrule import Match, SyncRule
 
 _MAX_NAMESPACES: Final = 16
 _MAX_SELECTIONS: Final = 32
-"""More lists and watches than this cost a server more than one over everything does."""
+"""More lists and watches than this cost a server more than one over all objects."""
 _MAX_QUERY_LENGTH: Final = 2048
-"""A query is a part of a URL, whose length servers and proxies limit."""
+"""Characters of a selector: it is a part of a URL, whose length servers and proxies limit."""
 
 
 def build_selections(rule: SyncRule, *, namespaced: bool = True) -> tuple[Selection, ...]:
-    """Narrow a rule to queries, sorted; none at all when it matches nothing.
+    """Return a rule's selections, sorted; none when the rule matches nothing.
 
-    `namespaced` says whether the kind's objects live in namespaces: those that do not ignore `namespaces`.
+    `namespaced` is true for a kind whose objects are in namespaces; objects of other kinds ignore `namespaces`.
     """
     return join_selections(
         selection for entry in rule.entries for selection in _list_selections(rule, entry.matches, namespaced)
     )
 
 
-def join_selections(chosen: Iterable[Selection]) -> tuple[Selection, ...]:
-    """Join the selections of several rules over one kind, without those that another one contains."""
-    distinct = set(chosen)
-    kept = [one for one in distinct if not any(wider in distinct for wider in _list_wider(one))]
+def join_selections(selections: Iterable[Selection]) -> tuple[Selection, ...]:
+    """Join the selections of several rules for one kind; leave out a selection that another one contains."""
+    distinct = set(selections)
+    kept = [selection for selection in distinct if distinct.isdisjoint(_list_wider(selection))]
     return tuple(sorted(kept)) if len(kept) <= _MAX_SELECTIONS else (EVERYTHING,)
 
 
-def _list_wider(one: Selection) -> Iterator[Selection]:
-    """List all that contain a selection, which are few however many there are to compare: it, with parts left out."""
-    for parts in itertools.product(*({part, ""} for part in one)):
-        if parts != one:
+def _list_wider(selection: Selection) -> Iterator[Selection]:
+    """List the selections that contain this one: itself with parts left out, at most seven."""
+    for parts in itertools.product(*({part, ""} for part in selection)):
+        if parts != selection:
             yield Selection(*parts)
 
 
@@ -71,7 +71,7 @@ def _build_field_selector(match: Match, *, is_secret: bool) -> str:
 
 
 def _build_label_selector(match: Match) -> str:
-    """Spell the one label selector; several are alternatives, for which a query has no word."""
+    """Return the label selector of a match; empty for several, because a query cannot express alternatives."""
     if len(match.labels) != 1:
         return ""
     text = ",".join(filter(None, map(_format_requirement, match.labels[0].requirements)))
@@ -79,7 +79,7 @@ def _build_label_selector(match: Match) -> str:
 
 
 def _format_requirement(requirement: Requirement) -> str:
-    """Spell a requirement as a query does; empty where it would not be understood."""
+    """Format a requirement as a query does; empty when a query cannot express it."""
     key, values = requirement.key, sorted(requirement.values)
     if not validation.is_label_key(key) or not all(validation.is_label_value(value) for value in values):
         return ""

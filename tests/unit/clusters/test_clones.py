@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import TooMuch, Unreachable
 from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.clusters import clones
-from registry_controller.clusters.clones import CloneDetector, find_clones
+from registry_controller.clusters.clones import CloneDetector, CloneState, find_clones
 from registry_controller.kube.connect import PAGES
 from tests.sim.cluster.loop import run
+from tests.unit.clusters.builders import cluster
 
 ID = ClusterUID("id")
 A, B, BOTH, OTHER = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset("x")
@@ -186,3 +188,41 @@ def test_p1_clones_are_those_that_differ_and_the_silent_are_what_they_were(
     told: Mapping[str, frozenset[str] | None], were: str, clones: str
 ) -> None:
     assert find_clones(told, were=frozenset(were)) == frozenset(clones)
+
+
+B = ClusterUID("id-b")
+
+
+def clusters_of(*names: str, contested: bool = False) -> Mapping[ClusterUID, Sequence[Cluster]]:
+    """Build Clusters of one ID."""
+    status = {"conditions": [{"type": "LocalConflict", "status": "True"}]} if contested else {}
+    return {B: [cluster(name, cluster_id=B, status=status) for name in names]}
+
+
+def answers(**names: str) -> Mapping[ClusterUID, clones.Answers]:
+    """Build answers by the names of Clusters; each letter is a name of the server."""
+    return {B: {f"uid-{name}": frozenset(found) for name, found in names.items()}}
+
+
+def test_p1_clones_are_remembered_until_one_of_their_clusters_goes() -> None:
+    found = CloneState().updated(clusters_of("b", "c"), answers(b="b", c="c"))
+    assert found.clones == {B: {"uid-b", "uid-c"}}
+    silent = found.updated(clusters_of("b", "c"), {})
+    assert silent.clones == {B: {"uid-b", "uid-c"}}
+    assert silent.updated(clusters_of("b"), answers(b="b")).clones == {}
+
+
+def test_p1_a_new_daemon_reads_from_the_status_that_there_were_clones() -> None:
+    """Only once: what a status says later is what we have written."""
+    begun = CloneState().updated(clusters_of("b", "c", contested=True), {})
+    assert begun.clones == {B: {"uid-b", "uid-c"}}
+    resolved = begun.updated(clusters_of("b", "c", contested=True), answers(b="b", c="b"))
+    assert resolved.clones == {}
+    assert resolved.updated(clusters_of("b", "c", contested=True), {}).clones == {}
+
+
+def test_p1_the_names_by_which_an_id_calls_itself_stay_until_it_is_gone() -> None:
+    found = CloneState().updated(clusters_of("b", "c"), answers(b="bx", c="bx"))
+    assert found.own_names == {B: {"b", "x"}}
+    assert found.updated(clusters_of("b", "c"), {}).own_names == {B: {"b", "x"}}
+    assert found.updated({}, {}).own_names == {}

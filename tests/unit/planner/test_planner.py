@@ -12,7 +12,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Reason
 from registry_controller.kube.connect import READING, REHEARSING, WRITING
 from registry_controller.kube.transport import is_allowed
-from registry_controller.planner.staging import merge_stored, stage_rule
+from registry_controller.planner.dry_run import merge_stored, stage_rule
 from registry_controller.report.reasons import WORDS
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

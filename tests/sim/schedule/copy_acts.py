@@ -7,7 +7,7 @@ import base64
 import orjson
 
 from registry_controller.api import meta
-from tests.sim.checks.making import key_of, marks_of
+from tests.sim.checks.expected_copies import key_of, marks_of
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.drawing import a_new_place, another, one, one_and_a_value
 from tests.sim.schedule.stage import Spot, Stage, deed

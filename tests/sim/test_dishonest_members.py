@@ -262,7 +262,7 @@ def test_of_one_id_there_are_a_few_clusters_here_however_many_its_member_holds()
         said = a.condition("Cluster", "c", "ClustersSynced")
         assert (said["status"], said["message"]) == (
             "False",
-            "57 of the Clusters that it holds are not taken: no more than 4 of one ID; delete what nobody needs",
+            "57 of the Clusters that it holds are not copied here: no more than 4 of one ID; delete the unneeded ones",
         )
         for number in range(60):
             liar.delete("Cluster", f"x{number:02}")
@@ -286,7 +286,7 @@ def test_there_is_room_for_so_many_clusters_and_for_others_when_some_go(monkeypa
         assert brought(a, "Cluster") == ["x00", "x01", "x02", "x03", "x04"]
         assert len(brought(a, "Secret", namespace=NAMESPACE)) == 5
         words = a.condition("Cluster", "c", "ClustersSynced")["message"]
-        assert words.startswith("25 of the Clusters that it holds are not taken: no more than 8 in all")
+        assert words.startswith("25 of the Clusters that it holds are not copied here: no more than 8 in all")
         for number in range(5):
             liar.delete("Cluster", f"x{number:02}")
             a.delete("Cluster", f"x{number:02}")

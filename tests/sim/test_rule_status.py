@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import SYNC_DISABLED
+from tests.sim.cluster.dry_run import plan
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.cluster.rehearsing import plan
 from tests.sim.cluster.transport import Fault
 
 LABELS = {"sync": "yes"}

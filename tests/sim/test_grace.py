@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.farewells import held, knows, share, stones
+from tests.sim.schedule.leaving import held, knows, share, stones
 
 
 def _forgets(member: Member) -> None:

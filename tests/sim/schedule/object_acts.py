@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim.checks.making import marks_of
+from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import rule
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one

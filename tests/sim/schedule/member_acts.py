@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.membership.quota import MOST_OF_ONE
-from tests.sim.checks.making import marks_of
+from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import hand_over
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.schedule.drawing import another, nothing

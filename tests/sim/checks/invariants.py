@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.core.decision import deletion_limit
+from tests.sim.checks.expected_copies import content_of, marks_of
 from tests.sim.checks.history import Entry
-from tests.sim.checks.making import content_of, marks_of
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.tally import Tally

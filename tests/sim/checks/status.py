@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
-from tests.sim.checks.ending import Wrong
-from tests.sim.checks.making import Place, asks_for_all, content_of, marks_of, stays_at_home
+from tests.sim.checks.convergence import Wrong
+from tests.sim.checks.expected_copies import Place, asks_for_all, content_of, marks_of, stays_at_home
 from tests.sim.checks.oracle import Oracle
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import NAMESPACE

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
-from tests.sim.checks.making import Marks, Place, marks_of
+from tests.sim.checks.expected_copies import Marks, Place, marks_of
 from tests.sim.checks.oracle import Claim, Fate, Oracle
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
