@@ -32,7 +32,7 @@ from registry_controller.report.health import HealthServer
 from registry_controller.report.lines import describe
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
-from registry_controller.watch.patience import until_answered
+from registry_controller.watch.retry import until_answered
 
 log = logs.get_logger(__name__)
 

@@ -232,6 +232,9 @@ class LocalCache:
         if record is not None and record.verified == record.revision:
             self._index.bodies.drop(BodyKey(HERE, self.kind, key))
 
+    def on_stream_listing(self, stream: SelectionStream) -> None:
+        """Do nothing: no rule is evaluated on local objects."""
+
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Note that a stream's list is complete."""
         for key in self._expectations.missed(stream):

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError, Unauthorized
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.peer_health import backoff_s
+from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id

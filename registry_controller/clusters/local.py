@@ -19,9 +19,8 @@ from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.replicas import Replicas
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.watch.bell import NotifyHandler
-from registry_controller.watch.event_handler import EventHandler
-from registry_controller.watch.reflector import Reflector
+from registry_controller.watch.event_handler import EventHandler, NotifyHandler
+from registry_controller.watch.reflector import Reflector, WatchScope
 
 Place = tuple[GVK, Selection]
 
@@ -116,10 +115,8 @@ class LocalCluster:
         reflector = Reflector(
             reader=self._reader,
             discovery=self.discovery,
-            kind=kind,
-            selection=selection,
-            sink=sink,
-            heard_from=_nothing,
+            scope=WatchScope(kind, selection),
+            handler=sink,
         )
         task = self._scope.create_task(reflector.run(), name=f"reflect home {purpose} {kind} {selection}")
         self._running[(purpose, (kind, selection))] = _Running(reflector, task, sink)
@@ -134,7 +131,3 @@ class LocalCluster:
         self._tell_kinds()
         for running in self._running.values():
             running.reflector.retry_now()
-
-
-def _nothing() -> None:
-    pass

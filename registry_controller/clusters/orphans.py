@@ -23,7 +23,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import list_objects
 from registry_controller.report.logs import get_logger
-from registry_controller.watch.patience import until_answered
+from registry_controller.watch.retry import until_answered
 
 log = get_logger(__name__)
 

@@ -22,7 +22,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.watch.limits import make_room
 from registry_controller.watch.lister import list_until_complete
-from registry_controller.watch.reflector import Reflector
+from registry_controller.watch.reflector import Reflector, ServerObserver, WatchScope
 from registry_controller.watch.stream import SelectionList, SelectionStream
 
 _Key = tuple[GVK, Selection]
@@ -48,8 +48,7 @@ class PeerWatches:
     """The caches of one peer, and the reflectors and lists that fill them.
 
     `changed` is called when something about the peer changed that a status may show, `features_changed` when rules
-    may read from it or no longer, `heard_from` at any answer that proves that it lives, `refused_by` when it does not
-    accept our credentials.
+    may read from it or no longer. `observer` receives its signs of life.
     """
 
     def __init__(
@@ -60,16 +59,14 @@ class PeerWatches:
         members: Members,
         changed: Callable[[], None],
         features_changed: Callable[[], None],
-        heard_from: Callable[[], None],
-        refused_by: Callable[[], None],
+        observer: ServerObserver,
     ) -> None:
         self.features = PeerFeatures(changed=features_changed)
         self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
         self._taps: Mapping[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
         self._cluster_id = cluster_id
         self._sources = sources
-        self._heard_from = heard_from
-        self._refused_by = refused_by
+        self._observer = observer
         self._reflectors: dict[_Key, Reflector] = {}
         self._watches: dict[_Key, _Running] = {}
         self._lists: dict[_Key, _Running] = {}
@@ -157,15 +154,12 @@ class PeerWatches:
             reflector = self._reflectors[kind, selection] = Reflector(
                 reader=connection.reader,
                 discovery=connection.discovery,
-                kind=kind,
-                selection=selection,
-                sink=stream,
-                heard_from=self._heard_from,
-                refused_by=self._refused_by,
-                on_list=lambda: cache.on_stream_listing(stream),
+                # Features are few; those from before a break must not choose rules.
+                scope=WatchScope(kind, selection, resumes=kind != meta.FEATURE),
+                handler=stream,
+                observer=self._observer,
                 make_room=lambda: make_room(kind, self._reflectors, peer=connection.name),
                 turns=self._sources.evaluations,
-                resumes=kind != meta.FEATURE,  # few, and those from before a break must not choose rules
             )
         else:
             reflector.swap(connection.reader, connection.discovery)
@@ -178,8 +172,7 @@ class PeerWatches:
             cache.kind,
             reader=connection.reader,
             discovery=connection.discovery,
-            heard_from=self._heard_from,
-            refused_by=self._refused_by,
+            observer=self._observer,
             turns=self._sources.evaluations,
         )
         name = f"list {connection.name} {cache.kind} {listing.selection}"

@@ -148,13 +148,3 @@ class PeerHealth:
     @property
     def last_signal_at(self) -> float:
         return self._last_heard
-
-
-def backoff_s(attempt: int, *, base: float, cap: float, chance: float) -> float:
-    """Choose a pause before try number `attempt` (0 is the first again), with full jitter.
-
-    `base` and `cap` are seconds, `chance` is uniform in 0..1 and comes from the caller. The answer is between 0 and
-    min(cap, base * 2**attempt).
-    """
-    doublings = min(max(attempt, 0), 63)  # beyond that every base is over every cap
-    return chance * min(cap, base * 2.0**doublings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Final
 
 from registry_controller.api.errors import NotServed, ProtocolError, RegistryError, Unauthorized
@@ -12,8 +11,8 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import list_objects
 from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
-from registry_controller.watch.pauses import RetryDelay
-from registry_controller.watch.reflector import proves_life
+from registry_controller.watch.reflector import ServerObserver, proves_life
+from registry_controller.watch.retry import RetryDelay
 from registry_controller.watch.stream import SelectionList
 
 _OUTDATED: Final = "list {} ({}): it comes from before what the watch has shown"
@@ -25,20 +24,19 @@ async def list_until_complete(
     *,
     reader: Reader,
     discovery: Discovery,
-    heard_from: Callable[[], None],
-    refused_by: Callable[[], None],
+    observer: ServerObserver,
     turns: EvaluationLimiter,
 ) -> None:
     """List a selection by quorum reads; after an error, wait as long as its kind asks for, and list again."""
     delay, limiter = RetryDelay(), KindLimiter(turns, kind)
     while not listing.is_complete:
         try:
-            await _list(listing, kind, reader=reader, discovery=discovery, heard_from=heard_from, limiter=limiter)
+            await _list(listing, kind, reader=reader, discovery=discovery, observer=observer, limiter=limiter)
         except RegistryError as error:
             if proves_life(error):
-                heard_from()
+                observer.on_answer()
             elif isinstance(error, Unauthorized):
-                refused_by()
+                observer.on_unauthorized()
             if isinstance(error, NotServed):
                 discovery.invalidate(kind)
             listing.on_error(error)
@@ -51,7 +49,7 @@ async def _list(
     *,
     reader: Reader,
     discovery: Discovery,
-    heard_from: Callable[[], None],
+    observer: ServerObserver,
     limiter: KindLimiter,
 ) -> None:
     gvr = await discovery.resolve(kind)
@@ -59,7 +57,7 @@ async def _list(
     refused, resource_version = 0, ""
     async with contextlib.aclosing(pages):
         async for page in pages:
-            heard_from()
+            observer.on_answer()
             refused = 0 if page.is_first else refused
             for obj in page.items:
                 await limiter.wait()

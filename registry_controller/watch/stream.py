@@ -10,6 +10,7 @@ from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.watch import PartialObject
 from registry_controller.report.reasons import granting, unless_narrowed
+from registry_controller.watch.event_handler import EventHandler
 
 
 class StreamHandler(Protocol):
@@ -21,6 +22,9 @@ class StreamHandler(Protocol):
     def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
         """Take an object that is no longer in the stream's selection."""
 
+    def on_stream_listing(self, stream: SelectionStream) -> None:
+        """Note that a list of the stream begins, before its first object."""
+
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Note that the stream's list is complete."""
 
@@ -31,7 +35,7 @@ class StreamHandler(Protocol):
         """Note that the stream's objects may be out of date, and that its next list is the truth."""
 
 
-class SelectionStream:
+class SelectionStream(EventHandler):
     """One selection of a cache. `bit` marks the records of the objects that this stream has.
 
     Everything that its server stored up to `revision` has come, or comes with the list that is under way. `generation`
@@ -47,6 +51,10 @@ class SelectionStream:
         self.error: RegistryError | None = None
         self.revision = 0
         self._cache = cache
+
+    def on_list(self) -> None:
+        """Note that a list begins."""
+        self._cache.on_stream_listing(self)
 
     def on_object(self, obj: PartialObject) -> None:
         """Take an object's present state."""

@@ -22,7 +22,8 @@ from registry_controller.kube.connect import Reader, Writer, connect_home, conne
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
 from registry_controller.kube.watch import PartialObject, WatchEventType, list_objects, watch_events
-from registry_controller.watch.reflector import Reflector
+from registry_controller.watch.event_handler import EventHandler
+from registry_controller.watch.reflector import Reflector, WatchScope
 
 CONFIGMAPS = GVR("", "v1", "configmaps", True)
 CONFIGMAP = GVK("", "v1", "ConfigMap")
@@ -106,7 +107,7 @@ def encode_file(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-class Memory:
+class Memory(EventHandler):
     """A sink that remembers."""
 
     def __init__(self) -> None:
@@ -138,9 +139,9 @@ class Memory:
 
 
 @contextlib.asynccontextmanager
-async def following(reader: Reader, memory: Memory, **options: Any) -> AsyncIterator[Reflector]:
-    found: dict[str, Any] = {"kind": CONFIGMAP, "selection": EVERYTHING, "heard_from": lambda: None} | options
-    reflector = Reflector(reader=reader, discovery=Discovery(reader), sink=memory, **found)
+async def following(reader: Reader, memory: Memory, **options: bool) -> AsyncIterator[Reflector]:
+    scope = WatchScope(CONFIGMAP, EVERYTHING, **options)
+    reflector = Reflector(reader=reader, discovery=Discovery(reader), scope=scope, handler=memory)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reflector.run(), name="reflector")
         try:
@@ -421,7 +422,7 @@ async def test_a_reflector_follows(home: Writer, watch_list: bool) -> None:
     name = f"followed-{str(watch_list).lower()}"
     key = ObjectKey("default", name)
     memory = Memory()
-    async with following(home, memory, watch_list=watch_list) as reflector:
+    async with following(home, memory, uses_watch_list=watch_list) as reflector:
         await eventually(lambda: memory.completions == 1)
         assert reflector.synced
         stored = json.loads(await home.create(CONFIGMAPS, "default", manifest(name, a="1")))
@@ -441,7 +442,7 @@ async def test_a_reflector_lists_in_pages_where_there_is_no_watch_list(old_clust
         await eventually(lambda: memory.completions == 1)
         await home.create(CONFIGMAPS, "default", manifest("old"))
         await eventually(lambda: ObjectKey("default", "old") in memory.objects)
-        assert not reflector._watch_list
+        assert not reflector._uses_watch_list
         assert not memory.troubles
     await home.close()
 

@@ -11,7 +11,7 @@ from registry_controller.clusters import dialer
 from registry_controller.kube import connect, line_budget, listing, translate, transport
 from registry_controller.kube import object as objects
 from registry_controller.kube.responses import spell_size
-from registry_controller.watch import limits, pauses, reflector
+from registry_controller.watch import limits, reflector, retry
 
 _SECTION = "## What is taken of one server"
 _WAITS = (transport._CONNECT_S, dialer.PROBE_TIMEOUT_S, 10.0, connect._OPEN_S, connect._PAGE_S)
@@ -35,7 +35,7 @@ LIMITS = {
     ),
     "what exists, streamed at the beginning of a watch": f"{reflector._INITIAL_S:.0f} s",
     "a stream of a watch": f"{reflector._WATCH_S[1] + reflector._OVERTIME_S:.0f} s",
-    "Retry-After, of lists and watches": f"{pauses._PATIENT_CAP_S:.0f} s",
+    "Retry-After, of lists and watches": f"{retry._REFUSED_CAP_S:.0f} s",
 }
 
 
