@@ -67,7 +67,7 @@ class Bench:
         states: Any = self
         local: Any = self
         departures: Any = SimpleNamespace(
-            hear=lambda decision, state: self.log.append(f"heard {decision.reason.value}")
+            record_decision=lambda decision, state: self.log.append(f"heard {decision.reason.value}")
         )
         self.reconciler = Reconciler(
             states=states,
