@@ -78,7 +78,7 @@ class RebuiltClusters:
         return frozenset(found.offered_by for found in self._elsewhere if found.name == name)
 
     def set_probes(self, scope: asyncio.TaskGroup, wanted: Set[RebuiltCluster]) -> None:
-        """Prove these offers and no others."""
+        """Prove exactly these offers."""
         self._counted |= {self._old_id(offer.name) for offer in wanted}
         self._counted = set(self._silence.count(self._counted))
         self._proven &= wanted
