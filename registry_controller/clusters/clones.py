@@ -77,8 +77,8 @@ def find_clones(answered: Mapping[str, frozenset[str] | None], *, were: Set[str]
     """Return the names of the Clusters of one ID that lead to different API servers.
 
     `answered` has, by the Cluster's name, the names by which its API server calls itself; None without an answer: then
-    the Cluster keeps its last result. A Cluster is suspected once its server calls itself by the Cluster's name; one that
-    was a clone (`were`) is suspected under any name.
+    the Cluster keeps its last result. A Cluster is suspected once its server calls itself by the Cluster's name, and a
+    former clone (`were`) under any name.
     """
     suspects = {name: names for name, names in answered.items() if names and (name in names or name in were)}
     silent = {name for name, names in answered.items() if names is None and name in were}

@@ -101,7 +101,7 @@ class RebuiltClusters:
                 log.debug("a rebuilt cluster is not proven", peer=offer.name, error=str(error))
             if address is not None and self._may_follow(offer, address):
                 self._proven.add(offer)
-                log.info("a rebuilt cluster has proven its new ID", peer=offer.name, cluster_id=offer.cluster_id)
+                log.info("a rebuilt cluster has proven its new ID", peer=offer.name, clusterID=offer.cluster_id)
                 self._observer.on_rebuilt(offer.name)
                 return
             self._note(offer, is_waiting=address is not None)

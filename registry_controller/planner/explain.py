@@ -241,8 +241,8 @@ async def _read_source(engine: Engine, ref: SourceRef) -> ExplainedSource | None
 
     RegistryError when it can be read in none of them, and may be there.
     """
-    link, connection = engine.clusters.peers.get(ref.owner), engine.connection(ref.owner)
-    if link is None or connection is None:
+    peer, connection = engine.clusters.peers.get(ref.owner), engine.connection(ref.owner)
+    if peer is None or connection is None:
         return None
     found: dict[GVK, PartialObject] = {}
     failure: RegistryError | None = None
@@ -259,7 +259,7 @@ async def _read_source(engine: Engine, ref: SourceRef) -> ExplainedSource | None
             raise failure
         return None
     marks = read_marks(next(iter(found.values())).annotations, of=Target(ref.kind.group, ref.kind.kind, *ref.key))
-    opinions = evaluate_rules(engine, ref, found, features=link.features.held or ())
+    opinions = evaluate_rules(engine, ref, found, features=peer.features.held or ())
     return ExplainedSource(ref, marks, opinions, _list_targets(engine, ref))
 
 

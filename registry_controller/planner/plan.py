@@ -145,8 +145,8 @@ def explain_row(engine: Engine, row: PlanRow) -> PlanRow:
 
 
 def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:
-    found = [choice for choice in engine.clusters.resolved.values() if choice.cluster.cluster_id == owner]
-    return any(choice.disabled for choice in found)
+    found = [resolved for resolved in engine.clusters.resolved.values() if resolved.cluster.cluster_id == owner]
+    return any(resolved.disabled for resolved in found)
 
 
 def _is_without_owner(found: PlannedResult) -> bool:
@@ -211,8 +211,8 @@ def _list_unevaluated(engine: Engine, rules: Iterable[str]) -> Iterator[PlanRow]
 
 
 def _list_notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
-    for name, choice in sorted(engine.clusters.resolved.items()):
-        if choice.disabled and choice.cluster.cluster_id != engine.local:
+    for name, resolved in sorted(engine.clusters.resolved.items()):
+        if resolved.disabled and resolved.cluster.cluster_id != engine.local:
             yield f"peer {name} is disabled here ({meta.CLUSTER_DISABLED}) and not read"
     for name in rules:
         held = engine.registry.rules[name]
@@ -225,11 +225,11 @@ def _list_notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
         idle = find_idle_reason(engine, held)
         if idle is not None:
             yield f"rule {name} does nothing here: {idle}"
-        for link in sorted(engine.clusters.peers.values(), key=lambda link: link.name):
-            if held.rule is not None and link.features.held is not None:
-                miss = find_feature_mismatch(held.rule.features, link.features.held)
+        for peer in sorted(engine.clusters.peers.values(), key=lambda peer: peer.name):
+            if held.rule is not None and peer.features.held is not None:
+                miss = find_feature_mismatch(held.rule.features, peer.features.held)
                 if miss is not None:
-                    yield f"rule {name} does not read from peer {link.name}: {miss}"
+                    yield f"rule {name} does not read from peer {peer.name}: {miss}"
 
 
 async def _suggest_kinds(engine: Engine, rules: Iterable[str]) -> Sequence[str]:

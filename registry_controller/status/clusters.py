@@ -43,44 +43,44 @@ class ClusterStatusReporter:
         for name, held in self._registry.clusters.items():
             info = meta.metadata_of(held.manifest)
             current = held.manifest.get("status")
-            choice = self._clusters.resolved.get(name)
+            resolved = self._clusters.resolved.get(name)
             if held.cluster is None:
                 facts = ClusterFacts(is_local=False, failure=held.problem)
-            elif choice is None or choice.waiting:
+            elif resolved is None or resolved.waiting:
                 continue
             else:
-                facts = self._collect_facts(choice, here)
+                facts = self._collect_facts(resolved, here)
             status = build_cluster_status(facts, current=current)
             # No observedGeneration on Clusters: people carry them to members whose CRD does not know the field, and
             # kubectl refuses to create what it would drop.
             self._writer.set_wanted(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
 
-    def _collect_facts(self, choice: ResolvedCluster, here: Sequence[KnownCluster]) -> ClusterFacts:
-        cluster = choice.cluster
+    def _collect_facts(self, resolved: ResolvedCluster, here: Sequence[KnownCluster]) -> ClusterFacts:
+        cluster = resolved.cluster
         if cluster.cluster_id == self._clusters.local:
             return ClusterFacts(
                 is_local=True,
-                disabled=choice.disabled,
-                conflict=choice.conflict,
+                disabled=resolved.disabled,
+                conflict=resolved.conflict,
                 connected=True,
                 metadata=self._local_metadata.metadata,
                 metadata_problem=self._local_metadata.problem,
                 local_problem=self._local.problem,
             )
-        link = self._clusters.peers.get(cluster.cluster_id)
-        is_read = link is not None and not choice.alias_of and choice.credentials is not None
+        peer = self._clusters.peers.get(cluster.cluster_id)
+        is_read = peer is not None and not resolved.alias_of and resolved.credentials is not None
         return ClusterFacts(
             is_local=False,
-            disabled=choice.disabled,
-            missing_auth=choice.missing_auth,
-            auth_problem=choice.auth_problem,
-            alias_of=choice.alias_of,
-            conflict=choice.conflict,
+            disabled=resolved.disabled,
+            missing_auth=resolved.missing_auth,
+            auth_problem=resolved.auth_problem,
+            alias_of=resolved.alias_of,
+            conflict=resolved.conflict,
             known_here=here,
             known_problem=self._get_list_problem(cluster.cluster_id),
             reported_left_by=self._list_departure_reporters(cluster.cluster_id),
             reported_rebuilt_by=self._list_names(self._clusters.rebuilt.wait_for(cluster.name)),
-            **(_collect_peer_facts(link) if is_read and link is not None else {}),
+            **(_collect_peer_facts(peer) if is_read and peer is not None else {}),
         )
 
     def _list_departure_reporters(self, member: ClusterUID) -> Sequence[str]:
@@ -102,25 +102,25 @@ class ClusterStatusReporter:
     def _list_known_clusters(self) -> list[KnownCluster]:
         """List our Clusters with the state that we find them in."""
         found = []
-        for name, choice in sorted(self._clusters.resolved.items()):
-            cluster = choice.cluster
-            ready = build_cluster_status(self._collect_facts(choice, ()))["state"] == State.READY.value
-            compared = not (choice.alias_of or choice.disabled)
+        for name, resolved in sorted(self._clusters.resolved.items()):
+            cluster = resolved.cluster
+            ready = build_cluster_status(self._collect_facts(resolved, ()))["state"] == State.READY.value
+            compared = not (resolved.alias_of or resolved.disabled)
             found.append(KnownCluster(cluster.cluster_id, name, ready, compared))
         return found
 
 
-def _collect_peer_facts(link: Peer) -> Mapping[str, Any]:
+def _collect_peer_facts(peer: Peer) -> Mapping[str, Any]:
     there = None
-    if (held := link.clusters.held) is not None:
+    if (held := peer.clusters.held) is not None:
         there = [
             KnownCluster(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
             for name, view in sorted(held.items())
         ]
     return {
-        "failure": link.failure,
-        "connected": link.is_connected,
-        "metadata": link.metadata,
-        "metadata_problem": link.metadata_problem,
+        "failure": peer.failure,
+        "connected": peer.is_connected,
+        "metadata": peer.metadata,
+        "metadata_problem": peer.metadata_problem,
         "known_there": there,
     }

@@ -46,11 +46,11 @@ class Gauges:
 
     def _count_peers(self) -> None:
         states: Counter[str] = Counter()
-        for choice in self._clusters.resolved.values():
-            if choice.cluster.cluster_id != self._clusters.local:
-                link = self._clusters.peers.get(choice.cluster.cluster_id)
-                connected = link is not None and link.is_connected and not choice.alias_of
-                states["connected" if connected else "disabled" if choice.disabled else "not connected"] += 1
+        for resolved in self._clusters.resolved.values():
+            if resolved.cluster.cluster_id != self._clusters.local:
+                peer = self._clusters.peers.get(resolved.cluster.cluster_id)
+                connected = peer is not None and peer.is_connected and not resolved.alias_of
+                states["connected" if connected else "disabled" if resolved.disabled else "not connected"] += 1
         self._metrics.peers.clear()
         for state, count in states.items():
             self._metrics.peers.labels(state=state).set(count)
@@ -86,6 +86,6 @@ class Gauges:
         for (peer, reason), count in held.items():
             self._metrics.held.labels(peer=peer, reason=reason).set(count)
 
-    def _name_of(self, peer: ClusterUID) -> str:
-        link = self._clusters.peers.get(peer)
-        return link.name if link is not None else str(peer)
+    def _name_of(self, member: ClusterUID) -> str:
+        peer = self._clusters.peers.get(member)
+        return peer.name if peer is not None else str(member)

@@ -22,9 +22,9 @@ def list_pending(engine: Engine) -> list[str]:
     return [
         *(f"here: {words}" for words in _list_pending_locally(engine)),
         *(
-            f"peer {link.name}: {words}"
-            for link in _list_peers(engine)
-            for words in _list_pending_at_peer(engine, link)
+            f"peer {peer.name}: {words}"
+            for peer in _list_peers(engine)
+            for words in _list_pending_at_peer(engine, peer)
         ),
     ]
 
@@ -35,9 +35,9 @@ def list_problems(engine: Engine, *, rules: Iterable[str]) -> list[str]:
     return [
         *_list_local_problems(engine, wanted),
         *(
-            f"peer {link.name}: {words}"
-            for link in _list_peers(engine)
-            for words in _list_peer_problems(engine, link, wanted)
+            f"peer {peer.name}: {words}"
+            for peer in _list_peers(engine)
+            for words in _list_peer_problems(engine, peer, wanted)
         ),
         *_list_unread_clusters(engine),
     ]
@@ -47,8 +47,8 @@ def find_unserved_kinds(engine: Engine, *, rules: Iterable[str]) -> set[GVK]:
     """Find the kinds of these rules that a cluster does not serve."""
     wanted = set(rules)
     caches: list[SourceCache | LocalCache] = [cache for cache, _ in _list_written(engine, wanted)]
-    for link in _list_peers(engine):
-        caches += _list_sources(engine, link, wanted)
+    for peer in _list_peers(engine):
+        caches += _list_sources(engine, peer, wanted)
     return {
         cache.kind for cache in caches if any(isinstance(stream.error, NotServed) for stream in cache.streams.values())
     }
@@ -63,14 +63,14 @@ def _list_written(engine: Engine, rules: set[str]) -> Iterator[tuple[LocalCache,
             yield cache, places
 
 
-def _list_sources(engine: Engine, link: Peer, rules: set[str]) -> Iterator[SourceCache]:
+def _list_sources(engine: Engine, peer: Peer, rules: set[str]) -> Iterator[SourceCache]:
     """Find what these rules read of a peer."""
-    caches = engine.sources.caches_of(link.cluster_id)
+    caches = engine.sources.caches_of(peer.cluster_id)
     yield from (cache for cache in caches if any(cache.has_rule(rule) for rule in rules))
 
 
 def _list_peers(engine: Engine) -> list[Peer]:
-    return sorted(engine.clusters.peers.values(), key=lambda link: link.name)
+    return sorted(engine.clusters.peers.values(), key=lambda peer: peer.name)
 
 
 def _list_pending_locally(engine: Engine) -> Iterator[str]:
@@ -78,22 +78,22 @@ def _list_pending_locally(engine: Engine) -> Iterator[str]:
         yield "namespaces"
     if not engine.orphans.is_complete:
         yield "copies that nobody wants"
-    for name, choice in sorted(engine.clusters.resolved.items()):
-        if choice.waiting:
+    for name, resolved in sorted(engine.clusters.resolved.items()):
+        if resolved.waiting:
             yield f"the Secret of Cluster {name}"
     for cache in engine.copies.all_caches():
         if _is_incomplete(cache.streams.values()):
             yield f"{cache.kind}"
 
 
-def _list_pending_at_peer(engine: Engine, link: Peer) -> Iterator[str]:
-    if not link.is_connected:
-        if link.is_alive:
-            yield link.failure or "its API server"
+def _list_pending_at_peer(engine: Engine, peer: Peer) -> Iterator[str]:
+    if not peer.is_connected:
+        if peer.is_alive:
+            yield peer.failure or "its API server"
         return
-    if link.features.held is None:
+    if peer.features.held is None:
         yield "its ClusterFeatures"
-    for cache in engine.sources.caches_of(link.cluster_id):
+    for cache in engine.sources.caches_of(peer.cluster_id):
         if _is_incomplete(cache.streams.values()):
             yield f"{cache.kind}"
 
@@ -114,13 +114,13 @@ def _list_local_problems(engine: Engine, rules: set[str]) -> Iterator[str]:
         )
 
 
-def _list_peer_problems(engine: Engine, link: Peer, rules: set[str]) -> Iterator[str]:
-    if not link.is_connected:
-        yield link.failure or "did not answer in time"
+def _list_peer_problems(engine: Engine, peer: Peer, rules: set[str]) -> Iterator[str]:
+    if not peer.is_connected:
+        yield peer.failure or "did not answer in time"
         return
-    if link.features.held is None:
+    if peer.features.held is None:
         yield "its ClusterFeatures were not heard in time"
-    for cache in _list_sources(engine, link, rules):
+    for cache in _list_sources(engine, peer, rules):
         yield from _list_stream_errors(cache.kind, cache.streams.values(), at_home=False)
 
 
@@ -135,9 +135,9 @@ def _list_stream_errors(kind: GVK, streams: Iterable[SelectionStream], *, at_hom
 
 def _list_unread_clusters(engine: Engine) -> Iterator[str]:
     """Name the Clusters that are not read at all. What somebody disabled is no trouble."""
-    for name, choice in sorted(engine.clusters.resolved.items()):
-        missing = "spec.authInfo.secretRef is not complete" if choice.missing_auth else ""
-        waiting = "its Secret was not heard in time" if choice.waiting else ""
-        words = choice.auth_problem or choice.conflict or missing or waiting
-        if words and choice.cluster.cluster_id != engine.local and not choice.alias_of:
+    for name, resolved in sorted(engine.clusters.resolved.items()):
+        missing = "spec.authInfo.secretRef is not complete" if resolved.missing_auth else ""
+        waiting = "its Secret was not heard in time" if resolved.waiting else ""
+        words = resolved.auth_problem or resolved.conflict or missing or waiting
+        if words and resolved.cluster.cluster_id != engine.local and not resolved.alias_of:
             yield f"peer {name}: {words}"

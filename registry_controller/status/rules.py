@@ -100,21 +100,21 @@ class RuleStatusReporter:
         self, held: StoredRule, name: str, troubles: _WatchProblems
     ) -> tuple[Sequence[PeerCounts], Sequence[str]]:
         assert held.rule is not None
-        names = {choice.cluster.cluster_id: found for found, choice in self._clusters.resolved.items()}
+        names = {resolved.cluster.cluster_id: found for found, resolved in self._clusters.resolved.items()}
         self._check_local_caches(name, troubles)
         owners, passing = set(self._results.places(name)), dict[ClusterUID, str]()
-        for link in self._clusters.peers.values():
-            cache = self._sources.cache_of(link.cluster_id, held.rule.kind)
+        for peer in self._clusters.peers.values():
+            cache = self._sources.cache_of(peer.cluster_id, held.rule.kind)
             if cache is not None and cache.has_rule(name):
-                owners.add(link.cluster_id)
-                if link.is_alive and cache.is_complete_for(name) and self._is_idle():
-                    self._deletion_limiter.nothing_waits((name, link.cluster_id))
-                who = f"peer {link.name}"
-                passing[link.cluster_id] = troubles.add_errors(who, held.rule.kind, cache.streams_of(name))
+                owners.add(peer.cluster_id)
+                if peer.is_alive and cache.is_complete_for(name) and self._is_idle():
+                    self._deletion_limiter.nothing_waits((name, peer.cluster_id))
+                who = f"peer {peer.name}"
+                passing[peer.cluster_id] = troubles.add_errors(who, held.rule.kind, cache.streams_of(name))
                 unclear = sorted(cache.unclear.get(name, {}).items())[:SAMPLES]
                 troubles.problems += [f"{who}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear]
         peers = [self._count_peer(name, uid, names.get(uid, ""), passing.get(uid, "")) for uid in sorted(owners)]
-        failures = (FailedTarget(*failure) for peer in peers for failure in peer.failures)
+        failures = (FailedTarget(*failure) for counts in peers for failure in counts.failures)
         refused = (failure for failure in failures if failure.reason == _FORBIDDEN)
         troubles.problems += [f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1)]
         words = "that has the features that the rule asks for " if held.rule.features else ""
@@ -130,14 +130,14 @@ class RuleStatusReporter:
                 words = troubles.add_errors("here", cache.kind, cache.streams_at(places))
                 troubles.pending += [f"here: {words}"] if words else []
 
-    def _count_peer(self, name: str, owner: ClusterUID, peer: str, passing: str) -> PeerCounts:
+    def _count_peer(self, name: str, owner: ClusterUID, owner_name: str, passing: str) -> PeerCounts:
         place = (name, owner)
         counts = self._results.counts(place)
-        link = self._clusters.peers.get(owner)
+        peer = self._clusters.peers.get(owner)
         wrote_at = self._results.wrote_at.get(place)
         return PeerCounts(
             cluster_id=owner,
-            name=peer,
+            name=owner_name,
             matched=sum(counts.values()) - counts[ResultClass.HELD],
             synced=counts[ResultClass.SYNCED],
             failing=counts[ResultClass.FAILING],
@@ -145,7 +145,7 @@ class RuleStatusReporter:
             skipped=counts[ResultClass.SKIPPED],
             conflicting=counts[ResultClass.CONFLICTING],
             last_sync=f"{wrote_at:%Y-%m-%dT%H:%M:%SZ}" if wrote_at is not None else "",
-            last_error=(link.failure if link is not None else "") or passing,
+            last_error=(peer.failure if peer is not None else "") or passing,
             failures=tuple(self._results.failures(place)),
             deletions=self._deletion_limiter.stored_form(place),
         )
