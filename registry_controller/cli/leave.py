@@ -100,7 +100,7 @@ async def _leave(
             local=await read_cluster_id(home),
             settings=settings,
             today=datetime.now(UTC).date(),
-            say=click.echo,
+            report=click.echo,
         )
         if not yes:
             _ask(await farewell.question(cluster or ""), server=home.server)

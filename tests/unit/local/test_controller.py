@@ -56,10 +56,10 @@ class Tombstones:
     wanted: list[Tombstone] = field(default_factory=list)
     unwanted: list[meta.Manifest] = field(default_factory=list)
 
-    def keeps(self) -> list[Tombstone]:
+    def list_missing(self) -> list[Tombstone]:
         return self.wanted
 
-    def drops(self) -> list[meta.Manifest]:
+    def list_unwanted(self) -> list[meta.Manifest]:
         return self.unwanted
 
 
@@ -406,14 +406,14 @@ async def test_a_token_that_expires_is_renewed_at_four_fifths_of_what_was_grante
     home = make(server, reader_token_expiration_seconds=asked_s)
     assert await home.reconcile() == ""
     first, writes = token_of(server), len(server.writes)
-    assert home._published.renew_in_s() == pytest.approx(granted_s * 0.8, abs=1)
+    assert home._secret.renew_in_s() == pytest.approx(granted_s * 0.8, abs=1)
     clocks.pass_s(granted_s * 0.8 - 5)
     if restarted:
         clocks.loop_s = 3.0  # as a new process counts
         home = make(server, reader_token_expiration_seconds=asked_s)
     assert await home.reconcile() == ""
     assert (token_of(server), len(server.writes)) == (first, writes)
-    assert home._published.renew_in_s() == pytest.approx(5, abs=1)
+    assert home._secret.renew_in_s() == pytest.approx(5, abs=1)
     clocks.pass_s(6)
     assert await home.reconcile() == ""
     assert token_of(server) != first
