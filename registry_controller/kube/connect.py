@@ -22,7 +22,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.kube.failures import PEER
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.line_budget import LineBudget
-from registry_controller.kube.rest_config import connect_home_transport
+from registry_controller.kube.rest_config import connect_local_transport
 from registry_controller.kube.tls import load_certificate, openssl_words
 from registry_controller.kube.transport import ANSWER_BYTES, DRY_RUN, Transport
 
@@ -226,11 +226,11 @@ def connect_peer(credentials: Credentials) -> Reader:
     return Reader(transport)
 
 
-async def connect_home(
+async def connect_local(
     *, kubeconfig: Any = None, context: str | None = None, methods: frozenset[str] = WRITING
 ) -> Writer:
-    """Connect to our own cluster, found as `load_home_identity` says."""
-    return Writer(await connect_home_transport(kubeconfig=kubeconfig, context=context, methods=methods))
+    """Connect to our own cluster, as `load_local_identity` finds it."""
+    return Writer(await connect_local_transport(kubeconfig=kubeconfig, context=context, methods=methods))
 
 
 def object_path(gvr: GVR, key: ObjectKey, *, subresource: str = "") -> str:

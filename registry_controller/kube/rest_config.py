@@ -106,10 +106,12 @@ class _AdminIdentity:
         self._authorization = str(configuration.api_key.get("BearerToken") or "")
 
 
-async def connect_home_transport(*, kubeconfig: Path | None, context: str | None, methods: frozenset[str]) -> Transport:
+async def connect_local_transport(
+    *, kubeconfig: Path | None, context: str | None, methods: frozenset[str]
+) -> Transport:
     """Make the transport to our own cluster; InvalidOption when there is none."""
     try:
-        identity = await load_home_identity(os.environ, kubeconfig=kubeconfig, context=context)
+        identity = await load_local_identity(os.environ, kubeconfig=kubeconfig, context=context)
         return Transport(identity=identity, methods=methods)
     except ssl.SSLError as error:
         where = _name_source(kubeconfig)
@@ -128,7 +130,7 @@ def _name_source(kubeconfig: Path | None) -> str:
     return f"kubeconfig {files}" if files else f"ServiceAccount in {_ACCOUNT}"
 
 
-async def load_home_identity(
+async def load_local_identity(
     environment: Mapping[str, str], *, kubeconfig: Path | None, context: str | None
 ) -> Identity:
     """Find out how our own cluster is reached: the kubeconfig named, else KUBECONFIG, else the Pod's account.
