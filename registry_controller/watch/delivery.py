@@ -85,6 +85,7 @@ class Delivery:
         """Begin a list."""
         self.is_tainted = False
         self._keys.begin()
+        self._handler.on_list()
 
     async def add(self, objects: Iterable[PartialObject]) -> None:
         """Deliver the objects of a page."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.object import PartialObject
 
 
-class EventHandler(Protocol):
-    """Receives the objects of one kind and selection. A handler never blocks, and never raises for a server's data."""
+class EventHandler:
+    """Receives the objects of one kind and selection; every method does nothing unless it is overridden.
+
+    A handler never blocks, and never raises for a server's data.
+    """
+
+    def on_list(self) -> None:
+        """Receive the beginning of a list, before its first object."""
 
     def on_object(self, obj: PartialObject) -> None:
         """Receive an object that was listed, added or modified."""
@@ -32,7 +37,7 @@ class EventHandler(Protocol):
         """Receive that the next list replaces everything reported so far, also with lower revisions."""
 
 
-class NotifyHandler:
+class NotifyHandler(EventHandler):
     """Calls `notify` for every change, without the change itself."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
@@ -45,12 +50,6 @@ class NotifyHandler:
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Notify of a deletion."""
         self._notify()
-
-    def on_synced(self, revision: int) -> None:
-        """Do nothing: every object of the list has notified."""
-
-    def on_error(self, error: RegistryError) -> None:
-        """Do nothing: the receiver also reads at intervals."""
 
     def on_recovered(self) -> None:
         """Notify: changes may have been missed."""

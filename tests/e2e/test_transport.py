@@ -22,6 +22,7 @@ from registry_controller.kube.connect import Reader, Writer, connect_local, conn
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
 from registry_controller.kube.watch import PartialObject, WatchEventType, list_objects, watch_events
+from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.reflector import Reflector, WatchScope
 
 CONFIGMAPS = GVR("", "v1", "configmaps", True)
@@ -106,7 +107,7 @@ def encode_file(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-class Memory:
+class Memory(EventHandler):
     """A sink that remembers."""
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[SourceCache, SelectionS
     sources = SourceIndex(
         bodies=BodyCache(),
         on_change=lambda *_: None,
-        on_complete=lambda _: None,
+        on_complete=lambda *_: None,
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )

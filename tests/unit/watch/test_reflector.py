@@ -22,6 +22,7 @@ from registry_controller.kube.line_budget import LineBudget
 from registry_controller.kube.watch import PartialObject
 from registry_controller.watch import delivery, retry
 from registry_controller.watch import reflector as module
+from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.reflector import Reflector, WatchScope
 
 KIND = GVK("", "v1", "ConfigMap")
@@ -122,7 +123,7 @@ class Server:
                 yield chunk
 
 
-class Diary:
+class Diary(EventHandler):
     """A sink that writes down what it is told, in order."""
 
     def __init__(self) -> None:
