@@ -16,7 +16,7 @@ import orjson
 from registry_controller.api.errors import InvalidOption, RegistryError
 from registry_controller.api.meta import Manifest
 from registry_controller.cli.options import explain_error
-from registry_controller.kube.connect import REHEARSING, connect_local
+from registry_controller.kube.connect import DRY_RUNNING, connect_local
 from registry_controller.planner.dry_run import DryRun, start_dry_run
 from registry_controller.planner.output import JsonDocument
 from registry_controller.settings import Settings
@@ -47,7 +47,7 @@ class DryRunCommand:
             raise click.ClickException(explain_error(error)) from None
 
     async def _ask(self, answer: Callable[[DryRun], Awaitable[_T]], manifests: Iterable[Manifest]) -> _T:
-        writer = await connect_local(kubeconfig=self.kubeconfig, context=self.context, methods=REHEARSING)
+        writer = await connect_local(kubeconfig=self.kubeconfig, context=self.context, methods=DRY_RUNNING)
         try:
             async with start_dry_run(
                 self.settings, local_client=writer, manifests=manifests, now=self.now, wait_s=self.wait_s

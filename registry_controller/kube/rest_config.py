@@ -33,7 +33,7 @@ class _WatchedFile:
         self._path = path
         self._stamp = (0, 0)
 
-    def look(self, *, afresh: bool = False) -> None:
+    def refresh(self, *, afresh: bool = False) -> None:
         """Read it when it is another one, or in any case."""
         try:
             found = self._path.stat()
@@ -65,18 +65,18 @@ class _PodIdentity:
 
     def authorization(self) -> str:
         if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
-            self._look()
+            self._refresh()
         return f"Bearer {self._token.text}" if self._token.text else ""
 
     async def renew(self) -> bool:
         before = self._token.text
-        self._look(afresh=True)
+        self._refresh(afresh=True)
         return self._token.text != before
 
-    def _look(self, *, afresh: bool = False) -> None:
+    def _refresh(self, *, afresh: bool = False) -> None:
         self._looked_s = time.monotonic()
         for file in (self._ca, self._token):
-            file.look(afresh=afresh)
+            file.refresh(afresh=afresh)
 
 
 class _AdminIdentity:
