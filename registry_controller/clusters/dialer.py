@@ -61,7 +61,7 @@ class Dialer:
     @property
     def address(self) -> ServerAddress:
         """The address in the current credentials."""
-        return self._credentials.place
+        return self._credentials.server_address
 
     def set_credentials(self, name: str, credentials: Credentials) -> None:
         """Use this name and these credentials from now on; different credentials end a pause."""

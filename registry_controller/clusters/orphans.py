@@ -114,7 +114,7 @@ class OrphanFinder:
 
     async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
         """Look through the kinds that were not; say whether all have answered. What may not be listed is `denied`."""
-        served = await until_answered(self._discovery.writable, what="list the kinds that are served here")
+        served = await until_answered(self._discovery.list_writable, what="list the kinds that are served here")
         self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
         self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
         if served.versions != self.served:

@@ -20,7 +20,7 @@ from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.watch.limits import make_room
+from registry_controller.watch.limits import check_room
 from registry_controller.watch.lister import list_until_complete
 from registry_controller.watch.reflector import Reflector, ServerObserver, WatchScope
 from registry_controller.watch.stream import SelectionList, SelectionStream
@@ -158,7 +158,7 @@ class PeerWatches:
                 scope=WatchScope(kind, selection, resumes=kind != meta.FEATURE),
                 handler=stream,
                 observer=self._observer,
-                make_room=lambda: make_room(kind, self._reflectors, peer=connection.name),
+                check_room=lambda: check_room(kind, self._reflectors, peer=connection.name),
                 turns=self._sources.evaluations,
             )
         else:

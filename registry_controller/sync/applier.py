@@ -64,7 +64,7 @@ class Applier:
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         obj = await self._sources.read(offer)
         if (obj.uid, obj.revision) != (offer.record.uid, offer.record.revision):
-            with self._sources.evaluations.spent(offer.cache.kind):
+            with self._sources.evaluations.measure(offer.cache.kind):
                 offer.cache.reread(obj)  # which enqueues the target again, unless this is older
             is_older = obj.revision < offer.record.revision
             return Result(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
@@ -81,7 +81,7 @@ class Applier:
         is_same = offer.cache.records.get(offer.key) is offer.record
         if not is_same or offer.cache.is_outdated(offer.record, offer.hit):  # the target is enqueued again
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
-        with self._sources.evaluations.spent(offer.cache.kind):
+        with self._sources.evaluations.measure(offer.cache.kind):
             manifest = decode_body(obj.raw, what=str(offer.key))
             copy = build_copy(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner)

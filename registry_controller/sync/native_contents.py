@@ -98,7 +98,7 @@ async def _kinds_in_namespaces(reader: Reader) -> AsyncIterator[tuple[GVK, GVR]]
 
     What has no verb for it is not deleted with a namespace: it is made up from other objects.
     """
-    async for kinds in Discovery(reader).deletable():
+    async for kinds in Discovery(reader).list_deletable():
         if kinds is None:
             raise NotServed(f"{reader.server}: a part of it does not say which kinds it has")
         for kind, gvr in kinds:

@@ -18,11 +18,11 @@ _CHECKED_EVERY: Final = 64  # new objects between two checks of the limit
 class KeySet:
     """The keys of existing objects, and those that the present list has named.
 
-    It calls `make_room` at intervals while new keys come; `make_room` raises TooMuch at the limit.
+    It calls `check_room` at intervals while new keys come; `check_room` raises TooMuch at the limit.
     """
 
-    def __init__(self, make_room: Callable[[], None]) -> None:
-        self._make_room = make_room
+    def __init__(self, check_room: Callable[[], None]) -> None:
+        self._check_room = check_room
         self._known: dict[ObjectKey, None] = {}
         self._named: dict[ObjectKey, None] | None = None
 
@@ -36,7 +36,7 @@ class KeySet:
     def add(self, key: ObjectKey) -> None:
         """Add an object; TooMuch at the limit."""
         if key not in self._known and len(self._known) % _CHECKED_EVERY == 0:
-            self._make_room()
+            self._check_room()
         self._known[key] = None
         if self._named is not None:
             self._named[key] = None
@@ -65,10 +65,10 @@ class Delivery:
     counts such objects, and `is_stalled` is True between an error and the recovery from it.
     """
 
-    def __init__(self, handler: EventHandler, *, limiter: KindLimiter, make_room: Callable[[], None]) -> None:
+    def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
         self._handler = handler
         self._limiter = limiter
-        self._keys = KeySet(make_room)
+        self._keys = KeySet(check_room)
         self.resume_at = ""
         self.revision = 0
         self.synced = False
@@ -101,7 +101,7 @@ class Delivery:
         for key in () if self.is_tainted else self._keys.gone():
             await self._limiter.wait()
             self._keys.drop(key)
-            with self._limiter.spent():
+            with self._limiter.measure():
                 self._handler.on_delete(key, None)
         self._keys.end()
         self.resume_at = resource_version
@@ -169,5 +169,5 @@ class Delivery:
 
     def _add(self, obj: PartialObject) -> None:
         self._keys.add(obj.key)
-        with self._limiter.spent():
+        with self._limiter.measure():
             self._handler.on_object(obj)

@@ -61,7 +61,7 @@ async def _list(
             refused = 0 if page.is_first else refused
             for obj in page.items:
                 await limiter.wait()
-                with limiter.spent():
+                with limiter.measure():
                     listing.on_object(obj)
             refused += page.refused
             resource_version = page.resource_version

@@ -86,7 +86,7 @@ def _no_limit() -> None:
 class Reflector:
     """Follows one kind and selection at one server, and delivers its objects to `handler`.
 
-    `make_room` is called at intervals while new objects come, and raises TooMuch at the limit. Reflectors with the
+    `check_room` is called at intervals while new objects come, and raises TooMuch at the limit. Reflectors with the
     same `turns` share the event loop fairly.
     """
 
@@ -98,7 +98,7 @@ class Reflector:
         scope: WatchScope,
         handler: EventHandler,
         observer: ServerObserver | None = None,
-        make_room: Callable[[], None] = _no_limit,
+        check_room: Callable[[], None] = _no_limit,
         turns: EvaluationLimiter | None = None,
     ) -> None:
         self._reader = reader
@@ -107,7 +107,7 @@ class Reflector:
         self._observer: ServerObserver = observer or NoObserver()
         self._uses_watch_list = scope.uses_watch_list
         limiter = KindLimiter(turns or EvaluationLimiter(), scope.kind)
-        self._delivery = Delivery(handler, limiter=limiter, make_room=make_room)
+        self._delivery = Delivery(handler, limiter=limiter, check_room=check_room)
         self._retry = RetryDelay()
         self._is_swapped = False
         self._ends_at_s = 0.0

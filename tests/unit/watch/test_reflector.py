@@ -156,7 +156,7 @@ class Follower:
         server: Server,
         *,
         selection: Selection = EVERYTHING,
-        make_room: Callable[[], None] = lambda: None,
+        check_room: Callable[[], None] = lambda: None,
         **options: bool,
     ) -> None:
         self.server = server
@@ -169,7 +169,7 @@ class Follower:
             scope=WatchScope(KIND, selection, **options),
             handler=self.diary,
             observer=self,
-            make_room=make_room,
+            check_room=check_room,
         )
 
     def on_answer(self) -> None:
@@ -424,11 +424,11 @@ async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monk
     monkeypatch.setattr(retry, "_REFUSED_CAP_S", 60.0)
     monkeypatch.setattr(delivery, "_CHECKED_EVERY", 1)
 
-    def make_room() -> None:
+    def check_room() -> None:
         if follower.diary.lines:
             raise errors.TooMuch("enough")
 
-    follower = Follower(Server(streams=[list(INITIAL)]), make_room=make_room)
+    follower = Follower(Server(streams=[list(INITIAL)]), check_room=check_room)
     with pytest.raises(TimeoutError):
         await follower.until(lambda: len(follower.server.asked) > 1, within_s=0.5)
     assert follower.diary.lines == ["+a@3", "TooMuch"]
