@@ -145,7 +145,7 @@ class Peer:
         discovery = Discovery(reader)
         self.reader, self.discovery = reader, discovery
         self.failure = ""
-        self.health.prove(_now())
+        self.health.answered(_now())
         self._dialler.arrived()
         log.info("peer connected", peer=self.name, server=reader.server)
         self._changed()

@@ -149,7 +149,7 @@ def test_all_content_that_a_rule_asks_for_shares_one_budget() -> None:
     assert few is not None
     assert many is not None
     assert find_matching_entries(few, _facts(), lambda: body) == ()
-    with pytest.raises(InvalidObject, match=f"key: {STEPS}, together with what is asked before"):
+    with pytest.raises(InvalidObject, match=f"key: {STEPS}, together with the clauses before it"):
         find_matching_entries(many, _facts(), lambda: body)
 
 
