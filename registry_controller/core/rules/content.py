@@ -30,8 +30,6 @@ from registry_controller.core.rules.gjson import (
 )
 from registry_controller.gotemplate.limits import Budget, Pool, TemplateError
 
-__all__ = ["ContentPath", "ObjectContent", "compile_path", "content_matches", "find_value", "value_matches"]
-
 _DIGITS, _HEX_DIGITS, _EXPONENT = r"\d(?:_?\d)*", r"[\da-f](?:_?[\da-f])*", r"[+-]?\d(?:_?\d){0,3}"
 _NUMBER: Final = re.compile(
     rf"[+-]?(({_DIGITS}(\.({_DIGITS})?)?|\.{_DIGITS})(e{_EXPONENT})?|inf|infinity|nan)", re.ASCII | re.IGNORECASE

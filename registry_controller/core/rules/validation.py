@@ -17,8 +17,8 @@ from registry_controller.api.meta import GVK
 from registry_controller.api.syncrule import MapMutation, Override, SyncRule, read_rule
 from registry_controller.core.mutation.overrides import Operation, OverrideAction
 from registry_controller.core.mutation.templates import check_override, is_template, read_operation
-from registry_controller.core.rules.content import compile_path
 from registry_controller.core.rules.findings import Finding, find_warnings
+from registry_controller.core.rules.gjson import compile_path
 from registry_controller.gotemplate import DEFAULT
 
 _MAX_VALUES: Final = 20_000
