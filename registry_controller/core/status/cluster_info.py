@@ -143,11 +143,6 @@ def combine_nodes(facts: Iterable[NodeFacts], *, server_version: str) -> Mapping
     return {field: value for field, value in found.items() if value}
 
 
-def cluster_metadata(nodes: Iterable[Manifest], *, server_version: str) -> Mapping[str, Any]:
-    """Read Node objects and sum them up; see `combine`."""
-    return combine_nodes((read_node(node) for node in nodes), server_version=server_version)
-
-
 def _read_provider(provider_id: str, *, labels: Mapping[str, str]) -> str:
     """Read the provider from a URL's scheme; raise ValueError for a text that is not a URL in Go either.
 

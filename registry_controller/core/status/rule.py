@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from registry_controller.api.meta import ClusterUID
 
@@ -35,14 +35,6 @@ class Acceptance(Protocol):
     def warnings(self) -> Sequence[str]: ...
 
 
-class SyncFailure(NamedTuple):
-    """One object that fails, conflicts, waits or is skipped, with reason and message."""
-
-    object: str
-    reason: str
-    message: str
-
-
 @dataclass(frozen=True, slots=True)
 class PeerCounts:
     """A rule's results for one source cluster.
@@ -50,7 +42,7 @@ class PeerCounts:
     `matched` counts the objects that are `synced`, `failing`, `skipped` or `conflicting`, and those that wait for
     something here. It does not count `held` copies, which wait for proof. `last_sync` is the time of the last write
     (RFC 3339). `last_error` is why not everything is read there at the moment. `deletions` is the deletion limiter's
-    stored state, None without one.
+    stored state, None without one. `failures` have object, reason and message.
     """
 
     cluster_id: ClusterUID
