@@ -17,7 +17,8 @@ from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import Marks, read_marks
-from registry_controller.core.diff.drift import Drift, compare, content_digest, merge
+from registry_controller.core.diff.digest import content_digest
+from registry_controller.core.diff.drift import Drift, compare, merge
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import PartialObject, decode_object
