@@ -246,7 +246,7 @@ def merge_stored(manifest: Manifest, stored: Manifest | None, *, now: datetime) 
 class _NoLimit:
     """Counts no deletion: `planned_deletions` limits all deletions of a plan together."""
 
-    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         return decision
 
     def withdraw(self, target: Target) -> None:

@@ -21,7 +21,7 @@ from registry_controller.kube.object import COMMAS, CONTAINERS, MANIFEST_BYTES
 from registry_controller.kube.transport import ANSWER_BYTES
 from registry_controller.settings import OPTIONS
 from registry_controller.watch.body_cache import LIMIT_BYTES
-from registry_controller.watch.limits import MOST_OBJECTS
+from registry_controller.watch.limits import MOST_BYTES, MOST_OBJECTS
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).parents[2]

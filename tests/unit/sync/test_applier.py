@@ -15,7 +15,7 @@ from registry_controller.api.syncrule import read_rule
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import NATIVE, Voice
 from registry_controller.core.decision.state import Claim, TargetState
-from registry_controller.core.mutation.mutate import NO_CONTEXT
+from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.watch import decode_object
 from registry_controller.sync.applier import Applier
@@ -29,6 +29,8 @@ from registry_controller.watch.fairness import EvaluationLimiter
 OWNER, LOCAL = ClusterUID("11111111-1111-1111-1111-111111111111"), ClusterUID("local")
 KIND, KEY = GVK("", "v1", "ConfigMap"), ObjectKey("default", "one")
 TARGET = Target("", "ConfigMap", *KEY)
+
+NO_CONTEXT = TemplateContext()
 
 
 def hit(name: str, *, added: str = "") -> Hit:

@@ -9,7 +9,7 @@ import pytest
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.syncrule import read_rule
-from registry_controller.core.mutation.mutate import NO_CONTEXT, build_copy
+from registry_controller.core.mutation.mutate import TemplateContext, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.core.rules.policy import Barrier
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
@@ -21,6 +21,8 @@ SOURCE: dict[str, Any] = {
     "apiVersion": "test.example.com/v1", "kind": "Widget",
     "metadata": {"namespace": "default", "name": "one", "uid": "u"}, "spec": {"n": 1}, "status": {"phase": "Ready"},
 }  # fmt: skip
+
+NO_CONTEXT = TemplateContext()
 
 
 def hit(name: str, mutations: dict[str, Any] | None = None, **more: Any) -> Hit:
