@@ -22,7 +22,7 @@ from registry_controller.local.manifests import TOKEN_SECRET_TYPE
 from registry_controller.membership.leave import LeaveCommand, LeaveIncomplete
 from tests.sim.cluster.loop import run
 from tests.unit.clusters.builders import NAMESPACE, cluster_manifest
-from tests.unit.local.test_controller import FakeServer
+from tests.unit.local.fake_server import FakeServer
 
 LOCAL, B, C = ClusterUID("id-local"), ClusterUID("id-b"), ClusterUID("id-c")
 TODAY = date(2026, 5, 1)
