@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs a program of `hack/programs`, in `.venv`: each link to this file runs the program of the link's name.
+"""Runs a program of `hack/programs` in `.venv`: each link to this file runs the program of the link's name.
 
-Law: arguments are parsed before anything is installed, so `--help` and a mistake in them need nothing but Python.
-Therefore a program imports only the standard library when it is imported; `main` imports the rest.
+Law: arguments are parsed before anything is installed, so `--help` and wrong arguments need Python alone.
+Therefore a program's module imports only the standard library; its `main` imports the rest.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """Parse the arguments with the Python at hand, make `.venv`, and replace this process by the program in it."""
+    """Parse the arguments with the running Python, create `.venv`, and replace this process by the program in it."""
     name = Path(sys.argv[0]).name
     os.chdir(ROOT)
-    if sys.version_info >= (3, 11):  # noqa: UP036 - with an older one at hand, hack/venv finds another
+    if sys.version_info >= (3, 11):  # noqa: UP036 - hack/venv finds a newer one
         sys.path[0] = str(ROOT)
         importlib.import_module(f"hack.programs.{name}").parser().parse_args()
     if code := subprocess.run(["hack/venv"], check=False).returncode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import secrets
 import socket
@@ -29,14 +30,17 @@ from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
 from registry_controller.status.clusters import ClusterStatusReporter
 from registry_controller.status.gauges import Gauges
+from registry_controller.status.readiness import list_pending
 from registry_controller.status.reporter import StatusReporter
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.applier import Applier
 from registry_controller.sync.controller import Controller
+from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import Results
+from registry_controller.sync.source_reader import SourceReader
 from registry_controller.sync.workqueue import WorkQueue
 
 log = logs.get_logger(__name__)
@@ -99,10 +103,10 @@ class Daemon:
         self.report = self._standing()
         self.worker = Controller(
             queue=self.queue,
-            judge=self.engine.reconciler,
-            brake=self.brake,
-            carrier=self._carrier(writer),
-            ledger=self.ledger,
+            reconcile=functools.partial(
+                self.engine.reconciler.reconcile, limiter=self.brake, applier=self._applier(writer)
+            ),
+            results=self.ledger,
             metrics=metrics,
             name_of=self.engine.clusters.name_of,
         )
@@ -120,33 +124,54 @@ class Daemon:
 
         engine, status = self.engine, self.status_writer
         clusters = ClusterStatusReporter(
-            engine=engine, local=self.home, local_metadata=self._local_metadata, writer=status
+            registry=engine.registry,
+            clusters=engine.clusters,
+            sources=engine.sources,
+            tombstones=engine.tombstones,
+            quota=engine.quota,
+            local=self.home,
+            local_metadata=self._local_metadata,
+            writer=status,
         )
         rules = RuleStatusReporter(
-            engine=engine, results=self.ledger, deletion_limiter=self.brake, writer=status, is_idle=is_idle
+            registry=engine.registry,
+            clusters=engine.clusters,
+            sources=engine.sources,
+            copies=engine.copies,
+            results=self.ledger,
+            deletion_limiter=self.brake,
+            writer=status,
+            is_idle=is_idle,
         )
-        return StatusReporter(engine=engine, clusters=clusters, rules=rules, is_idle=is_idle)
+        return StatusReporter(
+            registry=engine.registry,
+            local=engine.local,
+            clusters=clusters,
+            rules=rules,
+            is_ready=lambda: is_idle() and not list_pending(engine),
+        )
 
-    def _carrier(self, writer: Writer) -> Applier:
+    def _applier(self, writer: Writer) -> Applier:
         engine = self.engine
-        hand = CopyWriter(
+        copy_writer = CopyWriter(
             reader=writer,
-            pen=writer,
+            client=writer,
             discovery=engine.discovery,
             bodies=engine.bodies,
             digest_key=secrets.token_bytes(32),
             on_stored=self._stored,
         )
-        return Applier(
+        sources = SourceReader(
+            bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
+        )
+        updater = CopyUpdater(
             copies=engine.copies,
             bodies=engine.bodies,
-            turns=engine.sources.evaluations,
-            hand=hand,
+            writer=copy_writer,
             metrics=self._metrics,
-            connection=engine.connection,
-            relays=engine.relay_policy,
             recreated=self._say_recreated,
         )
+        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
     async def run(self, ear: KopfWatcher, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""

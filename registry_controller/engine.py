@@ -129,16 +129,15 @@ class Engine:
         self.sources = SourceIndex(
             bodies=self.bodies,
             on_change=add,
-            on_complete=lambda cache: self.enqueue.on_source_synced(cache),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda *synced: self.enqueue.on_source_synced(*synced),  # noqa: PLW0108 -- it is made below
             on_standing=listener.cache_changed,
             on_back=lambda *source: self.enqueue.on_source_back(*source),  # noqa: PLW0108 -- it is made below
         )
         self.copies = CopyIndex(
             bodies=self.bodies,
             on_change=self._copy_changed,
-            on_complete=lambda cache: self.enqueue.on_local_synced(cache),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda *synced: self.enqueue.on_local_synced(*synced),  # noqa: PLW0108 -- it is made below
             on_standing=self._local_feed_changed,
-            on_late=lambda kind: self.orphans.look_again(kind),  # noqa: PLW0108 -- it is made below
         )
         self.enqueue = Enqueuer(sources=self.sources, copies=self.copies, add=add)
         self.registry = Registry(on_change=self._own_kind_changed, allowance=_allowance(settings))
@@ -211,11 +210,11 @@ class Engine:
         )
         self._views = self._make_views()
         self.reconciler = Reconciler(
-            views=self._views,
-            home=home,
+            states=self._views,
+            local=home,
             connection=self.connection,
             departures=self.departures,
-            turns=self.sources.evaluations,
+            evaluations=self.sources.evaluations,
         )
 
     def start_local(self, scope: asyncio.TaskGroup) -> None:

@@ -23,7 +23,7 @@ _SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.de
 
 
 class _Authority:
-    """A CA that lives in memory: nobody signs anything later on."""
+    """A CA whose key is only in memory: it signs nothing later."""
 
     def __init__(self, name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -40,7 +40,7 @@ class _Authority:
         self.certificate = builder.add_extension(identifier, critical=False).sign(self._key, hashes.SHA256())
 
     def issue(self, subject: x509.Name, *, directory: Path, name: str, names: tuple[str, ...] = ()) -> Pair:
-        """Sign a certificate, a server's when it has names."""
+        """Sign a certificate: for a server when it has names, else for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = _builder(subject, issuer=self._name, key=key.public_key())
@@ -64,7 +64,7 @@ class _Authority:
 
 
 def create_pki(directory: Path, *, cluster: str) -> Pki:
-    """Make all keys and certificates of a cluster."""
+    """Create all keys and certificates of a cluster."""
     directory.mkdir(parents=True, mode=0o700)
     servers, clients = _Authority(f"{cluster}-server-ca"), _Authority(f"{cluster}-client-ca")
     token_key = ec.generate_private_key(ec.SECP256R1())

@@ -1,4 +1,4 @@
-"""Kubeconfig files, whole in themselves: certificates and keys are inside, no path points out. JSON is YAML."""
+"""Kubeconfig files with certificates and keys inside, without paths to other files. JSON is YAML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .pki import Pair
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One cluster with one user, under the cluster's name."""
+    """One cluster with one user; both have the cluster's name."""
 
     name: str
     server: str

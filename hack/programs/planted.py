@@ -1,4 +1,4 @@
-"""`hack/planted`: each bug of `tests/planted/`, planted in a copy of the tree, and what notices it, and when."""
+"""`hack/planted`: plants each bug of `tests/planted/` in a copy of the tree, and reports which check finds it."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ _FAILED = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 
 
 class Bug(NamedTuple):
-    """A bug, and in one line what is wrong about it."""
+    """A bug. `reason` describes it in one line."""
 
     name: str
     reason: str
     patch: Path
 
 
-class Caught(NamedTuple):
-    """Who noticed, in words; empty for nobody."""
+class Finding(NamedTuple):
+    """The check that found a bug, as text, empty for none; and the time that the check took."""
 
     by: str
     after: str
 
 
 def bugs() -> list[Bug]:
-    """List all bugs."""
+    """Return all bugs."""
     return [Bug(path.stem, path.read_text().partition("\n")[0], path) for path in sorted(PLANTED.glob("*.patch"))]
 
 
 def plant(bug: Bug, *, at: Path) -> None:
-    """Copy the tree to an empty folder, with the bug in it; CalledProcessError where the patch does not apply."""
+    """Copy the tree with the bug to an empty folder; CalledProcessError if the patch does not apply."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -57,8 +57,8 @@ def plant(bug: Bug, *, at: Path) -> None:
     subprocess.run(command, check=True, cwd=at, capture_output=True)
 
 
-def catch(bug: Bug, *, seed: int, workers: int) -> Caught:
-    """Plant a bug, and wait for who notices it."""
+def find(bug: Bug, *, seed: int, workers: int) -> Finding:
+    """Plant a bug, and return the first check that finds it."""
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         tree = Path(folder)
         plant(bug, at=tree)
@@ -71,12 +71,12 @@ def catch(bug: Bug, *, seed: int, workers: int) -> Caught:
             if broken and not _is_broken_anyway(broken[1]):
                 clause = broken[2].partition(":")[0]
                 words = f"{time.monotonic() - began_s:.0f} s, {count} schedules"
-                return Caught(f"hack/sim, {clause}, seed {broken[1]}", words)
+                return Finding(f"hack/sim, {clause}, seed {broken[1]}", words)
         left_s = _AT_MOST_S - (time.monotonic() - began_s)
         tests = ["-m", "pytest", "-q", "-x", "-n", str(workers), *_TESTS]
         if failed := _FAILED.search(_run(tests, tree=tree, at_most_s=left_s)):
-            return Caught(failed[1].rpartition("/")[2], f"{time.monotonic() - began_s:.0f} s")
-    return Caught("", f"{time.monotonic() - began_s:.0f} s")
+            return Finding(failed[1].rpartition("/")[2], f"{time.monotonic() - began_s:.0f} s")
+    return Finding("", f"{time.monotonic() - began_s:.0f} s")
 
 
 def _simulate(seed: int, *, workers: int) -> Sequence[str]:
@@ -85,13 +85,13 @@ def _simulate(seed: int, *, workers: int) -> Sequence[str]:
 
 
 def _is_broken_anyway(seed: str) -> bool:
-    """Say whether a seed breaks a law without the bug, too: then it has shown nothing about it."""
+    """Return whether a seed breaks a law without the bug, too: then it does not show the bug."""
     alone = ["-m", "hack.programs.sim", "--schedules", "1", "--seed", seed, "--show", "0"]
     return bool(_BROKEN.search(_run(alone, tree=ROOT, at_most_s=_AT_MOST_S)))
 
 
 def _run(arguments: Sequence[str], *, tree: Path, at_most_s: float) -> str:
-    """Run Python in the copied tree, for a limited time, and read what it prints."""
+    """Run Python in the copied tree for a limited time, and return its output."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
     command = [sys.executable, *arguments]
     process = subprocess.Popen(
@@ -101,33 +101,33 @@ def _run(arguments: Sequence[str], *, tree: Path, at_most_s: float) -> str:
     try:
         return process.communicate(timeout=at_most_s)[0]
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)  # its own session: the workers, too
+        os.killpg(process.pid, 9)  # the whole session, with the workers
         return process.communicate()[0]
 
 
 def main(options: argparse.Namespace) -> int:
-    """Plant all of them, one at a time, and print the table."""
+    """Plant the bugs one at a time, and print the table; return the exit code."""
     known = {bug.name: bug for bug in bugs()}
     if unknown := [name for name in options.names if name not in known]:
-        print(f"{', '.join(unknown)}: there is {', '.join(known)}", file=sys.stderr)
+        print(f"{', '.join(unknown)}: not a bug; the bugs are {', '.join(known)}", file=sys.stderr)
         return 2
     chosen = [known[name] for name in options.names] or list(known.values())
-    caught = 0
+    count = 0
     for bug in chosen:
-        found = catch(bug, seed=options.seed, workers=options.workers)
-        caught += bool(found.by)
-        print(f"{bug.name:<24} {found.by or 'NOBODY':<40} {found.after:<22} {bug.reason}", flush=True)
-    print(f"{caught} of {len(chosen)} caught")
-    return 0 if caught == len(chosen) else 1
+        found = find(bug, seed=options.seed, workers=options.workers)
+        count += bool(found.by)
+        print(f"{bug.name:<24} {found.by or 'NOT FOUND':<40} {found.after:<22} {bug.reason}", flush=True)
+    print(f"{count} of {len(chosen)} found")
+    return 0 if count == len(chosen) else 1
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the options."""
-    words = "Plant bugs, one at a time, and see what notices them, within five minutes each."
+    words = "Plant bugs, one at a time, and report which check finds each within five minutes."
     parser = argparse.ArgumentParser(prog="hack/planted", description=words)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of a patch in tests/planted/ (all of them)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the first schedule (1)")
-    parser.add_argument("--workers", type=int, default=2, metavar="W", help="processes (2)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="name of a patch in tests/planted/ (all)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of the first schedule (1)")
+    parser.add_argument("--workers", type=int, default=2, metavar="W", help="number of processes (2)")
     return parser
 
 

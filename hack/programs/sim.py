@@ -1,4 +1,4 @@
-"""`hack/sim --schedules N --seed S`: random schedules on simulated groups, and every law that one of them broke."""
+"""`hack/sim --schedules N --seed S`: plays random schedules on simulated groups, and prints every broken law."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _BATCH = 5
 _TASKS = 100
-"""Batches for each process of a pool before a fresh pool takes over: a process that has played thousands slows down.
+"""Batches for each process of a pool, before a new pool takes over: after thousands of schedules, a process slows down.
 
-An executor's own max_tasks_per_child is not used: where more tasks wait than its processes may play, it can stop for
+The executor's max_tasks_per_child is not used: when more tasks wait than its processes may run, it can stop for
 ever (Python 3.11 to 3.14 as of July 2026, https://github.com/python/cpython/issues/115634).
 """
 _LARGE = 1000
-"""From so many schedules on, what never occurred is a failure: by chance alone it should have."""
+"""From so many schedules on, a deed or reason that never occurred is a failure: it is too likely to be missed."""
 _SHOWN = 3
 _SAID_EVERY_S = 60.0
 _LINES = 60
@@ -33,14 +33,14 @@ _LINES = 60
 
 @dataclass
 class Report:
-    """What came of some schedules: the first broken law of each seed that broke one."""
+    """The result of some schedules: the first broken law of each seed that broke one."""
 
     tally: Tally
     count: int = 0
     broken: dict[int, str] = field(default_factory=dict)
 
     def add(self, other: Report) -> None:
-        """Add what came of others."""
+        """Add another result."""
         self.count += other.count
         self.broken |= other.broken
         self.tally.add(other.tally)
@@ -53,7 +53,7 @@ def play_some(seeds: Sequence[int]) -> Report:
     from tests.sim.schedule.tally import Tally
 
     report = Report(Tally())
-    gc.freeze()  # what is there by now stays: the garbage of each schedule is looked for among the rest
+    gc.freeze()  # the collector skips all objects that exist by now
     for seed in seeds:
         outcome = play(draw(seed))
         report.count += 1
@@ -66,7 +66,7 @@ def play_some(seeds: Sequence[int]) -> Report:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Play, count, and show what is broken."""
+    """Play the schedules, and print counts and broken laws; return the exit code."""
     from tests.sim.schedule.play import play
     from tests.sim.schedule.schedule import draw
     from tests.sim.schedule.tally import Tally
@@ -100,7 +100,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _parts(seeds: range, *, workers: int, size: int) -> Generator[Report, None, None]:
-    """Play in as many processes as are asked for, and give what came of each batch."""
+    """Play in `workers` processes; yield the result of each batch."""
     batches = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     if workers == 1 or len(batches) == 1:
         yield from map(play_some, batches)
@@ -150,7 +150,7 @@ def _show_broken(outcome: Outcome, *, shrink_s: float) -> None:
 
     seed, steps = outcome.schedule.seed, len(outcome.schedule.steps)
     if not outcome.broken:
-        print(f"\nseed {seed} is not broken when it is played again: something depends on more than the seed")
+        print(f"\nseed {seed} breaks no law when it is played again: the schedule depends on more than its seed")
         return
     if shrink_s > 0:
         outcome = shrink(outcome, within_s=shrink_s)
@@ -164,13 +164,13 @@ def _show_broken(outcome: Outcome, *, shrink_s: float) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the options."""
-    words = "Random schedules on simulated groups with the real engine."
+    words = "Play random schedules on simulated groups with the real engine."
     parser = argparse.ArgumentParser(prog="hack/sim", description=words)
-    parser.add_argument("--schedules", type=int, default=200, metavar="N", help="how many (200)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the first one (1)")
-    parser.add_argument("--workers", type=int, default=2, metavar="W", help="processes (2)")
-    parser.add_argument("--show", type=int, default=_SHOWN, help=f"how many broken ones to show in full ({_SHOWN})")
-    parser.add_argument("--shrink", type=float, default=60.0, metavar="S", help="seconds to shorten each of them (60)")
+    parser.add_argument("--schedules", type=int, default=200, metavar="N", help="number of schedules (200)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of the first schedule (1)")
+    parser.add_argument("--workers", type=int, default=2, metavar="W", help="number of processes (2)")
+    parser.add_argument("--show", type=int, default=_SHOWN, help=f"broken schedules to print in full ({_SHOWN})")
+    parser.add_argument("--shrink", type=float, default=60.0, metavar="S", help="seconds to shorten each of these (60)")
     parser.add_argument("--until-broken", action="store_true", help="stop at the first batch that breaks a law")
     return parser
 

@@ -1,4 +1,4 @@
-"""`hack/soak`: lets a group on real control planes work for long, and draws what its daemons took of the machine."""
+"""`hack/soak`: runs a group on real control planes for long, and plots the resources that its daemons use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 10
 
 
 def main(options: argparse.Namespace) -> int:
-    """Soak, judge and draw."""
+    """Run the group, check the figures, and plot them; return the exit code."""
     from tests.chaos.play import Play
     from tests.chaos.soak import soak
 
@@ -33,17 +33,17 @@ def main(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     plot = options.out / "soak.png"
     _draw(record, plot)
-    _tell(record)
+    _print(record)
     wrong = record.wrong() + [str(violation) for violation in verdict.violations]
     for words in wrong[:_SHOWN]:
         print(f"WRONG: {words}")
-    print(f"{plot} shows it")
-    print("flat" if not wrong else f"{len(wrong)} things are not as they were")
+    print(f"plot: {plot}")
+    print("no growth" if not wrong else f"{len(wrong)} figures grew, or laws were broken")
     return 1 if wrong else 0
 
 
 def _install_matplotlib() -> None:
-    """Install the library that draws, which no other program needs."""
+    """Install the plotting library, which no other program needs."""
     if importlib.util.find_spec("matplotlib") is None:
         print("installing matplotlib", file=sys.stderr)
         flags = ("--quiet", "--disable-pip-version-check", "--require-hashes", "-r", "requirements/soak.lock")
@@ -51,14 +51,14 @@ def _install_matplotlib() -> None:
         importlib.invalidate_caches()
 
 
-def _tell(record: Record) -> None:
+def _print(record: Record) -> None:
     done = ", ".join(f"{what}: {count}" for what, count in sorted(record.done.items()))
     print(f"{record.lasted_s / 60:.1f} minutes; {done}")
     for name, (before, after) in record.rest.items():
         print(f"{name} at rest, before and after:")
         for title, old, new in zip(_TITLES, before, after, strict=True):
-            told = (f"{old / 1024:.1f}", f"{new / 1024:.1f}") if title == _TITLES[0] else (str(old), str(new))
-            print(f"  {title:20} {told[0]:>8} {told[1]:>8}")
+            texts = (f"{old / 1024:.1f}", f"{new / 1024:.1f}") if title == _TITLES[0] else (str(old), str(new))
+            print(f"  {title:20} {texts[0]:>8} {texts[1]:>8}")
 
 
 def _draw(record: Record, file: Path) -> None:
@@ -79,7 +79,7 @@ def _draw(record: Record, file: Path) -> None:
         panel.set_ylabel(title)
         panel.set_ylim(bottom=0)
     panels[0].legend(loc="lower right")
-    panels[0].set_title("what the daemons of the members that stay hold; grey lines: another one leaves and joins")
+    panels[0].set_title("resources of the daemons that stay; grey lines: another member leaves and joins")
     panels[-1].set_xlabel("minutes")
     figure.savefig(file, dpi=110)
 
@@ -87,10 +87,10 @@ def _draw(record: Record, file: Path) -> None:
 def parser() -> argparse.ArgumentParser:
     """Return the options."""
     parser = argparse.ArgumentParser(prog="hack/soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=20.0, help="how long (20)")
-    parser.add_argument("--seed", type=int, default=1, help="of what people do (1)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="duration (20)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the workload (1)")
     parser.add_argument(
-        "--out", type=Path, default=Path("build/soak"), metavar="DIR", help="for the plots (build/soak)"
+        "--out", type=Path, default=Path("build/soak"), metavar="DIR", help="folder of the plots (build/soak)"
     )
     return parser
 

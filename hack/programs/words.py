@@ -72,7 +72,7 @@ WORDS: Final = {
 }
 """Words that no text uses, with the words to use. Each matches whole words, in any case."""
 
-_CODE: Final = re.compile(r"`[^`]*`|https?://\S+|\$\{?\w+|%\(\w+\)|~/\S*")
+_CODE: Final = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|`[^`]*`|https?://\S+|\$\{?\w+|%\(\w+\)|~/\S*")
 _OPENINGS: Final = [(re.compile(pattern), advice) for pattern, advice in OPENINGS.items()]
 _WORDS: Final = [
     (re.compile(rf"(?<![\w./-])(?:{pattern})(?![\w/-]|\.\w)", re.IGNORECASE), a) for pattern, a in WORDS.items()

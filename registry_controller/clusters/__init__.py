@@ -1,1 +1,1 @@
-"""The clusters of the group: plans the peers to engage, connects to them, and watches them and the local cluster."""
+"""Which peers are engaged, with which credentials, and what is watched at each."""

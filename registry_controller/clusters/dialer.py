@@ -12,11 +12,12 @@ from typing import Final, Protocol
 
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError, Unauthorized
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.peer_health import backoff_s
+from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report.logs import get_logger
+from registry_controller.report.reasons import with_grant
 
 log = get_logger(__name__)
 
@@ -26,11 +27,6 @@ _PAUSE_CAP_S: Final = 5.0
 
 ServerAddress = tuple[str, str]
 """A server, and the name that its certificate is checked against."""
-
-_OUTDATED: Final = (
-    "the credentials in its Secret are not good any more: newer ones come through any member that has them; "
-    "if none has, carry the Secret over from its cluster again"
-)
 
 
 class RelayedCredentialsSource(Protocol):
@@ -65,7 +61,7 @@ class Dialer:
     @property
     def address(self) -> ServerAddress:
         """The address in the current credentials."""
-        return self._credentials.place
+        return self._credentials.server_address
 
     def set_credentials(self, name: str, credentials: Credentials) -> None:
         """Use this name and these credentials from now on; different credentials end a pause."""
@@ -92,7 +88,7 @@ class Dialer:
                 reader = await self._dial_with(credentials)
             except RegistryError:
                 continue
-            log.info("peer reached with the credentials that another member holds", peer=self.name)
+            log.info("peer reached with relayed credentials", peer=self.name)
             return reader
         return None
 
@@ -119,8 +115,8 @@ class Dialer:
             uid = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
         except NotFound as error:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
-        except Unauthorized as error:
-            raise Unauthorized(f"{error}; {_OUTDATED}", status=error.status) from None
+        except Forbidden as error:
+            raise Forbidden(with_grant(error, at_home=False), lacks_right=error.lacks_right) from None
         if uid != self.cluster_id:
             raise RegistryError(
                 f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "

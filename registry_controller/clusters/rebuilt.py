@@ -137,7 +137,7 @@ class RebuiltClusters:
             found = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
         finally:
             await reader.close()
-        return credentials.place if found == offer.cluster_id else None
+        return credentials.server_address if found == offer.cluster_id else None
 
     async def _read_credentials(self, reader: Reader, cluster: Cluster, key: ObjectKey) -> Credentials:
         secret = decode_manifest(await reader.get(meta.SECRETS, key))

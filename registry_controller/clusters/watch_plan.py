@@ -152,7 +152,7 @@ async def choose_rules(rules: Iterable[ActiveRule], features: Iterable[Feature] 
     held = None if features is None else tuple(features)
     chosen, yielder = list[ActiveRule](), LoopYielder(asyncio.get_running_loop().time())
     for active in sorted(rules, key=lambda active: active.rank):
-        await yielder.interrupt()
+        await yielder.yield_if_due()
         if reads_from(active.rule, held):
             chosen.append(active)
     return chosen

@@ -1,1 +1,1 @@
-"""This cluster's own objects: its Cluster, its Secret, the core rules and feature, tombstones."""
+"""What this cluster publishes of itself: its Cluster, its Secret, the core rules."""

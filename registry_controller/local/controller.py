@@ -16,7 +16,7 @@ from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError, TooManyRequests
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import Tombstone, is_own_tombstone, published_secret, tombstone_manifest
-from registry_controller.core.peer_health import backoff_s
+from registry_controller.core.backoff import backoff_s
 from registry_controller.local import manifests
 from registry_controller.local.client import LocalClient, LocalWriter
 from registry_controller.local.kubeconfig_secret import KubeconfigSecret

@@ -21,7 +21,7 @@ from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.kube.address import read_address
 from registry_controller.kube.kubeconfig import render
 from registry_controller.kube.pem import decode_base64
-from registry_controller.kube.strictyaml import load_document
+from registry_controller.kube.strict_yaml import load_document
 from registry_controller.local import manifests
 from registry_controller.local.client import LocalClient
 from registry_controller.local.reader_token import NotReady, decode_text, make_token_source, revoke_tokens

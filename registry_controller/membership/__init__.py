@@ -1,1 +1,1 @@
-"""Membership of the group: departures, tombstones, limits on relayed Clusters and Secrets, and the `leave` command."""
+"""Who counts as a member: departures, tombstones, what relays may bring."""

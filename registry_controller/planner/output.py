@@ -1,4 +1,4 @@
-"""Plans and explanations in text for people and in JSON for programs: two readings of the same values."""
+"""Formats plans and explanations: as text for people, and as JSON for programs, from the same values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from registry_controller.planner.rule_fit import Fit, RuleFit
 
 JsonDocument = Mapping[str, Any]
 
-_NO_RULE: Final = "  no rule here is for its kind"
+_NO_RULE: Final = "  no rule here reads its kind"
 
 
 class ClusterNames:
-    """The names of clusters, as they are known here."""
+    """The names of the group's clusters, as the local cluster's Cluster objects have them."""
 
     def __init__(self, engine: Engine) -> None:
         ids = {resolved.cluster.cluster_id for resolved in engine.clusters.resolved.values()}
@@ -28,16 +28,16 @@ class ClusterNames:
         self.local = engine.local
 
     def get_name(self, cluster_id: ClusterUID) -> str:
-        """Name a cluster, by its ID where it has no name here."""
+        """Return a cluster's name, or its ID when it has no Cluster here."""
         return self._names.get(cluster_id) or str(cluster_id)
 
     def build_document(self, cluster_id: ClusterUID | None) -> JsonDocument | None:
-        """Name a cluster and its ID; None for none."""
+        """Return a cluster's name and ID as JSON; None without a cluster."""
         return {"name": self._names.get(cluster_id, ""), "clusterID": cluster_id} if cluster_id else None
 
 
 def format_plan(plan: Plan, names: ClusterNames) -> str:
-    """Spell a plan for people. What is in step already is only counted."""
+    """Format a plan as text. Objects that are in sync already are only counted."""
     shown = [row for row in plan.rows if row.reason != Reason.IN_SYNC.value]
     table = [
         (row.action.value, str(row.target), _format_source(row, names), row.rule, f"{row.reason}: {row.message}")
@@ -51,7 +51,7 @@ def format_plan(plan: Plan, names: ClusterNames) -> str:
 
 
 def build_plan_document(plan: Plan, names: ClusterNames) -> JsonDocument:
-    """Spell a plan for programs."""
+    """Build a plan's JSON document."""
     return {
         "cluster": names.build_document(names.local),
         "objects": [_build_row(row, names) for row in plan.rows],
@@ -62,27 +62,27 @@ def build_plan_document(plan: Plan, names: ClusterNames) -> JsonDocument:
 
 
 def format_explanation(found: Explanation, names: ClusterNames) -> str:
-    """Spell an explanation for people."""
+    """Format an explanation as text."""
     lines = [f"{found.target} in cluster {names.get_name(found.local)}: {_format_local_state(found, names)}"]
     if not found.sources and not found.is_complete:
-        lines += [f"  {_format_fit(opinion)}" for opinion in found.rules] or ([] if found.is_found else [_NO_RULE])
+        lines += [f"  {_format_fit(fit)}" for fit in found.rules] or ([] if found.is_found else [_NO_RULE])
     for source in found.sources:
-        if source.ref.owner != found.local:  # of what is here, the first line tells
+        if source.ref.owner != found.local:  # the first line describes the local object
             where = f"in cluster {names.get_name(source.ref.owner)}{_format_owner(source, names)}"
             lines += ["", f"{_format_ref(source.ref)} {where}"]
-        lines += [f"  {_format_fit(opinion)}" for opinion in source.fits] or [_NO_RULE]
-        lines += [f"  becomes {target} here" for target in source.targets]
-    told = [row for row in found.planned if _is_shown(row, found)]
-    lines += ["", *(_format_decision(row, names) for row in told)] if told else []
-    unread = [f"not read: {_format_cluster(one.cluster, names)}: {one.message}" for one in found.unread]
+        lines += [f"  {_format_fit(fit)}" for fit in source.fits] or [_NO_RULE]
+        lines += [f"  is copied to {target} here" for target in source.targets]
+    shown = [row for row in found.planned if _is_shown(row, found)]
+    lines += ["", *(_format_decision(row, names) for row in shown)] if shown else []
+    unread = [f"not read: {_format_cluster(unread.cluster, names)}: {unread.message}" for unread in found.unread]
     return "\n".join([*lines, *unread, *_format_problems(found.problems)])
 
 
 def _is_shown(row: PlanRow, found: Explanation) -> bool:
-    """Say whether a decision says anything of what was not found: that no rule asks for it only if none may."""
+    """Return whether a decision is certain: "no rule wants it" is so for an unfound object only if no rule acts."""
     if found.is_found or row.reason != Reason.NOT_WANTED.value:
         return True
-    return not found.is_complete and all(opinion.fit is Fit.IDLE for opinion in found.rules)
+    return not found.is_complete and all(fit.fit is Fit.IDLE for fit in found.rules)
 
 
 def _format_cluster(cluster_id: ClusterUID, names: ClusterNames) -> str:
@@ -90,7 +90,7 @@ def _format_cluster(cluster_id: ClusterUID, names: ClusterNames) -> str:
 
 
 def build_explanation_document(found: Explanation, names: ClusterNames) -> JsonDocument:
-    """Spell an explanation for programs."""
+    """Build an explanation's JSON document."""
     marks = found.marks
     return {
         "cluster": names.build_document(found.local),
@@ -101,8 +101,10 @@ def build_explanation_document(found: Explanation, names: ClusterNames) -> JsonD
         "madeBy": marks.provenance.rule if marks is not None and marks.provenance is not None else None,
         "sources": [_build_source(source, names) for source in found.sources],
         "decisions": [_build_row(row, names) for row in found.planned],
-        "unread": [{"cluster": names.build_document(one.cluster), "message": one.message} for one in found.unread],
-        "rules": [_build_fit(opinion) for opinion in found.rules],
+        "unread": [
+            {"cluster": names.build_document(unread.cluster), "message": unread.message} for unread in found.unread
+        ],
+        "rules": [_build_fit(fit) for fit in found.rules],
         "troubles": found.problems,
     }
 
@@ -122,26 +124,26 @@ def _format_local_state(found: Explanation, names: ClusterNames) -> str:
         return "not here" if found.is_found else f"not here, nor in any cluster that {read}"
     if not marks.is_copy:
         if found.owner is not None and found.owner != found.local:
-            return f"stands for cluster {names.get_name(found.owner)}, and was carried here by hand"
-        return "made here; this cluster owns it"
-    words = f"a copy; cluster {names.get_name(found.owner or ClusterUID(''))} owns it"
+            return f"applied here by hand; it belongs to cluster {names.get_name(found.owner)}"
+        return "created here; this cluster owns it"
+    text = f"a copy; cluster {names.get_name(found.owner or ClusterUID(''))} owns it"
     provenance = marks.provenance
     if provenance is not None:
-        made_of = _format_ref(SourceRef(provenance.owner, provenance.source, provenance.key))
-        return f"{words}; made of {made_of} by rule {provenance.rule}, deletionPolicy {provenance.policy}"
-    return f"{words}; made before there was provenance"
+        source = _format_ref(SourceRef(provenance.owner, provenance.source, provenance.key))
+        return f"{text}; copied from {source} by rule {provenance.rule}, deletionPolicy {provenance.policy}"
+    return f"{text}; created by a version that recorded no provenance"
 
 
 def _format_owner(source: ExplainedSource, names: ClusterNames) -> str:
     owner = source.marks.owner
     if owner is None or owner == source.ref.owner:
         return ":"
-    return f", where it is a copy itself, of cluster {names.get_name(owner)}'s:"
+    return f", where it is a copy of the object in cluster {names.get_name(owner)}:"
 
 
-def _format_fit(opinion: RuleFit) -> str:
-    why = f": {opinion.path}: {opinion.message}" if opinion.path else ""
-    return f"rule {opinion.rule} {opinion.fit.value}{why}"
+def _format_fit(fit: RuleFit) -> str:
+    why = f": {fit.path}: {fit.message}" if fit.path else ""
+    return f"rule {fit.rule} {fit.fit.value}{why}"
 
 
 def _format_decision(row: PlanRow, names: ClusterNames) -> str:
@@ -153,7 +155,7 @@ def _format_decision(row: PlanRow, names: ClusterNames) -> str:
 
 
 def _format_source(row: PlanRow, names: ClusterNames) -> str:
-    """Say from which cluster, and of which object where that has another name or kind."""
+    """Format the source's cluster, and the source where it has another name or kind than the target."""
     if not row.owner or row.owner == names.local:
         return ""
     same = row.source is None or _get_target(row.source) == row.target
@@ -162,23 +164,23 @@ def _format_source(row: PlanRow, names: ClusterNames) -> str:
 
 def _format_summary(plan: Plan) -> str:
     counts = Counter(row.action for row in plan.rows)
-    in_step = sum(row.reason == Reason.IN_SYNC.value for row in plan.rows)
-    told = [
+    in_sync = sum(row.reason == Reason.IN_SYNC.value for row in plan.rows)
+    changes = [
         f"{counts[action]} to {action.value}" for action in (PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE)
     ]
     others = {
-        "in step already": in_step,
-        "skipped": counts[PlanAction.SKIP] - in_step,
+        "in sync": in_sync,
+        "skipped": counts[PlanAction.SKIP] - in_sync,
         "in conflict": counts[PlanAction.CONFLICT],
         "waiting": counts[PlanAction.WAIT],
         "failing": counts[PlanAction.FAIL],
     }
-    return ", ".join([*told, *(f"{count} {words}" for words, count in others.items() if count)])
+    return ", ".join([*changes, *(f"{count} {text}" for text, count in others.items() if count)])
 
 
-def _format_problems(troubles: Sequence[str]) -> Iterator[str]:
-    for words in troubles:
-        yield f"not heard: {words}"
+def _format_problems(problems: Sequence[str]) -> Iterator[str]:
+    for problem in problems:
+        yield f"unavailable: {problem}"
 
 
 def _get_target(ref: SourceRef) -> Target:
@@ -207,18 +209,18 @@ def _build_source(source: ExplainedSource, names: ClusterNames) -> JsonDocument:
     return {
         "object": _build_ref(source.ref, names),
         "copyOf": names.build_document(source.marks.owner) if source.marks.owner != source.ref.owner else None,
-        "rules": [_build_fit(opinion) for opinion in source.fits],
+        "rules": [_build_fit(fit) for fit in source.fits],
         "becomes": [_build_target(target) for target in source.targets],
     }
 
 
-def _build_fit(opinion: RuleFit) -> JsonDocument:
+def _build_fit(fit: RuleFit) -> JsonDocument:
     return {
-        "name": opinion.rule,
-        "matches": opinion.fit is Fit.MATCHES,
-        "fit": opinion.fit.name.capitalize(),
-        "path": opinion.path or None,
-        "message": opinion.message or None,
+        "name": fit.rule,
+        "matches": fit.fit is Fit.MATCHES,
+        "fit": fit.fit.name.capitalize(),
+        "path": fit.path or None,
+        "message": fit.message or None,
     }
 
 
@@ -231,7 +233,7 @@ def _build_target(target: Target) -> JsonDocument:
 
 
 def _align_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Line rows up, as kubectl does."""
+    """Align columns as kubectl does."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)

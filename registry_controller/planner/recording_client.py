@@ -1,7 +1,6 @@
-"""A pen that only notes what it would write.
+"""A client that records writes and sends none of them.
 
-Law: the one thing that goes out is the question what would be stored, asked with `dryRun=All` of a connection that
-refuses any other write.
+Law: the only write request that is sent is an update with `dryRun=All`, on a connection that refuses all other writes.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from registry_controller.kube.connect import Writer
 
 
 class RecordedWrite(NamedTuple):
-    """One write that would be made; `verb` is Kubernetes' word for it."""
+    """One write that the daemon would send; `verb` is create, update or delete."""
 
     verb: str
     gvr: GVR
@@ -23,25 +22,25 @@ class RecordedWrite(NamedTuple):
 
 
 class RecordingClient:
-    """Notes the writes for one target."""
+    """Records the writes for one target."""
 
-    def __init__(self, home: Writer) -> None:
+    def __init__(self, local_client: Writer) -> None:
         self.writes: list[RecordedWrite] = []
-        self._local_client = home
+        self._local_client = local_client
 
     async def create(self, gvr: GVR, namespace: str, body: bytes) -> None:
-        """Note a create."""
+        """Record a create."""
         self.writes.append(RecordedWrite("create", gvr, namespace, ""))
 
     async def replace(
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
     ) -> bytes | None:
-        """Note an update, or ask what one would store."""
+        """Record an update; with `dry_run` return the object that the API server would store."""
         if dry_run:
             return await self._local_client.replace(gvr, key, body, dry_run=True, subresource=subresource)
         self.writes.append(RecordedWrite("update", gvr, *key, subresource))
         return None
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
-        """Note a delete."""
+        """Record a delete."""
         self.writes.append(RecordedWrite("delete", gvr, *key))

@@ -1,10 +1,11 @@
-"""What the rules here say of an object: which match it, and of the others which clause fails first.
+"""Evaluates the local rules on an object: which rules match it, and which clause of each other rule fails first.
 
-Law: an opinion is that of the functions that decide.
+Law: the functions that decide evaluate the rules.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,18 +24,18 @@ from registry_controller.watch.body_cache import decode_body
 
 
 class Fit(enum.Enum):
-    """How a rule stands to a source."""
+    """The result of evaluating a rule on a source; the values are the words of `explain`."""
 
     MATCHES = "matches"
     MISSES = "does not match"
     UNCLEAR = "cannot be evaluated"
-    UNREAD = "acts here; whether it matches shows where the object can be read"
+    UNREAD = "acts here; it cannot be evaluated without reading the object"
     IDLE = "does nothing here"
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFit:
-    """What one rule says of a source: how it fits, and, unless it matches, the clause that fails."""
+    """One rule's result for a source; `path` and `message` describe the clause that fails, unless the rule matches."""
 
     rule: str
     fit: Fit
@@ -45,34 +46,39 @@ class RuleFit:
 def evaluate_rules(
     engine: Engine, ref: SourceRef, found: dict[GVK, PartialObject], *, features: tuple[Feature, ...]
 ) -> Sequence[RuleFit]:
-    """Let every rule for the kind say how it stands to a source: those that match first."""
-    opinions = [_evaluate_rule(engine, held, ref, found, features) for held in list_rules_for(engine, ref.kind)]
-    return _sort_fits(opinions)
+    """Return how each rule for the kind fits a source, rules that match first.
 
-
-def evaluate_rules_without_object(engine: Engine, kind: GVK) -> Sequence[RuleFit]:
-    """Let every rule for a kind say what it can of an object that could not be read: those that act here first."""
+    `found` holds the object in each version in which it was read, `features` the features of its cluster.
+    """
     return _sort_fits(
-        _get_idle_fit(engine, held) or RuleFit(get_rule_name(held), Fit.UNREAD) for held in list_rules_for(engine, kind)
+        _evaluate_rule(engine, stored, ref, found, features) for stored in list_rules_for(engine, ref.kind)
     )
 
 
-def _sort_fits(opinions: Iterable[RuleFit]) -> Sequence[RuleFit]:
-    """Put opinions into their order, without those of core rules that do not match: nobody wrote these."""
-    shown = [one for one in opinions if one.rule not in CORE_RULES or one.fit is Fit.MATCHES]
+def evaluate_rules_without_object(engine: Engine, kind: GVK) -> Sequence[RuleFit]:
+    """Return which rules for a kind act here, those that act first; for an object that could not be read."""
+    return _sort_fits(
+        _get_idle_fit(engine, stored) or RuleFit(get_rule_name(stored), Fit.UNREAD)
+        for stored in list_rules_for(engine, kind)
+    )
+
+
+def _sort_fits(fits: Iterable[RuleFit]) -> Sequence[RuleFit]:
+    """Sort fits by `Fit` and rule; leave out core rules that do not match, because the daemon itself created them."""
+    shown = [fit for fit in fits if fit.rule not in CORE_RULES or fit.fit is Fit.MATCHES]
     order = list(Fit)
-    return sorted(shown, key=lambda opinion: (order.index(opinion.fit), opinion.rule))
+    return sorted(shown, key=lambda fit: (order.index(fit.fit), fit.rule))
 
 
 def _evaluate_rule(
-    engine: Engine, held: StoredRule, ref: SourceRef, found: dict[GVK, PartialObject], features: tuple[Feature, ...]
+    engine: Engine, stored: StoredRule, ref: SourceRef, found: dict[GVK, PartialObject], features: tuple[Feature, ...]
 ) -> RuleFit:
-    rule, idle = held.rule, _get_idle_fit(engine, held)
+    rule, idle = stored.rule, _get_idle_fit(engine, stored)
     if rule is None or idle is not None:
-        return idle or RuleFit(get_rule_name(held), Fit.IDLE)
+        return idle or RuleFit(get_rule_name(stored), Fit.IDLE)
     obj = found.get(rule.kind)
     if obj is None:
-        return RuleFit(rule.name, Fit.MISSES, "spec.groupVersionKind", f"it cannot be read there as {rule.kind}")
+        return RuleFit(rule.name, Fit.MISSES, "spec.groupVersionKind", f"its cluster does not serve it as {rule.kind}")
     lacking = find_feature_mismatch(rule.features, features)
     cache = engine.sources.cache_of(ref.owner, rule.kind)
     try:
@@ -84,29 +90,30 @@ def _evaluate_rule(
     return RuleFit(rule.name, Fit.MISSES, miss.path, miss.message) if miss else RuleFit(rule.name, Fit.MATCHES)
 
 
-def _get_idle_fit(engine: Engine, held: StoredRule) -> RuleFit | None:
-    why = find_idle_reason(engine, held)
-    return RuleFit(get_rule_name(held), Fit.IDLE, *why[:2]) if why is not None else None
+def _get_idle_fit(engine: Engine, stored: StoredRule) -> RuleFit | None:
+    reason = find_idle_reason(engine, stored)
+    return RuleFit(get_rule_name(stored), Fit.IDLE, reason.path, reason.message) if reason is not None else None
 
 
 def list_rules_for(engine: Engine, kind: GVK) -> Sequence[StoredRule]:
-    """List the rules for a kind, in any version of it; those, too, that cannot be read any further."""
-    return [held for _, held in sorted(engine.registry.rules.items()) if _read_kind(held) == (kind.group, kind.kind)]
+    """List the rules for a kind in any of its versions, including rules that are not accepted."""
+    return [
+        stored for _, stored in sorted(engine.registry.rules.items()) if _read_kind(stored) == (kind.group, kind.kind)
+    ]
 
 
-def _read_kind(held: StoredRule) -> tuple[object, object]:
-    if held.rule is not None:
-        return held.rule.kind.group, held.rule.kind.kind
-    spec = held.manifest.get("spec")
+def _read_kind(stored: StoredRule) -> tuple[object, object]:
+    if stored.rule is not None:
+        return stored.rule.kind.group, stored.rule.kind.kind
+    spec = stored.manifest.get("spec")
     kind = spec.get("groupVersionKind") if isinstance(spec, Mapping) else None
     return (kind.get("group") or "", kind.get("kind")) if isinstance(kind, Mapping) else ("", "")
 
 
 def list_local_features(engine: Engine) -> tuple[Feature, ...]:
-    found = []
+    """List the local cluster's features; features that cannot be read are left out."""
+    features = []
     for manifest in engine.registry.features.values():
-        try:
-            found.append(read_feature(manifest))
-        except InvalidObject:
-            continue
-    return tuple(found)
+        with contextlib.suppress(InvalidObject):
+            features.append(read_feature(manifest))
+    return tuple(features)

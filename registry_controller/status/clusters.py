@@ -1,6 +1,6 @@
-"""How members stand: the status of every Cluster here, made anew from the caches.
+"""Computes the status of every local Cluster object from the caches.
 
-Law: a status says only what the caches hold at one moment.
+Law: a status describes the caches at one moment.
 """
 
 from __future__ import annotations
@@ -13,70 +13,85 @@ from registry_controller.api.cluster import State
 from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, ProtocolError
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.metadata import LocalMetadata
 from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.resolver import ResolvedCluster
 from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
-from registry_controller.engine import Engine
 from registry_controller.local.controller import LocalController
+from registry_controller.membership.quota import MemberQuota
+from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.status.writer import StatusWriter
 
 
 class ClusterStatusReporter:
-    """Statuses of Clusters."""
+    """Passes the status of each Cluster to the status writer."""
 
     def __init__(
-        self, *, engine: Engine, local: LocalController, local_metadata: LocalMetadata, writer: StatusWriter
+        self,
+        *,
+        registry: Registry,
+        clusters: ClusterProvider,
+        sources: SourceIndex,
+        tombstones: TombstoneTracker,
+        quota: MemberQuota,
+        local: LocalController,
+        local_metadata: LocalMetadata,
+        writer: StatusWriter,
     ) -> None:
-        self._registry = engine.registry
-        self._clusters = engine.clusters
-        self._sources = engine.sources
-        self._tombstones = engine.tombstones
-        self._quota = engine.quota
+        self._registry = registry
+        self._clusters = clusters
+        self._sources = sources
+        self._tombstones = tombstones
+        self._quota = quota
         self._local = local
         self._local_metadata = local_metadata
         self._writer = writer
 
     def report(self) -> None:
-        """Say how every member stands."""
-        here = self._list_known_clusters()
-        for name, held in self._registry.clusters.items():
-            info = meta.metadata_of(held.manifest)
-            current = held.manifest.get("status")
-            resolved = self._clusters.resolved.get(name)
-            if held.cluster is None:
-                facts = ClusterFacts(is_local=False, failure=held.problem)
-            elif resolved is None or resolved.waiting:
+        """Compute the status of every Cluster whose credentials are known."""
+        known_here = self._list_known_clusters()
+        for name, stored in self._registry.clusters.items():
+            info = meta.metadata_of(stored.manifest)
+            current = stored.manifest.get("status")
+            choice = self._clusters.resolved.get(name)
+            if stored.cluster is None:
+                facts = ClusterFacts(is_local=False, failure=stored.problem)
+            elif choice is None or choice.waiting:
                 continue
             else:
-                facts = self._collect_facts(resolved, here)
+                facts = self._collect_facts(choice, known_here)
             status = build_cluster_status(facts, current=current)
-            # No observedGeneration on Clusters: people carry them to members whose CRD does not know the field, and
-            # kubectl refuses to create what it would drop.
-            self._writer.set_wanted(meta.CLUSTERS, name, status, current, uid=info.get("uid", ""), generation=0)
+            # No observedGeneration on Clusters: people apply them to members whose CRD lacks the field, and kubectl
+            # refuses to create objects with unknown fields.
+            self._writer.set_wanted(
+                meta.CLUSTERS, name, status=status, current=current, uid=info.get("uid", ""), generation=0
+            )
 
-    def _collect_facts(self, resolved: ResolvedCluster, here: Sequence[KnownCluster]) -> ClusterFacts:
-        cluster = resolved.cluster
+    def _collect_facts(self, choice: ResolvedCluster, known_here: Sequence[KnownCluster]) -> ClusterFacts:
+        cluster = choice.cluster
         if cluster.cluster_id == self._clusters.local:
             return ClusterFacts(
                 is_local=True,
-                disabled=resolved.disabled,
-                conflict=resolved.conflict,
+                disabled=choice.disabled,
+                conflict=choice.conflict,
                 connected=True,
                 metadata=self._local_metadata.metadata,
                 metadata_problem=self._local_metadata.problem,
                 local_problem=self._local.problem,
             )
         peer = self._clusters.peers.get(cluster.cluster_id)
-        is_read = peer is not None and not resolved.alias_of and resolved.credentials is not None
+        is_read = peer is not None and not choice.alias_of and choice.credentials is not None
         return ClusterFacts(
             is_local=False,
-            disabled=resolved.disabled,
-            missing_auth=resolved.missing_auth,
-            auth_problem=resolved.auth_problem,
-            alias_of=resolved.alias_of,
-            conflict=resolved.conflict,
-            known_here=here,
+            disabled=choice.disabled,
+            missing_auth=choice.missing_auth,
+            auth_problem=choice.auth_problem,
+            alias_of=choice.alias_of,
+            conflict=choice.conflict,
+            known_here=known_here,
             known_problem=self._get_list_problem(cluster.cluster_id),
             reported_left_by=self._list_departure_reporters(cluster.cluster_id),
             reported_rebuilt_by=self._list_names(self._clusters.rebuilt.wait_for(cluster.name)),
@@ -84,7 +99,7 @@ class ClusterStatusReporter:
         )
 
     def _list_departure_reporters(self, member: ClusterUID) -> Sequence[str]:
-        """Name who says of a silent member that it has left (O6)."""
+        """List the names of the members that report the departure of a silent member (O6)."""
         return self._list_names(self._tombstones.now.pending.get(member, frozenset()))
 
     def _list_names(self, members: Iterable[ClusterUID]) -> Sequence[str]:
@@ -100,27 +115,27 @@ class ClusterStatusReporter:
         return self._quota.problem(peer)
 
     def _list_known_clusters(self) -> list[KnownCluster]:
-        """List our Clusters with the state that we find them in."""
-        found = []
-        for name, resolved in sorted(self._clusters.resolved.items()):
-            cluster = resolved.cluster
-            ready = build_cluster_status(self._collect_facts(resolved, ()))["state"] == State.READY.value
-            compared = not (resolved.alias_of or resolved.disabled)
-            found.append(KnownCluster(cluster.cluster_id, name, ready, compared))
-        return found
+        """List the local Clusters with the state that this cluster finds them in."""
+        known = []
+        for name, choice in sorted(self._clusters.resolved.items()):
+            cluster = choice.cluster
+            ready = build_cluster_status(self._collect_facts(choice, ()))["state"] == State.READY.value
+            compared = not (choice.alias_of or choice.disabled)
+            known.append(KnownCluster(cluster.cluster_id, name, ready, compared))
+        return known
 
 
 def _collect_peer_facts(peer: Peer) -> Mapping[str, Any]:
-    there = None
-    if (held := peer.clusters.held) is not None:
-        there = [
-            KnownCluster(view.cluster_id, name, view.state == State.READY.value, not view.disabled)
-            for name, view in sorted(held.items())
+    known_there = None
+    if (stored := peer.clusters.held) is not None:
+        known_there = [
+            KnownCluster(cluster.cluster_id, name, cluster.state == State.READY.value, not cluster.disabled)
+            for name, cluster in sorted(stored.items())
         ]
     return {
         "failure": peer.failure,
         "connected": peer.is_connected,
         "metadata": peer.metadata,
         "metadata_problem": peer.metadata_problem,
-        "known_there": there,
+        "known_there": known_there,
     }

@@ -1,6 +1,6 @@
-"""Read the engine's own numbers into the metrics, when somebody asks for them.
+"""Copies the engine's counters and gauges into the metrics at each scrape.
 
-Law: the hot path counts in plain integers; what a scrape costs is paid by the scrape.
+Law: the hot path counts in plain integers; a scrape pays for its own cost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from registry_controller.sync.workqueue import WorkQueue
 
 
 class Gauges:
-    """The numbers of one daemon."""
+    """The metrics of one daemon that are read at a scrape."""
 
     def __init__(
         self, *, metrics: Metrics, queue: WorkQueue, clusters: ClusterProvider, sources: SourceIndex, results: Results
@@ -32,7 +32,7 @@ class Gauges:
         self._counted_events: Counter[tuple[str, str]] = Counter()
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """Bring the metrics up to date and spell them."""
+        """Update the metrics; return the text for an Accept header, and its content type."""
         metrics = self._metrics
         metrics.workqueue_depth.set(len(self._queue))
         metrics.tasks.set(len(asyncio.all_tasks()))
@@ -46,11 +46,11 @@ class Gauges:
 
     def _count_peers(self) -> None:
         states: Counter[str] = Counter()
-        for resolved in self._clusters.resolved.values():
-            if resolved.cluster.cluster_id != self._clusters.local:
-                peer = self._clusters.peers.get(resolved.cluster.cluster_id)
-                connected = peer is not None and peer.is_connected and not resolved.alias_of
-                states["connected" if connected else "disabled" if resolved.disabled else "not connected"] += 1
+        for choice in self._clusters.resolved.values():
+            if choice.cluster.cluster_id != self._clusters.local:
+                peer = self._clusters.peers.get(choice.cluster.cluster_id)
+                connected = peer is not None and peer.is_connected and not choice.alias_of
+                states["connected" if connected else "disabled" if choice.disabled else "not connected"] += 1
         self._metrics.peers.clear()
         for state, count in states.items():
             self._metrics.peers.labels(state=state).set(count)
@@ -60,13 +60,12 @@ class Gauges:
         self._metrics.reflector_stalled.clear()
         for cache in self._sources.all_caches():
             place = (self._name_of(cache.peer), cache.kind.kind)
-            streams = cache.streams.values()
-            counts[place] += sum(stream.events for stream in streams)
-            stalled = any(stream.error is not None for stream in streams)
+            counts[place] += cache.events
+            stalled = any(read.error is not None for read in cache.reads)
             self._metrics.reflector_stalled.labels(peer=place[0], kind=place[1]).set(stalled)
         for (peer, kind), count in counts.items():
-            fresh = count - self._counted_events[(peer, kind)]
-            self._metrics.watch_events_total.labels(peer=peer, kind=kind).inc(max(fresh, 0))
+            added = count - self._counted_events[(peer, kind)]
+            self._metrics.watch_events_total.labels(peer=peer, kind=kind).inc(max(added, 0))
         self._counted_events = counts
 
     def _count_copies(self) -> None:
@@ -86,6 +85,6 @@ class Gauges:
         for (peer, reason), count in held.items():
             self._metrics.held.labels(peer=peer, reason=reason).set(count)
 
-    def _name_of(self, member: ClusterUID) -> str:
-        peer = self._clusters.peers.get(member)
-        return peer.name if peer is not None else str(member)
+    def _name_of(self, peer: ClusterUID) -> str:
+        connected = self._clusters.peers.get(peer)
+        return connected.name if connected is not None else str(peer)

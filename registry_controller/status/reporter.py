@@ -1,6 +1,6 @@
-"""Say how things stand: the status of every Cluster and rule here, made anew when something changed.
+"""Reports the status of Clusters and rules again after something changed.
 
-Laws: one writer of status · of a rule that was said before nothing is said while only our own start is the news.
+Laws: one component writes status · after a start, the stored status of a rule stays until its caches are complete.
 """
 
 from __future__ import annotations
@@ -9,68 +9,75 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from registry_controller.engine import Engine
+from registry_controller.api.meta import ClusterUID
+from registry_controller.cache.registry import Registry
 from registry_controller.status.clusters import ClusterStatusReporter
-from registry_controller.status.readiness import list_pending
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.watch.fairness import LoopYielder
 
-PERIOD_S: Final = 0.1
+INTERVAL_S: Final = 0.1
 START_S: Final = 30.0
+"""The time after the start in which a rule's stored status stays while caches are incomplete."""
 
 
 class StatusReporter:
-    """Statuses of Clusters and rules."""
+    """Runs the reporters of Clusters and rules. `is_ready` returns whether all caches are complete and decided."""
 
     def __init__(
-        self, *, engine: Engine, clusters: ClusterStatusReporter, rules: RuleStatusReporter, is_idle: Callable[[], bool]
+        self,
+        *,
+        registry: Registry,
+        local: ClusterUID,
+        clusters: ClusterStatusReporter,
+        rules: RuleStatusReporter,
+        is_ready: Callable[[], bool],
     ) -> None:
-        self._engine = engine
-        self._registry = engine.registry
+        self._registry = registry
+        self._local = local
         self._clusters = clusters
         self._rules = rules
-        self._is_idle = is_idle
-        self._clusters_changed = asyncio.Event()
+        self._is_ready = is_ready
+        self._has_changed_clusters = False
         self._changed_rules: set[str] = set()
-        self._has_changes = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def clusters_changed(self) -> None:
-        """Hear that a Cluster's, or every rule's, standing may have changed."""
-        self._clusters_changed.set()
+        """Report all Clusters and all rules again."""
+        self._has_changed_clusters = True
         self._changed_rules.update(self._registry.rules)
-        self._has_changes.set()
+        self._changed.set()
 
     def rule_changed(self, name: str) -> None:
-        """Hear that a rule's standing may have changed."""
+        """Report a rule again."""
         self._changed_rules.add(name)
-        self._has_changes.set()
+        self._changed.set()
 
     async def run(self) -> NoReturn:
-        """Say what changed, at most ten times a second; the writer slows down further."""
+        """Report changes, at most ten times a second; the status writer limits the writes further."""
         loop = asyncio.get_running_loop()
-        settles_until = loop.time() + START_S
+        starts_until = loop.time() + START_S
         while True:
-            await self._has_changes.wait()
-            await asyncio.sleep(PERIOD_S)
-            self._has_changes.clear()
-            if self._clusters_changed.is_set():
-                self._clusters_changed.clear()
+            await self._changed.wait()
+            await asyncio.sleep(INTERVAL_S)
+            self._changed.clear()
+            if self._has_changed_clusters:
+                self._has_changed_clusters = False
                 self._clusters.report()
             names, self._changed_rules = self._changed_rules, set()
-            settles = loop.time() < settles_until and (not self._is_idle() or bool(list_pending(self._engine)))
-            stint = LoopYielder(loop.time())
+            is_starting = loop.time() < starts_until and not self._is_ready()
+            yielder = LoopYielder(loop.time())
             for name in sorted(names):  # there may be a thousand
-                await stint.interrupt()
-                if settles and self._is_already_reported(name):
+                await yielder.yield_if_due()
+                if is_starting and self._is_reported(name):
                     self.rule_changed(name)
                 else:
                     self._rules.report(name)
 
-    def _is_already_reported(self, name: str) -> bool:
-        """Say whether what is stored was said of the rule as it is: it stays until there is news of the rule."""
-        held = self._registry.rules.get(name)
-        if held is None or held.rule is None or not held.verdict.accepted or held.rule.suspend:
+    def _is_reported(self, name: str) -> bool:
+        """Return whether the stored status describes the rule's present generation, and the rule acts."""
+        stored = self._registry.rules.get(name)
+        if stored is None or stored.rule is None or not stored.verdict.accepted or stored.rule.suspend:
             return False
-        if self._registry.bar(name, local=self._engine.local) is not None:
+        if self._registry.bar(name, local=self._local) is not None:
             return False
-        return (held.manifest.get("status") or {}).get("observedGeneration") == held.rule.generation
+        return (stored.manifest.get("status") or {}).get("observedGeneration") == stored.rule.generation

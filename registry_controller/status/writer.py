@@ -1,8 +1,8 @@
-"""The one writer of the status of our own kinds.
+"""Writes the status of Clusters and ResourceSyncRules; no other component does.
 
-Laws: of several daemons only the one that speaks of an object writes its status; only when that says something new,
-at most once a second an object, the last wish wins and none is lost; what an older CRD prunes is never written again
-and again; one object's failure delays no other.
+Laws: of several daemons, one writes an object's status · a status is written only when it changes, at most once a
+second an object · the last wanted status wins, and none is lost · fields that an older CRD prunes are written once ·
+one object's failure delays no other object.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _log = logs.get_logger(__name__)
 
 _INTERVAL_S: Final = 1.0
 _BACKOFF_FIRST_S: Final = 1.0
-_BACKOFF_MOST_S: Final = 60.0
+_BACKOFF_MAX_S: Final = 60.0
 _CACHE_LAG_S: Final = 5.0
-"""How long the caller's cache may lag behind our own write."""
+"""The time by which the caller's cache may lag behind the writer's last write."""
 
 StatusDocument = Mapping[str, Any]
 StatusKey = tuple[GVR, str]
 OnTransition = Callable[[GVR, str, str, StatusDocument], None]
-"""Told the resource, the object's name and uid, and the condition whose status or reason changed, once it is stored."""
+"""Receives the resource, the object's name and uid, and a condition whose status or reason changed, once stored."""
 
 
 class StatusClient(Protocol):
-    """What the status writer needs of the local API server."""
+    """The client of the local API server."""
 
     async def patch_status(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
-        """Merge `patch` into an object's status; return what is stored."""
+        """Merge `patch` into an object's status; return the stored object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _WantedStatus:
 
 @dataclass(slots=True)
 class _ObjectState:
-    """One object: the wish that waits, and what we know of our last write."""
+    """One object: the status that is to be written, and the last write: `sent`, `before` it and `stored` by it."""
 
     uid: str
     wanted: _WantedStatus | None = None
@@ -64,112 +64,113 @@ class _ObjectState:
 
 
 class StatusWriter:
-    """Write what is wanted. All methods belong to the event loop in which `run` runs."""
+    """Writes wanted statuses. All methods must be called in the event loop in which `run` runs."""
 
     def __init__(
         self,
-        writer: StatusClient,
+        client: StatusClient,
         now: Callable[[], datetime],
         *,
         on_transition: OnTransition | None = None,
         writes_status_of: Callable[[GVR, str], bool] = lambda *_: True,
     ) -> None:
-        self._writer, self._now, self._on_transition = writer, now, on_transition
+        self._client, self._now, self._on_transition = client, now, on_transition
         self._writes_status_of = writes_status_of
         self._objects: dict[StatusKey, _ObjectState] = {}
         self._wake = asyncio.Event()
 
-    def set_wanted(  # noqa: PLR0917  six that are always given
+    def set_wanted(
         self,
         gvr: GVR,
         name: str,
+        *,
         status: StatusDocument,
         current: StatusDocument | None,
         uid: str,
         generation: int,
     ) -> None:
-        """Remember what an object's status shall be. `current` is the stored one as the caller knows it.
+        """Set the wanted status of an object. `current` is the stored status in the caller's cache.
 
-        `status` as in `core.statusmerge.merge_status`; its conditions get `generation` (0: none) as observedGeneration.
+        `status` is as for `merge_status`; its conditions get `generation` (0: none) as observedGeneration.
         """
         conditions = [_set_generation(condition, generation=generation) for condition in status.get("conditions") or ()]
         wanted = {**status, "conditions": conditions} if "conditions" in status else status
         key = (gvr, name)
-        memory = self._objects.get(key)
-        if memory is None or memory.uid != uid:
-            memory = self._objects[key] = _ObjectState(uid)
-        memory.wanted = _WantedStatus(uid, wanted, current)
+        state = self._objects.get(key)
+        if state is None or state.uid != uid:
+            state = self._objects[key] = _ObjectState(uid)
+        state.wanted = _WantedStatus(uid, wanted, current)
         if not self._writes_status_of(gvr, name):
-            memory.wanted = None
-        elif not memory.is_writing and self._build_patch(memory, memory.wanted) is None:
-            memory.wanted = None
-            memory.failures = 0
+            state.wanted = None
+        elif not state.is_writing and self._build_patch(state, state.wanted) is None:
+            state.wanted = None
+            state.failures = 0
         else:
             self._wake.set()
 
     def drop(self, gvr: GVR, name: str) -> None:
-        """Drop what is known of an object that is gone."""
+        """Forget an object that was deleted."""
         self._objects.pop((gvr, name), None)
 
     async def run(self) -> None:
-        """Write what is wanted, forever."""
+        """Write wanted statuses until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
                 now_s = asyncio.get_running_loop().time()
                 next_s = None
-                for key, memory in list(self._objects.items()):
-                    if memory.wanted is None or memory.is_writing:
+                for key, state in list(self._objects.items()):
+                    if state.wanted is None or state.is_writing:
                         continue
-                    if memory.due_s <= now_s:
-                        memory.is_writing = True
-                        group.create_task(self._write(key, memory, memory.wanted), name=f"status {key[0]} {key[1]}")
+                    if state.due_s <= now_s:
+                        state.is_writing = True
+                        group.create_task(self._write(key, state, state.wanted), name=f"status {key[0]} {key[1]}")
                     else:
-                        next_s = memory.due_s if next_s is None else min(next_s, memory.due_s)
+                        next_s = state.due_s if next_s is None else min(next_s, state.due_s)
                 try:
                     async with asyncio.timeout_at(next_s):
                         await self._wake.wait()
                 except TimeoutError:
                     continue
 
-    def _build_patch(self, memory: _ObjectState, wanted: _WantedStatus) -> StatusDocument | None:
-        """Compute what to write; None for nothing."""
-        base = self._get_base(memory, wanted)
+    def _build_patch(self, state: _ObjectState, wanted: _WantedStatus) -> StatusDocument | None:
+        """Return the patch to write; None when the stored status is the wanted one."""
+        base = self._get_base(state, wanted)
         if (
-            memory.sent is not None
-            and is_same_status(memory.sent, wanted.status)
-            and _is_same_but_times(memory.stored, base)
+            state.sent is not None
+            and is_same_status(state.sent, wanted.status)
+            and _is_same_but_times(state.stored, base)
         ):
-            return None  # sent before and answered with exactly this: the CRD prunes the rest
+            return None  # the server stored this when it was sent before: the CRD prunes the other fields
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return merge_status(base, wanted.status, now=now)
 
-    def _get_base(self, memory: _ObjectState, wanted: _WantedStatus) -> StatusDocument | None:
-        """Choose what is stored: our own last answer, while the caller still shows what stood before it."""
-        lagging = asyncio.get_running_loop().time() - memory.written_s < _CACHE_LAG_S
-        if memory.stored is not None and lagging and _is_same_but_times(memory.before, wanted.current):
-            return memory.stored
+    def _get_base(self, state: _ObjectState, wanted: _WantedStatus) -> StatusDocument | None:
+        """Return the stored status: that of the last write, while the caller's cache still has the one before it."""
+        lagging = asyncio.get_running_loop().time() - state.written_s < _CACHE_LAG_S
+        if state.stored is not None and lagging and _is_same_but_times(state.before, wanted.current):
+            return state.stored
         return wanted.current
 
-    async def _write(self, key: StatusKey, memory: _ObjectState, wanted: _WantedStatus) -> None:
-        """Write one object's status once; it is due again later when that failed or the wish has changed."""
+    async def _write(self, key: StatusKey, state: _ObjectState, wanted: _WantedStatus) -> None:
+        """Write one object's status once; it is due again when the write failed or the wanted status has changed."""
         loop = asyncio.get_running_loop()
         delay_s = _INTERVAL_S
         try:
-            base, patch = self._get_base(memory, wanted), self._build_patch(memory, wanted)
+            base, patch = self._get_base(state, wanted), self._build_patch(state, wanted)
             if patch is not None:
-                delay_s = await self._send(key, memory, wanted, base=base, patch=patch)
-            if memory.wanted is wanted and memory.failures == 0:
-                memory.wanted = None
+                delay_s = await self._send(key, state, wanted, base=base, patch=patch)
+            if state.wanted is wanted and state.failures == 0:
+                state.wanted = None
         finally:
-            memory.is_writing = False
-            memory.due_s = loop.time() + delay_s
+            state.is_writing = False
+            state.due_s = loop.time() + delay_s
             self._wake.set()
 
     async def _send(
         self,
         key: StatusKey,
-        memory: _ObjectState,
+        state: _ObjectState,
         wanted: _WantedStatus,
         *,
         base: StatusDocument | None,
@@ -178,28 +179,29 @@ class StatusWriter:
         """Send a patch; return the delay in seconds until the object may be written again."""
         gvr, name = key
         try:
-            answer = _read_answer(await self._writer.patch_status(gvr, ObjectKey("", name), {"status": patch}))
-            # A uid in the patch is no precondition: a status subresource ignores metadata. So look afterwards.
+            answer = _read_answer(await self._client.patch_status(gvr, ObjectKey("", name), {"status": patch}))
+            # A uid in the patch is no precondition, because a status subresource ignores metadata. Check it afterwards.
             if _read_uid(answer) not in ("", wanted.uid):
-                raise Conflict(f"{gvr.resource} {name} is another object by now", status=409)
-        except (NotFound, Conflict):  # gone, or another one: whoever sees it will want again
-            if self._objects.get(key) is memory:
+                raise Conflict(f"{gvr.resource} {name} was replaced by another object", status=409)
+        except (NotFound, Conflict):  # the reporter sets the status of a new object again
+            if self._objects.get(key) is state:
                 del self._objects[key]
-            memory.wanted = None
+            state.wanted = None
             return 0.0
         except RegistryError as error:
-            memory.failures += 1
-            say = _log.warning if memory.failures == 1 else _log.debug
-            say("cannot write a status", resource=gvr.resource, name=name, problem=str(error))
-            limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(memory.failures - 1, 10), _BACKOFF_MOST_S)
-            asked_s = error.retry_after_s
-            return max(asked_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
-        said = memory.sent
-        memory.failures = 0
-        memory.sent, memory.before, memory.stored = wanted.status, base, answer.get("status") or {}
-        memory.written_s = asyncio.get_running_loop().time()
-        if wanted.status.get("conditions") and not memory.stored.get("conditions"):
-            base = said if said is not None else wanted.status  # pruned: only we know what was said, in this life
+            state.failures += 1
+            write_log = _log.warning if state.failures == 1 else _log.debug
+            write_log("cannot write status", resource=gvr.resource, name=name, error=str(error))
+            limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(state.failures - 1, 10), _BACKOFF_MAX_S)
+            retry_after_s = error.retry_after_s
+            return max(retry_after_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
+        sent_before = state.sent
+        state.failures = 0
+        state.sent, state.before, state.stored = wanted.status, base, answer.get("status") or {}
+        state.written_s = asyncio.get_running_loop().time()
+        if wanted.status.get("conditions") and not state.stored.get("conditions"):
+            # The CRD prunes conditions: the last ones that this process sent are the only record of them.
+            base = sent_before if sent_before is not None else wanted.status
         if self._on_transition is not None:
             for condition in find_transitions(base, wanted.status):
                 self._on_transition(gvr, name, wanted.uid, condition)

@@ -27,7 +27,6 @@ from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
     NamespaceState,
-    OwnerAnswer,
     Rival,
     SourceRef,
     TargetState,
@@ -48,6 +47,17 @@ class Offer(NamedTuple):
     key: ObjectKey
     record: SourceRecord
     hit: Hit
+
+
+class MadeFrom(NamedTuple):
+    """What a copy was made from, for comparing.
+
+    `hits` are those of its source: a younger rule may lose it now (W2). `beside` are those of other versions of it.
+    """
+
+    claim: Claim
+    hits: tuple[Hit, ...]
+    beside: tuple[Hit, ...]
 
 
 class StateReader:
@@ -82,13 +92,8 @@ class StateReader:
         self._namespace_state = namespace_state
         self._creates_namespaces = creates_namespaces
 
-    def read(
-        self, target: Target, inquiry: OwnerAnswer | None, *, found_empty: bool = False
-    ) -> tuple[TargetState, tuple[Offer, ...]]:
-        """Read everything that bears on a target, and the offers behind the claims, in their order.
-
-        `found_empty` says that no native object lives in it.
-        """
+    def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
+        """Read everything that bears on a target, and the offers behind the claims, in their order."""
         cache = self._copies.cache_of(target.group, target.kind)
         record = cache.records.get(target.key) if cache else None
         offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
@@ -96,7 +101,7 @@ class StateReader:
             _note_shown(record.marks.provenance, offers)
         claims = tuple([self._claim(offer) for offer in offers])
         membership = self._is_membership(target, record, offers)
-        current = self._current(target, cache, record, membership=membership, found_empty=found_empty)
+        current = self._current(target, cache, record, membership=membership)
         copied_from = _copied_from(current, record, cache.kind if cache else None, target, membership=membership)
         provenance = record.marks.provenance if record is not None else None
         standing = self._standing()
@@ -125,7 +130,7 @@ class StateReader:
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             moved=self._is_moved(copied_from, provenance),
             barrier=None if membership or record is None else self._barrier(target, record, copied_from),
-            proof=inquiry,
+            saw_match=tracking is Tracking.ABSENT and self._saw_match(copied_from, record),
             departed=(gone if membership else self._leaving.judged(gone & standing.known)).union(
                 self._departures.left, self._left_behind(current, standing)
             ),
@@ -212,7 +217,6 @@ class StateReader:
         record: CopyRecord | None,
         *,
         membership: bool,
-        found_empty: bool,
     ) -> CurrentCopy | None:
         if record is None:
             native = cache is not None and target.key in cache.natives
@@ -222,8 +226,8 @@ class StateReader:
             named_by = self._members.naming_here(target.key)
             natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
             disputed = natural is None and len(named_by) > 1
-        holds = is_container(target) and not found_empty
-        return CurrentCopy(record.marks, record.uid, record.revision, record.deleting, holds, natural, disputed)
+        is_whole = is_container(target)
+        return CurrentCopy(record.marks, record.uid, record.revision, record.deleting, is_whole, natural, disputed)
 
     def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
         if provenance is not None or source is None:
@@ -249,18 +253,38 @@ class StateReader:
         found = [cache.records[source.key] for cache in caches if source.key in cache.records]
         if any(held.unclear for held in found):
             return Tracking.UNCLEAR, 0
-        if offered := [held.revision for held in found if not held.deleting and _is_at_home(held, source.owner)]:
-            return Tracking.OFFERED, max(offered)
         rules = (rule,) if rule else tuple(active.rule.name for active in caches[0].rules)
-        complete = all(cache.is_complete_for(name) for cache in caches for name in rules if cache.has_rule(name))
+        offered = [record for record in found if not record.deleting and _is_at_home(record, source.owner)]
+        if offered and all(_was_evaluated(cache, source.key, rules) for cache in caches):
+            return Tracking.OFFERED, max(record.revision for record in offered)
+        if offered:
+            return Tracking.NOT_COMPLETE, 0
+        complete = all(cache.synced_for(name) for cache in caches for name in rules if cache.has_rule(name))
         return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
+
+    def _saw_match(self, source: SourceRef | None, record: CopyRecord | None) -> bool:
+        """Report whether this daemon brought a copy in step with its source, and its rule still matches as then."""
+        made_from = record.made_from if record is not None else None
+        if source is None or not isinstance(made_from, MadeFrom) or not made_from.claim.is_of(source):
+            return False
+        rule = made_from.claim.rule
+        matched = [entry.matches for hit in made_from.hits if hit.rule == rule for entry in hit.entries]
+        rules = (active.rule for active in self._rules_on(source) if active.rule.name == rule)
+        return any(entry.matches in matched for held in rules for entry in held.entries)
+
+    def forget_match(self, target: Target) -> None:
+        """Forget that a copy's source matched: its owner has it, and no stream does."""
+        cache = self._copies.cache_of(target.group, target.kind)
+        record = cache.records.get(target.key) if cache is not None else None
+        if record is not None:
+            record.made_from = None
 
     def _are_others_heard(self, source: SourceRef | None) -> bool:
         if source is None:
             return True
         caches = self._sources.caches_of_kind(source.owner, source.kind)
         return self._has_chosen_rules(source.owner, source.kind) and all(
-            cache.is_complete_for(active.rule.name) for cache in caches for active in cache.rules
+            cache.synced_for(active.rule.name) for cache in caches for active in cache.rules
         )
 
     def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
@@ -287,6 +311,12 @@ def _rivals(offer: Offer) -> tuple[Rival, ...]:
     target = offer.hit.target(offer.key)
     others = (hit for hit in offer.record.hits if hit is not offer.hit)
     return tuple(Rival(hit.rule, hit.barrier) for hit in others if hit.target(offer.key) == target)
+
+
+def _was_evaluated(cache: SourceCache, key: ObjectKey, rules: Iterable[str]) -> bool:
+    """Return true if these rules, as they are now, have seen an object of a cache, or do not select it."""
+    record = cache.records.get(key)
+    return record is None or all(cache.was_evaluated(record, rule) for rule in rules)
 
 
 def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:

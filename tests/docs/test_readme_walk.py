@@ -99,7 +99,7 @@ def test_the_commands_of_readme_and_docs_work_in_their_order(reader: Reader) -> 
             _the_copy_follows(reader)
     told = "".join(output.values())
     assert "rule greetings matches" in told
-    assert "0 to create, 0 to update, 0 to delete, 1 in step already" in told
+    assert "0 to create, 0 to update, 0 to delete, 1 in sync" in told
     clusters = next(text for text in output.values() if "NAME" in text and "Peer" in text)
     assert "Ready" in clusters
 

@@ -119,7 +119,7 @@ def test_applying_a_new_rule_does_what_its_plan_says(members: list[Member]) -> N
     apply_and_compare(first, made, planned(found))
     assert planned(plan(first, made)) == []
     text = ask(first, "plan", "-f", "-", stdin=json.dumps(made))
-    assert "0 to create, 0 to update, 0 to delete, 2 in step already, 1 skipped, 1 in conflict" in text
+    assert "0 to create, 0 to update, 0 to delete, 2 in sync, 1 skipped, 1 in conflict" in text
 
 
 @pytest.mark.parametrize("policy", ["Orphan", "Delete"])
@@ -173,7 +173,7 @@ def test_what_the_server_fills_in_is_no_change_in_a_plan(members: list[Member]) 
 def test_a_rule_that_is_not_accepted_is_refused_in_the_words_of_lint(members: list[Member]) -> None:
     text = json.dumps(rule("wrong", CONFIG_MAP, {"match": [{"labels": [{"matchLabel": {}}]}]}))
     said = ask(members[0], "plan", "-f", "-", stdin=text, code=1)
-    assert "error: spec.rules[0].match[0].labels[0].matchLabel: is no field of this kind" in said
+    assert "error: spec.rules[0].match[0].labels[0].matchLabel: is not a field of this kind" in said
 
 
 def test_a_cluster_that_cannot_be_heard_is_named(members: list[Member]) -> None:
@@ -192,7 +192,7 @@ def test_a_cluster_that_cannot_be_heard_is_named(members: list[Member]) -> None:
     eventually(lambda: "kubernetesApiEndpoints" in first.get("cluster", second.name)["spec"])
     text = json.dumps(wanted("unheard", CONFIG_MAP, "unheard"))
     said = ask(first, "plan", "-f", "-", "--network-name", "nowhere", "--wait-for-peers", "5s", stdin=text, code=1)
-    assert f"not heard: peer {second.name}: " in said
+    assert f"unavailable: peer {second.name}: " in said
     patch = json.dumps([{"op": "remove", "path": "/spec/kubernetesApiEndpoints"}])
     second.kubectl("patch", "cluster", second.name, "--type=json", "-p", patch)
     eventually(lambda: first.get("cluster", second.name)["spec"] == cluster["spec"])
@@ -235,7 +235,7 @@ def test_a_copy_is_explained_by_its_owner_its_rule_and_its_decision(members: lis
     assert [answer["name"] for answer in found["sources"][0]["rules"] if answer["matches"]] == ["why"]
     eventually(lambda: second.find("rsr", "why"))
     said = ask(second, "explain", "configmap", "default/why")
-    assert f"ConfigMap default/why in cluster {second.name}: made here; this cluster owns it" in said
+    assert f"ConfigMap default/why in cluster {second.name}: created here; this cluster owns it" in said
     assert "rule why matches" in said
 
 
@@ -244,8 +244,8 @@ def test_what_cannot_be_explained_says_so(members: list[Member]) -> None:
     assert "not here, nor in any cluster that is read" in ask(first, "explain", "cm", "default/nobody", code=1)
     said = ask(first, "explain", "nonsense", "default/x", code=1)
     assert f"cluster {first.name} serves no kind nonsense that can be listed and watched; kubectl" in said
-    assert "api-resources says what it serves" in said
+    assert "api-resources lists its kinds" in said
     assert "configmaps live in namespaces: give NAMESPACE/NAME" in ask(first, "explain", "cm", "x", code=2)
-    assert "made here" in ask(first, "explain", "rsr", "near")
+    assert "created here" in ask(first, "explain", "rsr", "near")
     said = ask(first, "explain", "resourcesyncrules.clusterregistry.k8s.cisco.com", "near")
     assert "ResourceSyncRule.clusterregistry.k8s.cisco.com near" in said

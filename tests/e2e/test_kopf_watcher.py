@@ -1,4 +1,4 @@
-"""The ear against a real API server: kopf hears our kinds, survives what servers do, and writes nothing."""
+"""KopfWatcher on a real API server: it reports events of our kinds, survives restarts, and writes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(scope="module", autouse=True)
 def _swept() -> Iterator[None]:
-    """Let what kopf left be collected here, and not in the next module."""
+    """Collect the connections of kopf here, and not in the next module."""
     yield
     gc.collect()
 
@@ -34,13 +34,13 @@ PATH = f"/apis/{GROUP}/v1alpha1"
 FEATURES = f"{PATH}/clusterfeatures"
 
 
-class Heard:
-    """What an ear hands on, and the ear itself."""
+class Watched:
+    """A KopfWatcher, and the events that it passes on."""
 
     def __init__(self, cluster: Cluster, *, login: Callable[[], kopf.ConnectionInfo] | None = None) -> None:
         self.events: queue.Queue[tuple[str, str, str, float]] = queue.Queue()
         self.restarts: queue.Queue[float] = queue.Queue()
-        self.ear = KopfWatcher(
+        self.watcher = KopfWatcher(
             login=login or (lambda: credentials(cluster)), on_event=self._on_event, on_restart=self._on_restart
         )
 
@@ -51,12 +51,12 @@ class Heard:
         self.restarts.put(time.monotonic())
 
     def wait_for(self, plural: str, kind: str, name: str, *, timeout_s: float = 30.0) -> float:
-        """Return when an event was heard; the others before it are thrown away."""
+        """Return the time of an event; the events before it are dropped."""
         deadline = time.monotonic() + timeout_s
         while True:
-            obj = self.events.get(timeout=max(0.01, deadline - time.monotonic()))
-            if obj[:3] == (plural, kind, name):
-                return obj[3]
+            event = self.events.get(timeout=max(0.01, deadline - time.monotonic()))
+            if event[:3] == (plural, kind, name):
+                return event[3]
 
 
 def credentials(cluster: Cluster) -> kopf.ConnectionInfo:
@@ -101,78 +101,78 @@ def create(cluster: Cluster, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Cluster]:
-    with Group(1, prefix="ear") as group:
+    with Group(1, prefix="kopf") as group:
         yield group[0]
 
 
 @pytest.fixture
-def obj(plane: Cluster) -> Iterator[Heard]:
-    obj = Heard(plane)
-    obj.ear.start()
-    yield obj
+def watched(plane: Cluster) -> Iterator[Watched]:
+    watched = Watched(plane)
+    watched.watcher.start()
+    yield watched
     began = time.monotonic()
-    assert obj.ear.stop(20), "the thread did not end"
+    assert watched.watcher.stop(20), "the thread did not end"
     print(f"stopped in {time.monotonic() - began:.2f} s")
-    assert not obj.ear.healthy
+    assert not watched.watcher.healthy
 
 
-def test_crds_that_come_later_are_noticed(plane: Cluster, obj: Heard) -> None:
+def test_crds_that_come_later_are_noticed(plane: Cluster, watched: Watched) -> None:
     time.sleep(3)
-    assert obj.ear.healthy
-    assert not obj.ear.watches_all
+    assert watched.watcher.healthy
+    assert not watched.watcher.watches_all
     install(plane)
     create(plane, "late")
-    print(f"heard {obj.wait_for('clusterfeatures', 'ADDED', 'late') - time.monotonic():.3f} s")
+    print(f"heard {watched.wait_for('clusterfeatures', 'ADDED', 'late') - time.monotonic():.3f} s")
     deadline = time.monotonic() + 40
-    while not obj.ear.watches_all:
+    while not watched.watcher.watches_all:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def test_an_event_is_heard_within_a_blink_and_nothing_is_written(plane: Cluster, obj: Heard) -> None:
+def test_an_event_is_heard_within_a_blink_and_nothing_is_written(plane: Cluster, watched: Watched) -> None:
     install(plane)
     create(plane, "first")
-    obj.wait_for("clusterfeatures", "ADDED", "first")
+    watched.wait_for("clusterfeatures", "ADDED", "first")
     offset = plane.audit_offset()
     delays = []
     for number in range(30):
         began = time.monotonic()
         plane.api.request("POST", FEATURES, body=feature(f"blink-{number}"))
-        delays.append(obj.wait_for("clusterfeatures", "ADDED", f"blink-{number}") - began)
+        delays.append(watched.wait_for("clusterfeatures", "ADDED", f"blink-{number}") - began)
     print(f"from request to event: median {statistics.median(delays) * 1000:.1f} ms, most {max(delays) * 1000:.1f} ms")
     assert statistics.median(delays) < 0.1
     for number in range(30):
         plane.api.request("DELETE", f"{FEATURES}/blink-{number}")
-        obj.wait_for("clusterfeatures", "DELETED", f"blink-{number}")
+        watched.wait_for("clusterfeatures", "DELETED", f"blink-{number}")
     verbs = {(event["verb"], event.get("userAgent", "")) for event in plane.audit(since=offset)}
     assert not {verb for verb, agent in verbs if agent.startswith("kopf") and verb not in {"get", "list", "watch"}}
 
 
-def test_the_end_of_the_api_server_is_survived(plane: Cluster, obj: Heard) -> None:
+def test_the_end_of_the_api_server_is_survived(plane: Cluster, watched: Watched) -> None:
     install(plane)
     create(plane, "before")
-    obj.wait_for("clusterfeatures", "ADDED", "before")
+    watched.wait_for("clusterfeatures", "ADDED", "before")
     plane.apiserver.stop()
     time.sleep(5)
-    assert obj.ear.healthy
+    assert watched.watcher.healthy
     plane.apiserver.start()
     plane.apiserver.wait_ready(60)
     back = time.monotonic()
     create(plane, "after")
-    print(f"heard {obj.wait_for('clusterfeatures', 'ADDED', 'after', timeout_s=60) - back:.2f} s after the return")
+    print(f"heard {watched.wait_for('clusterfeatures', 'ADDED', 'after', timeout_s=60) - back:.2f} s after the return")
 
 
-def test_kinds_that_go_and_come_back_are_heard_again(plane: Cluster, obj: Heard) -> None:
+def test_kinds_that_go_and_come_back_are_heard_again(plane: Cluster, watched: Watched) -> None:
     install(plane)
     create(plane, "goes")
-    obj.wait_for("clusterfeatures", "ADDED", "goes")
+    watched.wait_for("clusterfeatures", "ADDED", "goes")
     plane.kubectl("delete", "-f", str(ROOT / "crds"), "--wait=true")
-    obj.wait_for("clusterfeatures", "DELETED", "goes")
+    watched.wait_for("clusterfeatures", "DELETED", "goes")
     time.sleep(2)
     install(plane)
     create(plane, "comes")
-    obj.wait_for("clusterfeatures", "ADDED", "comes", timeout_s=60)
-    assert obj.ear.healthy
+    watched.wait_for("clusterfeatures", "ADDED", "comes", timeout_s=60)
+    assert watched.watcher.healthy
 
 
 def test_a_login_that_fails_is_tried_again_and_a_refused_one_is_renewed(plane: Cluster) -> None:
@@ -187,18 +187,20 @@ def test_a_login_that_fails_is_tried_again_and_a_refused_one_is_renewed(plane: C
             return kopf.ConnectionInfo(server=plane.server, ca_data=plane.pki.server_ca.read_text(), token="expired")
         return credentials(plane)
 
-    obj = Heard(plane, login=login)
-    obj.ear.start()
+    watched = Watched(plane, login=login)
+    watched.watcher.start()
     try:
         create(plane, "renewed")
-        obj.wait_for("clusterfeatures", "ADDED", "renewed")
+        watched.wait_for("clusterfeatures", "ADDED", "renewed")
         assert len(tries) == 4
     finally:
-        assert obj.ear.stop(20)
+        assert watched.watcher.stop(20)
 
 
-def test_a_restart_is_told(plane: Cluster, obj: Heard) -> None:
+def test_a_restart_is_told(plane: Cluster, watched: Watched) -> None:
     install(plane)
     create(plane, "known")
-    obj.wait_for("clusterfeatures", "ADDED", "known")
-    assert obj.restarts.get(timeout=10) > 0, "the first lists of kopf and of the registry may miss a delete in between"
+    watched.wait_for("clusterfeatures", "ADDED", "known")
+    assert watched.restarts.get(timeout=10) > 0, (
+        "the first lists of kopf and of the registry may miss a delete in between"
+    )

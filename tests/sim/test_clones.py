@@ -6,16 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.sim.schedule.farewells import declare, held, stones
 
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
 from registry_controller.api.meta import ObjectKey
 from registry_controller.planner.explain import explain
+from tests.sim.cluster.dry_run import open_dry_run
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
-from tests.sim.cluster.planning import rehearsing
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.leaving import declare, held, stones
 from tests.sim.test_dishonest_members import with_token
 
 ID = "0c10ed00-0000-4000-8000-000000000000"
@@ -106,9 +106,9 @@ def test_a_copy_whose_owner_is_cloned_says_that_this_is_why_nothing_becomes_of_i
 
     async def scenario(group: SimGroup) -> None:
         await _cloned(group)
-        async with rehearsing(group, "a") as rehearsal:
-            kind, gvr = await rehearsal.engine.discovery.find("configmap")
-            found = await explain(rehearsal, kind, gvr, ObjectKey("default", "copied"))
+        async with open_dry_run(group, "a") as dry_run:
+            kind, gvr = await dry_run.engine.discovery.find("configmap")
+            found = await explain(dry_run, kind, gvr, ObjectKey("default", "copied"))
         (row,) = found.planned
         assert (row.action.value, row.reason) == ("wait", "OwnerCloned")
         assert found.problems == [f"peer b: {SAID}", f"peer c: {SAID}"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -44,6 +46,21 @@ async def lost(group: SimGroup, *, count: int) -> None:
     a.server.compact()
     group.fail("a", Fault.NONE)
     await group.settle()
+
+
+class Reads:
+    """Counts the reads by name of another member's objects, by their path."""
+
+    def __init__(self, member: Member, *, by: str) -> None:
+        self._answer, self._by = member.server.answer, by
+        self.count = Counter[str]()
+        patch.object(member.server, "answer", self._count).start()
+
+    def _count(self, method: str, path: str, body: bytes | None, *, who: str) -> Any:
+        name = path.partition("?")[0].rpartition("/configmaps/")[2]
+        if method == "GET" and who == self._by and name.startswith("m-"):
+            self.count[name] += 1
+        return self._answer(method, path, body, who=who)
 
 
 def moment(member: Member) -> str:
@@ -97,6 +114,100 @@ def test_half_goes_and_what_comes_after_it_is_kept() -> None:
         await group.settle()
         assert left(b) == 70
         assert not halted(b)
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["as events", "in a list"])
+@pytest.mark.parametrize(("count", "gone"), [(40, 40), (200, 100)])
+def test_the_owner_is_asked_once_for_each_deletion(count: int, gone: int, is_heard: bool) -> None:
+    """O5: and it is asked for each."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, count)
+        reads = Reads(a, by="b")
+        if is_heard:
+            for number in range(gone):
+                a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+            await group.settle()
+        else:
+            await lost(group, count=gone)
+        assert left(b) == count - gone
+        assert reads.count == Counter(f"m-{number:03}" for number in range(gone))
+
+    simulate(scenario, n=2)
+
+
+def test_of_a_set_that_is_halted_nobody_is_asked_before_it_is_allowed() -> None:
+    """W4, O5: and then once."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 120)
+        reads = Reads(a, by="b")
+        await lost(group, count=61)
+        assert halted(b)
+        await asyncio.sleep(2 * 3600.0)  # everything is looked at again once an hour
+        assert (left(b), halted(b), reads.count) == (120, True, Counter())
+        since = moment(b)
+        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many", "annotations": {ALLOW_DELETIONS: since}}})
+        await group.settle()
+        assert left(b) == 59
+        assert reads.count == Counter(f"m-{number:03}" for number in range(61))
+
+    simulate(scenario, n=2)
+
+
+def test_what_no_longer_matches_and_stays_is_no_deletion() -> None:
+    """W3, W4: neither when its rule is edited, nor after a restart; and it does not hold up what is deleted."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 120)
+        few = {"match": [{"labels": [{"matchLabels": {"sync": "yes", "few": "yes"}}]}]}
+        for number in (118, 119):
+            labels = {"sync": "yes", "few": "yes"}
+            a.apply(config_map(f"m-{number:03}", {"n": "1"}, labels=labels))
+        await group.settle()
+        b.apply(rule("many", CONFIG_MAP, few))
+        await group.settle()
+        assert (left(b), halted(b)) == (120, False)
+        await b.restart()
+        await group.settle()
+        assert (left(b), halted(b)) == (120, False)
+        await asyncio.sleep(2 * 3600.0)
+        assert (left(b), halted(b)) == (120, False)
+        a.delete("ConfigMap", "m-119", namespace="default")
+        await group.settle()
+        assert (left(b), halted(b)) == (119, False)
+
+    simulate(scenario, n=2)
+
+
+def test_what_was_allowed_to_go_and_is_still_there_allows_nothing_later() -> None:
+    """W4: the owner has what was thought to be gone, under labels that no rule asks for."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 120)
+        group.fail("a", Fault.REFUSED)
+        for number in range(70):
+            a.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "no"}))
+        await asyncio.sleep(1.0)
+        a.server.compact()
+        group.fail("a", Fault.NONE)
+        await group.settle()
+        assert (left(b), halted(b)) == (120, True)
+        since = moment(b)
+        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many", "annotations": {ALLOW_DELETIONS: since}}})
+        await asyncio.sleep(30.0)
+        assert (left(b), halted(b)) == (120, False)
+        for number in range(70, 120):
+            a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+        await asyncio.sleep(30.0)
+        assert (left(b), halted(b)) == (70, False)
+        for number in range(20):
+            a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+        b.apply(rule("many", CONFIG_MAP, {**WANTED, "mutations": {"labels": {"add": {"by": "many"}}}}))
+        await asyncio.sleep(120.0)
+        assert (left(b), halted(b)) == (70, True)
 
     simulate(scenario, n=2)
 

@@ -12,8 +12,8 @@ from registry_controller.api.meta import CLUSTER_DISABLED, OWNER, ObjectKey
 from registry_controller.planner.explain import Explanation
 from registry_controller.planner.output import build_explanation_document, format_explanation
 from registry_controller.planner.rule_fit import Fit
+from tests.sim.cluster.dry_run import explained
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
-from tests.sim.cluster.planning import explained
 from tests.sim.cluster.transport import Fault
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
@@ -59,7 +59,7 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
         ]  # fmt: skip
         assert format_explanation(found, names).splitlines() == [
             "Widget.sim.example default/one in cluster a: a copy; cluster b owns it; "
-            "made of Widget.sim.example default/one by rule plain, deletionPolicy Orphan",
+            "copied from Widget.sim.example default/one by rule plain, deletionPolicy Orphan",
             "",
             "Widget.sim.example default/one in cluster b:",
             "  rule plain matches",
@@ -69,8 +69,8 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
             'the rule asks for "renamed"',
             "  rule resting does nothing here: spec.suspend: it is suspended",
             "  rule unreadable does nothing here: spec: it is not accepted: spec.rules[0].match[0].name: "
-            "belongs under objectKey: write objectKey.name",
-            "  becomes Widget.sim.example default/one here",
+            "belongs under objectKey: objectKey.name",
+            "  is copied to Widget.sim.example default/one here",
             "",
             "decision on Widget.sim.example default/one: skip (InSync), by rule plain, from cluster b",
             "  because: it is as it should be",
@@ -119,7 +119,7 @@ def test_an_object_made_here_says_what_the_rules_say_of_it_elsewhere() -> None:
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)
         found, names = await explained(group, "Widget", "one", at="b")
-        assert "made here; this cluster owns it" in format_explanation(found, names)
+        assert "created here; this cluster owns it" in format_explanation(found, names)
         assert found.sources[0].ref.owner == group["b"].id
         assert found.sources[0].fits[0].fit is Fit.MATCHES
 
@@ -151,7 +151,7 @@ def test_what_could_not_be_looked_at_is_said_of_an_object_that_was_not_found() -
         found, names = await explained(group, "Widget", "nobody")
         text = format_explanation(found, names)
         assert "not here, nor in any cluster that could be read" in text
-        assert "not heard: peer b: Widget: it is not served there" in text
+        assert "unavailable: peer b: Widget: it is not served there" in text
         group["b"].server.change_served("Widget", served=True)
         found, names = await explained(group, "Widget", "nobody")
         assert format_explanation(found, names).endswith("not here, nor in any cluster that is read")
@@ -232,7 +232,7 @@ LAST_LINES = {
     "nobody asks": (
         "decision on Secret default/hello: skip (NotWanted)\n  because: no rule that acts here asks for it"
     ),
-    "made here": "skip (NotWanted)\n  because: it was made here; the members whose rules match it copy it from here",
+    "made here": "skip (NotWanted)\n  because: it was created here; members whose rules match it copy it from here",
     "a copy of its": "because: the rule came from another cluster, and SYNCED_RULES_ENABLED, SYNCED_RULES_KINDS or "
     "SYNCED_RULES_NAMESPACES does not let it write this here",
     "a copy of another's": "because: no rule that acts here asks for it",

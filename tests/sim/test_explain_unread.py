@@ -7,9 +7,9 @@ import pytest
 from registry_controller.api.meta import OWNER
 from registry_controller.planner.output import build_explanation_document, format_explanation
 from registry_controller.planner.rule_fit import Fit
+from tests.sim.cluster.dry_run import explained
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
-from tests.sim.cluster.planning import explained
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
@@ -60,7 +60,7 @@ def test_what_a_rule_asks_for_that_acts_here_waits_for_the_right_to_read_its_pla
         assert [(row.action.value, row.reason) for row in found.planned] == [("wait", "LocalNotHeard")]
         text = format_explanation(found, names)
         assert "  rule own matches" in text
-        assert "\nnot heard: here: Widget: cannot watch widgets.sim.example/v1" in text
+        assert "\nunavailable: here: Widget: cannot watch widgets.sim.example/v1" in text
 
     simulate(scenario, n=2)
 
@@ -83,7 +83,7 @@ def test_what_may_be_read_nowhere_is_explained_by_the_rules_alone() -> None:
             ("own", Fit.UNREAD), ("from-b", Fit.IDLE),
         ]  # fmt: skip
         text = format_explanation(found, names)
-        assert "  rule own acts here; whether it matches shows where the object can be read" in text
+        assert "  rule own acts here; it cannot be evaluated without reading the object" in text
         assert "wait (LocalNotHeard)" in text
         assert [one["fit"] for one in build_explanation_document(found, names)["rules"]] == ["Unread", "Idle"]
 
@@ -104,7 +104,7 @@ def test_a_peer_that_may_not_be_read_is_not_taken_for_one_without_the_object(act
         text = format_explanation(found, names)
         assert "cluster a: not here, nor in any cluster that could be read\n" in text
         assert f"not read: peer b: {REFUSED} cluster-registry.k8s.cisco.com/reader-aggregated" in text
-        assert ("no rule here is for its kind" in text) is not acts
+        assert ("no rule here reads its kind" in text) is not acts
         assert ("because: no rule that acts here asks for it" in text) is not acts
         assert ("rule own acts here" in text) is acts
 
@@ -123,7 +123,7 @@ def test_a_copy_that_is_listed_is_known_though_it_may_not_be_read_by_its_name() 
         group["a"].server.unreadable.add("Widget default/one")
         found, names = await explained(group, "widget", "one")
         text = format_explanation(found, names)
-        assert "in cluster a: a copy; cluster b owns it; made of Widget.sim.example default/one by rule own" in text
+        assert "in cluster a: a copy; cluster b owns it; copied from Widget.sim.example default/one by rule own" in text
         assert "skip (InSync), by rule own, from cluster b" in text
         assert f"not read: here: {REFUSED}" in text
 
@@ -144,6 +144,6 @@ def test_without_any_secret_the_rules_are_told_and_what_narrows_secrets() -> Non
         assert NOTHING in text
         (said,) = [line for line in text.splitlines() if line.startswith("not read: here: cannot get secrets.v1")]
         assert "rbac.narrowSecrets is set here: then it is lacking on purpose" in said
-        assert "\nnot heard: peer b: " in text
+        assert "\nunavailable: peer b: " in text
 
     simulate(scenario, n=2)

@@ -12,8 +12,8 @@ import pytest
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import CLUSTER_DISABLED
 from registry_controller.planner.plan import PlanAction
+from tests.sim.cluster.dry_run import changed, plan, planned
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.cluster.planning import changed, plan, planned
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.transport import Fault
 from tests.sim.cluster.watch import Watch
@@ -416,7 +416,7 @@ def test_a_kind_that_is_not_served_is_named_whole_with_the_one_that_may_be_meant
             f"peer b: {asked['kind']}: it is not served there in {named}; {words}",
         ]
         meant = "{group: sim.example, version: v1, kind: Widget}"
-        assert [*found.notes] == [f"this cluster serves a Widget of sim.example/v1: is {meant} meant?"]
+        assert [*found.notes] == [f"this cluster serves a Widget of sim.example/v1: do you mean {meant}?"]
 
     simulate(scenario, n=2)
 

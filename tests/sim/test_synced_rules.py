@@ -14,8 +14,8 @@ from registry_controller.planner.explain import explain
 from registry_controller.planner.plan import PlanAction
 from registry_controller.planner.rule_fit import Fit
 from registry_controller.sync import pace
+from tests.sim.cluster.dry_run import open_dry_run, plan
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
-from tests.sim.cluster.planning import plan, rehearsing
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 REGION = {"group": "sim.example", "version": "v1", "kind": "Region"}
@@ -80,9 +80,9 @@ def test_a_rule_from_a_peer_does_nothing_and_says_why_and_one_that_was_made_here
         assert accepted["status"] == "True"
         assert (synced["status"], synced["reason"]) == ("Unknown", "NotAllowedHere")
         assert "SYNCED_RULES_ENABLED" in synced["message"]
-        async with rehearsing(group, "a") as rehearsal:
-            kind, gvr = await rehearsal.engine.discovery.find("configmap")
-            (source,) = (await explain(rehearsal, kind, gvr, ObjectKey("default", "one"))).sources
+        async with open_dry_run(group, "a") as dry_run:
+            kind, gvr = await dry_run.engine.discovery.find("configmap")
+            (source,) = (await explain(dry_run, kind, gvr, ObjectKey("default", "one"))).sources
         (opinion,) = source.fits
         assert (opinion.fit, opinion.path) == (Fit.IDLE, "SYNCED_RULES_ENABLED")
         found = await plan(group, "a", here.get("ResourceSyncRule", "from-b"))

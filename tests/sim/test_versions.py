@@ -11,9 +11,9 @@ from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.planner.explain import explain
 from registry_controller.planner.rule_fit import Fit
+from tests.sim.cluster.dry_run import open_dry_run, plan
 from tests.sim.cluster.group import SimGroup, rule, simulate
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.planning import plan, rehearsing
 
 RELIC = {"group": "sim.example", "version": "v1beta1", "kind": "Relic"}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
@@ -100,15 +100,15 @@ def test_a_kind_is_found_as_people_call_it_in_the_best_version_that_has_it(
         here.create(rule("relics", RELIC))
         owner.create(_object("Relic", "x"))
         await group.settle()
-        async with rehearsing(group, "a") as rehearsal:
+        async with open_dry_run(group, "a") as dry_run:
             if kind is None:
                 with pytest.raises(NotServed):
-                    await rehearsal.engine.discovery.find(word)
+                    await dry_run.engine.discovery.find(word)
                 return
-            found, gvr = await rehearsal.engine.discovery.find(word)
+            found, gvr = await dry_run.engine.discovery.find(word)
             assert found == GVK(**kind)
             if kind == RELIC:
-                (source,) = (await explain(rehearsal, found, gvr, ObjectKey("default", "x"))).sources
+                (source,) = (await explain(dry_run, found, gvr, ObjectKey("default", "x"))).sources
                 assert [(opinion.rule, opinion.fit) for opinion in source.fits] == [("relics", Fit.MATCHES)]
 
     simulate(scenario, n=2)

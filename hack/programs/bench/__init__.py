@@ -62,19 +62,23 @@ def main(options: argparse.Namespace) -> int:
 def read_works(words: Sequence[str]) -> list[tuple[str, int]]:
     """Return works with their numbers of objects; a number follows its work. ValueError for other words."""
     works: list[tuple[str, int]] = []
+    is_number = False
     for word in words:
         if word in DEFAULTS:
             works.append((word, DEFAULTS[word]))
-        elif word.isdecimal() and works and works[-1][1]:
+        elif word.isdecimal() and works and works[-1][1] and not is_number:
             works[-1] = (works[-1][0], int(word))
         else:
             known = ", ".join(f"{work} N" if count else work for work, count in DEFAULTS.items())
             raise ValueError(f"{word}: not a work; the works are {known}")
+        is_number = word.isdecimal()
     return works
 
 
 def _measure(works: Sequence[tuple[str, int]], *, options: argparse.Namespace) -> tuple[list[Line], dict[str, Any]]:
     """Measure the works in turn on one test bed; return the figures and the card of the machine."""
+    import uvloop
+
     from . import bulk, burst, delete, edit, hot, relay
     from .bed import make_bed
     from .objects import Effort
@@ -89,11 +93,13 @@ def _measure(works: Sequence[tuple[str, int]], *, options: argparse.Namespace) -
         lines: list[Line] = []
         for work, number in works:
             count = _QUICK if options.quick and number else number
-            print(f"{work} {count or ''}: {effort.rounds} rounds", flush=True)
+            print(f"{work} {count}".removesuffix(" 0") + f": {effort.rounds} rounds", flush=True)
             if work in counted:
-                lines += asyncio.run(counted[work].measure(bed, count=count, effort=effort))
+                measuring = counted[work].measure(bed, count=count, effort=effort)
             else:
-                lines += asyncio.run({"relay": relay, "hot": hot}[work].measure(bed, effort=effort))
+                measuring = {"relay": relay, "hot": hot}[work].measure(bed, effort=effort)
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as the daemon
+                lines += runner.run(measuring)
         for name, usage in bed.meter.usages.items():
             usage.show(name)
         profiles = [usage.as_json(name) for name, usage in bed.meter.usages.items()]

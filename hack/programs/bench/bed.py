@@ -131,8 +131,7 @@ def make_bed(*, fsync: bool, is_sampled: bool) -> Iterator[Bed]:
             cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([_CRD, *_roles()]))
             is_sampled_here = is_sampled and cluster is sink
             flags = [f"--set=localCluster.name={cluster.name}", f"--namespace={_NAMESPACE}", "--create-namespace"]
-            flags += ["--set=controller.deletionLimitPercent=0", f"--set=replicas={0 if is_sampled_here else 1}"]
-            cluster.helm("install", _RELEASE, _CHART, *flags)
+            cluster.helm("install", _RELEASE, _CHART, *flags, f"--set=replicas={0 if is_sampled_here else 1}")
             if is_sampled_here:
                 log, meter = stack.enter_context(_sampled(cluster))
             else:
@@ -149,8 +148,9 @@ def make_bed(*, fsync: bool, is_sampled: bool) -> Iterator[Bed]:
         bed = Bed(source, sink, log, meter)
         try:
             yield bed
-            if restarts := sum(kubelet.restarts for kubelet in kubelets):
-                raise RuntimeError(f"daemons ended {restarts} times, so the figures are invalid")
+            for kubelet in kubelets:
+                if kubelet.restarts:
+                    raise RuntimeError(f"a daemon ended {kubelet.restarts} times ({kubelet.log}): no figure is valid")
         except (RuntimeError, TimeoutError):
             print(f"the last lines of the sink's daemon:\n{bed.log_tail()}", file=sys.stderr)
             raise

@@ -23,9 +23,9 @@ _SIZE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured. rounds: of A B B A. changes: of one object in a block. seconds: of a hot object's changes.
+    """The amount of work. rounds: of A B B A. changes: of one object in a block. seconds: duration of a block of hot.
 
-    connections: the numbers among which the floor takes the best. sample: requests that measure a rate.
+    connections: the numbers of connections that the floor tries. sample: the requests that measure a rate.
     """
 
     rounds: int = 3

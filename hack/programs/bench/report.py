@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Bound(Enum):
-    """How a figure is compared with its floor."""
+    """The comparison of a figure with its floor."""
 
     RATIO = "ratio"
     """Our median over the floor's."""
@@ -87,7 +87,7 @@ def show(lines: Sequence[Line]) -> None:
 
 
 def card(*, kubernetes: str, fsync: bool) -> dict[str, Any]:
-    """Return what the figures depend on: the machine and the versions."""
+    """Return the machine and the versions on which the figures depend."""
     models = [line for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -81,7 +81,7 @@ class Sampler:
 
 def _place(frame: FrameType | None) -> tuple[str, str]:
     """Return the package and the function that a sample counts for."""
-    if frame is not None and _is_entered(frame) and _is_called_by_loop(frame):
+    if frame is not None and (_is_loop(frame) or (_is_entered(frame) and _is_loop(frame.f_back))):
         return LOOP, LOOP
     while frame is not None:
         code = frame.f_code
@@ -112,9 +112,8 @@ def _is_entered(frame: FrameType) -> bool:
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _RESUME
 
 
-def _is_called_by_loop(frame: FrameType) -> bool:
-    caller = frame.f_back
-    return caller is not None and caller.f_code.co_filename.endswith("asyncio/runners.py")
+def _is_loop(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_filename.endswith("asyncio/runners.py")
 
 
 def _task() -> str:

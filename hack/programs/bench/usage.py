@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _POLL_S = 0.01
 _TIMEOUT_S = 10.0
 _FUNCTIONS = 12
@@ -68,9 +67,9 @@ class Meter:
         self._samples = samples
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of the daemon so far."""
-        fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        """Return the CPU seconds of the daemon's threads so far (/proc/PID/task/TID/schedstat, nanoseconds)."""
+        files = Path(f"/proc/{self._pid}/task").glob("*/schedstat")
+        return sum(int(file.read_text(encoding="ascii").split()[0]) for file in files) / 1e9
 
     @contextmanager
     def working(self, name: str, *, changes: int) -> Iterator[None]:
@@ -91,7 +90,7 @@ class Meter:
         usage.packages[_OTHER_THREADS] = usage.cpu_s - sum(usage.packages.values())
 
     def _sums(self) -> dict[str, Any]:
-        """Let the daemon write its sums, and read them; empty when it is not sampled."""
+        """Make the daemon write its sums, and return them; empty when the daemon is not sampled."""
         if self._samples is None:
             return {}
         self._samples.unlink(missing_ok=True)

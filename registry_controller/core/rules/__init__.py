@@ -1,1 +1,1 @@
-"""What a rule asks for: validation, matching, lists of what servers are asked."""
+"""Evaluates rules: validation, matching, the selections that servers are asked for, and the local policy."""

@@ -1,6 +1,6 @@
-"""Which rules act on which peer.
+"""Rules that act: which peers they read, which objects they match, and which kinds they write here.
 
-Law: a rule that is not accepted, or suspended, acts on nobody; nothing else is left out silently.
+Law: a rule that is not accepted or is suspended acts on no peer; no other rule is left out silently.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from registry_controller.core.rules.matching import ObjectFacts, find_matching_e
 from registry_controller.core.rules.policy import UNRESTRICTED, Barrier, TargetPolicy
 from registry_controller.gotemplate import Pool
 
+_MAX_COMBINATIONS: Final = 32
+
 Rank = tuple[str, ClusterUID, str]
-"""What orders rules that want the same source (W2): the older at its owner, the lower owner ID, the name."""
+"""Orders rules that want the same source (W2): by creation time at the owner, owner ID, and name."""
 
 
 class Hit(NamedTuple):
-    """A rule that matches an object: its matching entries, the kind of the copy, and where to if it is moved.
+    """A rule that matches an object: the entries that match, the copy's kind, and its target if that has another key.
 
-    `barrier` is what keeps it from writing that; None where nothing does. `rank` is the rule's.
+    `barrier` is set when the local policy does not let the rule write the target. `rank` is the rule's rank.
     """
 
     rank: Rank
@@ -41,20 +43,20 @@ class Hit(NamedTuple):
     barrier: Barrier | None = None
 
     def target(self, key: ObjectKey) -> Target:
-        """Say what the object of that key becomes here."""
+        """Return the target of the object with that key."""
         return self.moved_to or Target(self.kind.group, self.kind.kind, key.namespace, key.name)
 
     def is_moved(self, source: GVK) -> bool:
-        """Say whether an object of that kind becomes one of another kind, or elsewhere."""
+        """Return whether the copy of an object of kind `source` has another kind or another key."""
         return self.moved_to is not None or (self.kind.group, self.kind.kind) != (source.group, source.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveRule:
-    """A rule that is accepted and not suspended. `born` and `owner` are those of the rule where it was written.
+    """A rule that is accepted and not suspended. `created_at` and `owner` describe the rule in its own cluster.
 
-    `fence` says what it may write here; `context` is what its templates see beside the object, NOWHERE until the rule
-    reads a peer.
+    `target_policy` decides which targets the rule may write here. `context` holds the Clusters for its templates; it
+    is NO_CONTEXT until the rule reads a peer.
     """
 
     rule: SyncRule
@@ -66,29 +68,22 @@ class ActiveRule:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Name what this rule makes of a source: while it is the same, nothing needs to be read again."""
+        """The values that the rule's result depends on: while they are equal, no source has to be listed again."""
         rule = self.rule
-        return (
-            rule.name,
-            rule.uid,
-            rule.generation,
-            self.created_at,
-            self.owner,
-            rule.entries,
-            self.target_policy,
-            self.context,
-        )
+        made = (rule.kind, rule.entries, rule.deletion_policy, rule.create_namespaces)
+        return (rule.name, self.created_at, self.owner, made, self.target_policy, self.context)
 
     def with_context(self, context: TemplateContext) -> ActiveRule:
-        """Let templates see a context; rules without any see none, and need no second look when it changes."""
+        """Return the rule with a context; a rule without templates gets none and stays equal."""
         return replace(self, context=context) if self.rule.has_templates else self
 
     def evaluate(
         self, facts: ObjectFacts, body: Callable[[], Manifest], *, owner: ClusterUID, pool: Pool | None = None
     ) -> Hit | None:
-        """Say what this rule makes of an object; None when it does not match. What it takes, it takes of the pool, too.
+        """Evaluate this rule on an object; None when it does not match.
 
-        Raises InvalidObject for what cannot be evaluated.
+        `body` is called when the body is needed. The steps are also taken from the pool. Raises InvalidObject when the
+        rule cannot be evaluated.
         """
         entries = find_matching_entries(self.rule, facts, body, pool=pool)
         if not entries:
@@ -96,9 +91,8 @@ class ActiveRule:
         rule, kind = self.rule, get_copy_kind(self.rule.kind, entries)
         overrides = [override for entry in entries for override in entry.mutations.overrides]
         target, secret_type, moved_to = Target(kind.group, kind.kind, *facts.key), facts.kind_type, None
-        if any(may_move(override) for override in overrides) or self._may_change_secret_type(
-            kind, has_overrides=bool(overrides)
-        ):
+        may_have_other_key = any(may_move(override) for override in overrides)
+        if may_have_other_key or self._may_change_secret_type(kind, has_overrides=bool(overrides)):
             copy = build_copy(body(), rule.kind, entries, owner=owner, context=self.context, pool=pool)
             target, secret_type = copy.target, str(copy.manifest.get("type") or "")
             moved_to = target if target.key != facts.key else None
@@ -108,74 +102,71 @@ class ActiveRule:
         )
 
     def _may_change_secret_type(self, kind: GVK, *, has_overrides: bool) -> bool:
-        """Say whether a copy may be a Secret of another type than its source, where that decides what is allowed."""
+        """Return whether the Secret type of the copy may differ from the source's, where the policy depends on it."""
         if not self.target_policy.is_synced or (kind.group, kind.kind) != ("", "Secret"):
             return False
         return has_overrides or (self.rule.kind.group, self.rule.kind.kind) != ("", "Secret")
 
     @property
     def rank(self) -> Rank:
-        """Order rules that want the same source."""
+        """The rule's place among rules that want the same source."""
         return (self.created_at or "~", self.owner, self.rule.name)
 
 
 def activate(
     rule: SyncRule, *, created_at: str, owner: ClusterUID, target_policy: TargetPolicy = UNRESTRICTED
 ) -> ActiveRule:
-    """Prepare an accepted rule for acting within a fence."""
+    """Return the active rule of an accepted rule."""
     return ActiveRule(rule, created_at, owner, build_selections(rule), target_policy)
 
 
 def group_by_kind(rules: Iterable[ActiveRule]) -> Mapping[GVK, tuple[ActiveRule, ...]]:
-    """Sort rules by the kind that they read, and leave them in their order."""
-    found: dict[GVK, list[ActiveRule]] = {}
+    """Group rules by the kind that they read; keep their order."""
+    groups: dict[GVK, list[ActiveRule]] = {}
     for active in rules:
-        found.setdefault(active.rule.kind, []).append(active)
-    return {kind: tuple(held) for kind, held in found.items()}
+        groups.setdefault(active.rule.kind, []).append(active)
+    return {kind: tuple(group) for kind, group in groups.items()}
 
 
 def reads_from(rule: SyncRule, features: Collection[Feature] | None) -> bool:
-    """Say whether a rule reads from a peer that holds these features; None for one whose features are not heard yet."""
-    return all(features is not None and asked.matches(features) for asked in rule.features)
+    """Return whether a rule reads from a peer with these features; `features` is None until they were listed."""
+    return all(features is not None and match.matches(features) for match in rule.features)
 
 
 def list_target_kinds(
     rules: Iterable[ActiveRule], *, watched: Collection[GVK] = (), served: Collection[GVK] | None = None
 ) -> Mapping[GVK, frozenset[Selection]]:
-    """List the kinds that rules write here, with the parts of each that must be watched here.
+    """List the kinds that rules write here, with the selections of each that must be watched here.
 
-    An object is served in every version of its kind, so one is enough to hear it: of those that rules write one that
-    is `served` here (None: nobody knows yet), the one that is `watched` already, that of the first rule in rank.
+    Every version of a kind serves the same objects, so one version is watched. In this order of preference: a version
+    that is `served` here (None: not known yet), the version that is `watched` already, that of the first rule in rank.
 
-    A target lies in its source's namespace, so what narrows the source to namespaces narrows the target, too, unless
-    an override may move it. A wide part does not replace a narrow one: where only the narrow one is allowed, the rules
-    that need no more go on.
+    A target is in its source's namespace unless an override may move it, so a rule's namespaces narrow the targets too.
+    A wide selection does not replace a narrow one: where only the narrow one is allowed, the rules that need no more
+    keep working.
     """
     versions: dict[tuple[str, str], dict[GVK, None]] = {}
-    parts: dict[tuple[str, str], set[Selection]] = {}
+    selections: dict[tuple[str, str], set[Selection]] = {}
     for active in sorted(rules, key=lambda active: active.rank):
-        for kind, places in _list_written_kinds(active).items():
+        for kind, written in _list_written_kinds(active).items():
             versions.setdefault((kind.group, kind.kind), {})[kind] = None
-            parts.setdefault((kind.group, kind.kind), set()).update(places)
+            selections.setdefault((kind.group, kind.kind), set()).update(written)
 
     def choose(kinds: Iterable[GVK]) -> GVK:
         return min(kinds, key=lambda kind: (served is not None and kind not in served, kind not in watched))
 
-    return {choose(kinds): frozenset(parts[what]) for what, kinds in versions.items()}
+    return {choose(kinds): frozenset(selections[group_kind]) for group_kind, kinds in versions.items()}
 
 
 def _list_written_kinds(active: ActiveRule) -> Mapping[GVK, set[Selection]]:
-    """List what one rule writes, and where: of one source several entries may match, and change it one after the other.
+    """List the kinds that one rule writes, each with the selections of its targets.
 
-    Of combinations beyond any use only those are seen that come first.
+    Several entries may match one source and change its kind one after the other; the first combinations are enough.
     """
     kinds: dict[GVK, set[Selection]] = {}
     for entry in active.rule.entries:
         moves = any(may_move(override) for override in entry.mutations.overrides)
-        places = {EVERYTHING} if moves else {Selection(namespace=asked.namespace) for asked in active.selections}
+        written = {EVERYTHING} if moves else {Selection(namespace=source.namespace) for source in active.selections}
         for kind, before in [(active.rule.kind, set[Selection]()), *kinds.items()][:_MAX_COMBINATIONS]:
-            kinds.setdefault(get_copy_kind(kind, (entry,)), set()).update(before, places)
+            kinds.setdefault(get_copy_kind(kind, (entry,)), set()).update(before, written)
     return kinds
-
-
-_MAX_COMBINATIONS: Final = 32

@@ -1,11 +1,12 @@
-"""What a rule asks servers for (R1): narrowed only where the query cannot miss what the rule matches.
+"""Builds the selections with which a rule's kind is listed and watched at peers (R1).
 
-Law: selections are supersets. The rule is evaluated again on what is heard.
+Law: a selection contains every object that the rule matches; the rule is evaluated on each object that is received.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -16,33 +17,50 @@ from registry_controller.api.syncrule import Match, SyncRule
 
 _MAX_NAMESPACES: Final = 16
 _MAX_SELECTIONS: Final = 32
-"""More lists and watches than this cost a server more than one over everything does."""
+"""More lists and watches than this cost a server more than one over all objects."""
 _MAX_QUERY_LENGTH: Final = 2048
-"""A query is a part of a URL, whose length servers and proxies limit."""
+"""Characters of a selector: it is a part of a URL, whose length servers and proxies limit."""
+_MAX_REQUIREMENTS: Final = 4
+_COMMAS: Final = re.compile(r",(?![^(]*\))")
+"""The commas between requirements of a selector, not those between the values of one: `a in (1,2),b=3`."""
 
 
 def build_selections(rule: SyncRule, *, namespaced: bool = True) -> tuple[Selection, ...]:
-    """Narrow a rule to queries, sorted; none at all when it matches nothing.
+    """Return a rule's selections, sorted; none when the rule matches nothing.
 
-    `namespaced` says whether the kind's objects live in namespaces: those that do not ignore `namespaces`.
+    `namespaced` is true for a kind whose objects are in namespaces; objects of other kinds ignore `namespaces`.
     """
     return join_selections(
         selection for entry in rule.entries for selection in _list_selections(rule, entry.matches, namespaced)
     )
 
 
-def join_selections(chosen: Iterable[Selection]) -> tuple[Selection, ...]:
-    """Join the selections of several rules over one kind, without those that another one contains."""
-    distinct = set(chosen)
-    kept = [one for one in distinct if not any(wider in distinct for wider in _list_wider(one))]
+def join_selections(selections: Iterable[Selection]) -> tuple[Selection, ...]:
+    """Join the selections of several rules for one kind; leave out a selection that another one contains."""
+    distinct = set(selections)
+    kept = [selection for selection in distinct if not any(wider in distinct for wider in list_wider(selection))]
     return tuple(sorted(kept)) if len(kept) <= _MAX_SELECTIONS else (EVERYTHING,)
 
 
-def _list_wider(one: Selection) -> Iterator[Selection]:
-    """List all that contain a selection, which are few however many there are to compare: it, with parts left out."""
-    for parts in itertools.product(*({part, ""} for part in one)):
-        if parts != one:
-            yield Selection(*parts)
+def list_wider(selection: Selection) -> Iterator[Selection]:
+    """Yield selections that contain all objects of this one: the same with parts, or with requirements, left out.
+
+    There are at most 512, so that a set of many selections needs no comparison in pairs. A wider selection with another
+    spelling, `a in (1,2)` for `a=1`, is not among them.
+    """
+    parts = ({selection.namespace, ""}, _list_weaker(selection.labels), _list_weaker(selection.fields))
+    for namespace, labels, fields in itertools.product(*parts):
+        if (namespace, labels, fields) != selection:
+            yield Selection(namespace, labels, fields)
+
+
+def _list_weaker(selector: str) -> set[str]:
+    """Return a selector with any of its requirements left out; for a long one, only itself and the empty selector."""
+    requirements = _COMMAS.split(selector)
+    if not 1 < len(requirements) <= _MAX_REQUIREMENTS:
+        return {selector, ""}
+    chosen = itertools.product(*((requirement, "") for requirement in requirements))
+    return {",".join(filter(None, kept)) for kept in chosen}
 
 
 def _list_selections(rule: SyncRule, matches: tuple[Match, ...], namespaced: bool) -> Iterator[Selection]:
@@ -71,7 +89,7 @@ def _build_field_selector(match: Match, *, is_secret: bool) -> str:
 
 
 def _build_label_selector(match: Match) -> str:
-    """Spell the one label selector; several are alternatives, for which a query has no word."""
+    """Return the label selector of a match; empty for several, because a query cannot express alternatives."""
     if len(match.labels) != 1:
         return ""
     text = ",".join(filter(None, map(_format_requirement, match.labels[0].requirements)))
@@ -79,7 +97,7 @@ def _build_label_selector(match: Match) -> str:
 
 
 def _format_requirement(requirement: Requirement) -> str:
-    """Spell a requirement as a query does; empty where it would not be understood."""
+    """Format a requirement as a query does; empty when a query cannot express it."""
     key, values = requirement.key, sorted(requirement.values)
     if not validation.is_label_key(key) or not all(validation.is_label_value(value) for value in values):
         return ""

@@ -1,8 +1,8 @@
-"""What rules may do in this cluster: what its administrator allows those that came from other clusters, and has closed.
+"""The local policy: which rules of other clusters act here, and which kinds and namespaces are closed to all rules.
 
-Laws: a rule that was made here is limited by what is closed alone · a rule that came from another cluster never writes
-the registry's own kinds, nor Secrets with which Kubernetes lets somebody in · nobody but the daemon itself makes what
-has the name of a core object · where a rule is barred it neither writes nor deletes.
+Laws: only the closed kinds and namespaces limit a rule that was created here · a rule of another cluster never writes
+the registry's kinds, nor Secrets that grant access to this cluster · only the daemon creates objects with the names of
+core objects · a rule that is barred neither writes nor deletes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _CORE_NAMES: Final = frozenset(
 
 
 class Barrier(enum.Enum):
-    """What is in a rule's way here."""
+    """The cause for which a rule may not write here."""
 
-    RESERVED = "it is for this cluster alone to make"
-    NOT_ALLOWED = "rules that came from other clusters may not do this here"
-    CLOSED = "nobody's copies are written there"
+    RESERVED = "only this cluster may create it"
+    NOT_ALLOWED = "the options do not let a rule of another cluster do this here"
+    CLOSED = "no copies are written there"
 
 
 class BarredRule(NamedTuple):
-    """Why a whole rule does nothing here: the option or the field of the rule that says so, and words."""
+    """The cause for which a whole rule does nothing here; `path` is the option or the rule's field that bars it."""
 
     barrier: Barrier
     path: str
@@ -43,9 +43,10 @@ class BarredRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RulePolicy:
-    """What the administrator of this cluster allows. Empty `kinds` and `namespaces` allow all.
+    """The options of the local administrator. Empty `kinds` and `namespaces` allow all.
 
-    `enabled`, `kinds` and `namespaces` are about rules that came from other clusters, the closed ones about all rules.
+    `enabled`, `kinds` and `namespaces` apply to rules of other clusters, `closed_kinds` and `closed_namespaces` to all
+    rules.
     """
 
     enabled: bool = True
@@ -55,14 +56,17 @@ class RulePolicy:
     closed_namespaces: frozenset[str] = frozenset()
 
     def find_bar(self, rule: SyncRule, *, synced: bool) -> BarredRule | None:
-        """Say why a whole rule does nothing here; None when it acts. `synced` says that it came from elsewhere."""
+        """Return why a whole rule does nothing here; None for a rule that acts.
+
+        `synced` is true for a rule of another cluster.
+        """
         written = {(kind.group, kind.kind): kind for kind in (get_copy_kind(rule.kind, (e,)) for e in rule.entries)}
         return (self._find_synced_bar(rule, written) if synced else None) or self._find_closed_bar(written)
 
     def find_barrier(self, target: Target, *, source: GVK, secret_type: str, synced: bool) -> Barrier | None:
-        """Say what keeps a rule from writing one target, made of a `source`; None when nothing does.
+        """Return why a rule may not write one target from an object of kind `source`; None when it may.
 
-        `secret_type` is the type that a Secret is to have; empty for another kind.
+        `secret_type` is the wanted type of a Secret; empty for another kind.
         """
         is_own_kind = target.group == meta.GROUP
         if is_own_kind and (target.kind, target.name) in _CORE_NAMES:
@@ -73,61 +77,60 @@ class RulePolicy:
                 return Barrier.RESERVED
             if not self._allows(target, source):
                 return Barrier.NOT_ALLOWED
-        # Without its own kinds and its members' credentials there is no registry: for those it can be switched off.
+        # The registry needs its own kinds and its members' credentials; closing their namespaces closes them as well.
         closes_kind = not (is_own_kind or is_registry_secret) and _is_listed(target, self.closed_kinds)
         return Barrier.CLOSED if closes_kind or _get_namespace(target) in self.closed_namespaces else None
 
     def _find_synced_bar(self, rule: SyncRule, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
         if not self.enabled:
-            words = "is false: a rule that came from another cluster does nothing here"
-            return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_ENABLED", words)
+            message = "is false: a rule of another cluster does nothing here"
+            return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_ENABLED", message)
         for group, kind in sorted(written):
             if group == meta.GROUP:
-                words = f"a rule that came from another cluster never writes {GroupKind(group, kind)}"
-                return BarredRule(Barrier.RESERVED, "spec.groupVersionKind", words)
+                message = f"a rule of another cluster never writes {GroupKind(group, kind)}"
+                return BarredRule(Barrier.RESERVED, "spec.groupVersionKind", message)
         for verb, kinds in (("reads", [(rule.kind.group, rule.kind.kind)]), ("writes", sorted(written))):
             for group, kind in kinds if self.kinds else ():
                 if not any(listed.covers(group, kind) for listed in self.kinds):
-                    asked = GroupKind(group, kind)
-                    words = f"does not list {asked}, which the rule {verb}: it came from another cluster"
-                    return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_KINDS", words)
+                    message = f"does not list {GroupKind(group, kind)}, which this rule of another cluster {verb}"
+                    return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_KINDS", message)
         return None
 
     def _find_closed_bar(self, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
         for group, kind in sorted(written):
-            # Which Secrets are the registry's own shows each one by itself.
-            is_judged_alone = group == meta.GROUP or _is_secret(group, kind)
-            if not is_judged_alone and any(listed.covers(group, kind) for listed in self.closed_kinds):
-                words = f"covers {GroupKind(group, kind)}, which the rule writes: no copies of it are written here"
-                return BarredRule(Barrier.CLOSED, "CLOSED_KINDS", words)
+            # The type of each Secret decides whether it is the registry's, so Secrets are checked one by one.
+            is_checked_alone = group == meta.GROUP or _is_secret(group, kind)
+            if not is_checked_alone and any(listed.covers(group, kind) for listed in self.closed_kinds):
+                message = f"covers {GroupKind(group, kind)}, which the rule writes: no copies of it are written here"
+                return BarredRule(Barrier.CLOSED, "CLOSED_KINDS", message)
         return None
 
     def _allows(self, target: Target, source: GVK) -> bool:
         if not self.enabled:
             return False
-        listed = [(source.group, source.kind), (target.group, target.kind)]
-        if self.kinds and not all(any(kind.covers(*asked) for kind in self.kinds) for asked in listed):
+        needed = [(source.group, source.kind), (target.group, target.kind)]
+        if self.kinds and not all(any(kind.covers(*group_kind) for kind in self.kinds) for group_kind in needed):
             return False
-        place = _get_namespace(target)
-        # What is in no namespace is in none of the list: it takes a word of its own.
-        return not self.namespaces or place in self.namespaces or (not place and bool(self.kinds))
+        namespace = _get_namespace(target)
+        # A list of namespaces excludes objects without a namespace, unless their kind is listed.
+        return not self.namespaces or namespace in self.namespaces or (not namespace and bool(self.kinds))
 
 
 def _get_namespace(target: Target) -> str:
-    """Tell the namespace that a target is in, or is; empty for what is in none."""
+    """Return the namespace that a target is in, or is; empty for other objects without a namespace."""
     is_namespace = (target.group, target.kind) == ("", meta.NAMESPACE.kind)
     return target.name if is_namespace else target.namespace
 
 
 @dataclass(frozen=True, slots=True)
 class TargetPolicy:
-    """What is allowed, for one rule; `synced` says that it came from another cluster."""
+    """The local policy for one rule; `is_synced` is true for a rule of another cluster."""
 
     policy: RulePolicy = RulePolicy()
     is_synced: bool = False
 
     def find_barrier(self, target: Target, *, source: GVK, secret_type: str) -> Barrier | None:
-        """Say what keeps the rule from writing a target: see `Allowance.barrier`."""
+        """Return why the rule may not write a target; see `RulePolicy.find_barrier`."""
         return self.policy.find_barrier(target, source=source, secret_type=secret_type, synced=self.is_synced)
 
 

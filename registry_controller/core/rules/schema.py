@@ -1,6 +1,6 @@
-"""What the schema of a CustomResourceDefinition refuses: all of it, each with its path, as the API server would say.
+"""Checks objects against the schema of a CustomResourceDefinition, and finds the fields that a definition prunes (A8).
 
-Law: every keyword under `spec` is obeyed here, or stands in `SILENT`. What is there in CEL is core.accept's.
+Law: every keyword of our definitions under `spec` is checked here; `core.rules.validation` checks what CEL rules do.
 """
 
 from __future__ import annotations
@@ -18,17 +18,9 @@ from registry_controller.core.rules.findings import Finding
 
 Schema = Mapping[str, Any]
 
-CHECKED: Final = frozenset(
-    (
-        "type", "properties", "required", "items", "additionalProperties", "enum", "format", "minimum", "maximum",
-        "minLength", "maxItems", "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields",
-    )
-)  # fmt: skip
-SILENT: Final = frozenset(("description", "x-kubernetes-validations"))
 READERS: Final[Mapping[str, Callable[[Field], object]]] = {
     "object": Field.mapping, "array": Field.items, "string": Field.text, "boolean": Field.flag,
 }  # fmt: skip
-FORMATS: Final = frozenset(("byte",))
 
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _METADATA: Final = {
@@ -36,17 +28,17 @@ _METADATA: Final = {
     "properties": {"labels": _TEXTS, "annotations": _TEXTS},
     "x-kubernetes-preserve-unknown-fields": True,
 }
-"""Its other fields are the API server's own matter."""
+"""The API server itself checks the other fields of metadata."""
 _MAX_NAME_LENGTH: Final = 64
 
 
 def find_schema_errors(manifest: Manifest, *, definition: Manifest, version: str) -> Iterator[Finding]:
-    """Find what does not fit the definition of an object's kind; its status is not looked at."""
-    described = get_schema(definition, version)
-    schema = described if isinstance(described, Mapping) else {}
+    """Find the fields that do not fit the definition of the object's kind; its status is not checked."""
+    found = get_schema(definition, version)
+    schema = found if isinstance(found, Mapping) else {}
     schema = {**schema, "properties": {**(schema.get("properties") or {}), "metadata": _METADATA}}
-    looked_at = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "status")}
-    yield from _check_field(Field(looked_at, ""), schema)
+    checked = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "status")}
+    yield from _check_field(Field(checked, ""), schema)
 
 
 def _check_field(field: Field, schema: Schema) -> Iterator[Finding]:
@@ -63,13 +55,13 @@ def _check_field(field: Field, schema: Schema) -> Iterator[Finding]:
         for item in field.items():
             yield from _check_field(item, schema["items"])
     else:
-        words = _check_scalar(field.value, schema)
-        if words:
-            yield Finding(field.path, words)
+        message = _check_scalar(field.value, schema)
+        if message:
+            yield Finding(field.path, message)
 
 
 def _check_type(field: Field, schema: Schema) -> None:
-    """Raise InvalidObject for a value of another type. Null is no value: of a field it is as if it were not there."""
+    """Raise InvalidObject for null, and for a value of another type."""
     if field.value is None:
         raise InvalidObject(field.path, "must not be null")
     if schema.get("x-kubernetes-int-or-string"):
@@ -85,20 +77,20 @@ def _check_object(field: Field, schema: Schema) -> Iterator[Finding]:
             yield Finding(field[name].path, "is required")
     for name, value in field.mapping().items():
         if name in properties:
-            below, found = properties[name], field[name]
+            child_schema, child = properties[name], field[name]
         elif other:
-            below, found = other, field.entry(name)
+            child_schema, child = other, field.entry(name)
         elif schema.get("x-kubernetes-preserve-unknown-fields"):
             continue
         else:
-            yield Finding(field[name].path, f"is no field of this kind{suggest_name(name, properties)}")
+            yield Finding(field[name].path, f"is not a field of this kind{suggest_name(name, properties)}")
             continue
         if value is not None:
-            yield from _check_field(found, below)
+            yield from _check_field(child, child_schema)
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Guess which of the names that there are is meant; empty for none."""
+    """Return advice that suggests the known name that is most similar; empty without one."""
     lowered = {field.lower(): field for field in known}
     found = difflib.get_close_matches(name[:_MAX_NAME_LENGTH].lower(), lowered, n=1)
     return f"; did you mean `{lowered[found[0]]}`?" if found else ""
@@ -115,7 +107,7 @@ def _check_scalar(value: object, schema: Schema) -> str:
         if schema.get("format") == "byte" and not _is_base64(value):
             return "must be base64"
     elif isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        return f"must be from {schema['minimum']} to {schema['maximum']}; write it as a text"
+        return f"must be from {schema['minimum']} to {schema['maximum']}; write it as a string"
     return ""
 
 
@@ -128,36 +120,41 @@ def _is_base64(text: str) -> bool:
 
 
 def find_pruned_fields(sent: Manifest, *, stored: Manifest) -> tuple[str, ...]:
-    """List the paths under `spec` that were sent and are not stored."""
+    """List the paths under `spec` that were sent and were not stored."""
     return tuple(_find_missing(sent.get("spec"), stored.get("spec"), "spec"))
+
+
+def describe_pruned(paths: Iterable[str]) -> str:
+    """Return the message about fields that the installed CustomResourceDefinition prunes."""
+    return f"the installed CRD has no field {', '.join(paths)}: apply the CRDs of this release"
 
 
 def _find_missing(sent: object, stored: object, path: str) -> Iterator[str]:
     if isinstance(sent, Mapping):
-        held = stored if isinstance(stored, Mapping) else {}
+        kept = stored if isinstance(stored, Mapping) else {}
         for key, value in sent.items():
             if value is None:
                 continue
-            if key in held:
-                yield from _find_missing(value, held[key], f"{path}.{key}")
+            if key in kept:
+                yield from _find_missing(value, kept[key], f"{path}.{key}")
             else:
                 yield f"{path}.{key}"
     elif isinstance(sent, list) and isinstance(stored, list):
-        for index, (value, held_value) in enumerate(zip(sent, stored, strict=False)):
-            yield from _find_missing(value, held_value, f"{path}[{index}]")
+        for index, (value, kept_value) in enumerate(zip(sent, stored, strict=False)):
+            yield from _find_missing(value, kept_value, f"{path}[{index}]")
 
 
 def find_unknown_properties(ours: Manifest, *, installed: Manifest, version: str) -> tuple[str, ...]:
-    """List the fields that our CustomResourceDefinition describes and an installed one does not: it prunes them.
+    """List the fields of our CustomResourceDefinition that an installed one lacks: the API server prunes them.
 
-    A field that keeps unknown fields loses nothing. What lies below a listed field is not listed.
+    A field that preserves unknown fields loses none. Fields below a listed field are not listed.
     """
     found = _find_unknown(get_schema(ours, version), get_schema(installed, version), "")
     return tuple(path for path in found if path not in ("apiVersion", "kind", "metadata"))
 
 
 def get_schema(definition: Manifest, version: str) -> object:
-    """Find the schema of a version in a definition; None where there is none."""
+    """Return the schema of a version of a definition; None without one."""
     spec = definition.get("spec")
     versions = spec.get("versions") if isinstance(spec, Mapping) else None
     for served in versions if isinstance(versions, list) else ():
@@ -170,14 +167,14 @@ def get_schema(definition: Manifest, version: str) -> object:
 def _find_unknown(ours: object, installed: object, path: str) -> Iterator[str]:
     if not isinstance(ours, Mapping):
         return
-    held = installed if isinstance(installed, Mapping) else {}
-    if held.get("x-kubernetes-preserve-unknown-fields"):
+    theirs = installed if isinstance(installed, Mapping) else {}
+    if theirs.get("x-kubernetes-preserve-unknown-fields"):
         return
-    known = held.get("properties") or {}
+    known = theirs.get("properties") or {}
     for name, schema in (ours.get("properties") or {}).items():
-        below = f"{path}.{name}" if path else name
+        child = f"{path}.{name}" if path else name
         if name in known:
-            yield from _find_unknown(schema, known[name], below)
+            yield from _find_unknown(schema, known[name], child)
         else:
-            yield below
-    yield from _find_unknown(ours.get("items"), held.get("items"), f"{path}[]")
+            yield child
+    yield from _find_unknown(ours.get("items"), theirs.get("items"), f"{path}[]")

@@ -1,6 +1,6 @@
-"""Whether a rule can be carried out as it stands: refused whole, with the fields' paths, or accepted.
+"""Validates rules: a rule is accepted, or refused as a whole with the paths of its invalid fields.
 
-Laws: nothing that a rule asks for is silently left undone · what a rule may cost is bounded by its size, and that here.
+Laws: no part of an accepted rule is silently ignored · the size of a rule is limited here, and so is its cost.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from registry_controller.api.meta import GVK
 from registry_controller.api.syncrule import MapMutation, Override, SyncRule, read_rule
 from registry_controller.core.mutation.overrides import Operation, OverrideAction
 from registry_controller.core.mutation.templates import check_override, is_template, read_operation
-from registry_controller.core.rules.content import compile_path
 from registry_controller.core.rules.findings import Finding, find_warnings
+from registry_controller.core.rules.gjson import compile_path
 from registry_controller.gotemplate import DEFAULT
 
 _MAX_VALUES: Final = 20_000
-"""Of JSON, in a rule's spec: 5,000 objects by name and namespace. To read and to compare them takes milliseconds."""
+"""JSON values in a rule's spec, enough for 5,000 objects by name and namespace; reading them takes milliseconds."""
 _MAX_OVERRIDES: Final = 256
 _MAX_FEATURES: Final = 16
 _MAX_TEMPLATE_CHARACTERS: Final = DEFAULT.source
 _MAX_FINDINGS: Final = 50
-"""Errors, and warnings, that are kept of a rule: a condition has room for fewer, and a rule may have thousands."""
+"""Errors, and warnings, that are kept for a rule: a rule may have thousands, and a condition has room for fewer."""
 
 ACCEPTED: Final = "Accepted"
 INVALID_SPEC: Final = "InvalidSpec"
@@ -35,7 +35,7 @@ INVALID_SPEC: Final = "InvalidSpec"
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """What is said of a rule. The message names the fields' paths; warnings are whole sentences that begin with one."""
+    """The result of validating a rule. The message and each warning begin with the path of a field."""
 
     accepted: bool
     reason: str
@@ -44,7 +44,7 @@ class RuleVerdict:
 
 
 def read_and_validate(manifest: meta.Manifest) -> tuple[SyncRule | None, RuleVerdict]:
-    """Read and judge a rule; the rule is None when it cannot be read at all."""
+    """Read and validate a rule; the rule is None when it cannot be read."""
     rule, findings = find_problems(manifest)
     errors = "; ".join([str(finding) for finding in findings if finding.is_error][:_MAX_FINDINGS])
     warnings = tuple([str(finding) for finding in findings if not finding.is_error][:_MAX_FINDINGS])
@@ -55,39 +55,39 @@ def read_and_validate(manifest: meta.Manifest) -> tuple[SyncRule | None, RuleVer
 
 
 def find_problems(manifest: meta.Manifest) -> tuple[SyncRule | None, list[Finding]]:
-    """Read a rule and find what is wrong with it, and what may not be meant."""
+    """Read a rule and find errors and warnings; the rule is None when it cannot be read."""
     if has_too_many_values(manifest.get("spec")):
-        return None, [Finding("spec", f"holds more than {_MAX_VALUES} values; make several rules of it")]
+        return None, [Finding("spec", f"holds more than {_MAX_VALUES} values; split it into several rules")]
     try:
         rule = read_rule(manifest)
     except InvalidObject as error:
         return None, [Finding(error.path, error.message)]
-    excesses = [*_check_limits(rule)]
-    mistakes = excesses or [*_check_rule(rule), *_check_selectors(Field(manifest, "")["spec"])]
-    return rule, [*mistakes, *find_warnings(rule, manifest)]
+    # A rule that is too large is not checked any further.
+    errors = [*_check_limits(rule)] or [*_check_rule(rule), *_check_selectors(Field(manifest, "")["spec"])]
+    return rule, [*errors, *find_warnings(rule, manifest)]
 
 
 def has_too_many_values(spec: object) -> bool:
-    """Say whether there are too many values, without looking at all of them."""
-    left = _MAX_VALUES
-    waiting = [spec]
-    while waiting and left >= 0:
-        found = waiting.pop()
-        below = found.values() if isinstance(found, Mapping) else found if isinstance(found, list) else ()
-        left -= len(below)
-        waiting.extend(below)
-    return left < 0
+    """Return whether a spec has too many values; stop counting at the limit."""
+    remaining = _MAX_VALUES
+    unread = [spec]
+    while unread and remaining >= 0:
+        value = unread.pop()
+        children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+        remaining -= len(children)
+        unread.extend(children)
+    return remaining < 0
 
 
 def _check_limits(rule: SyncRule) -> Iterator[Finding]:
-    """Find what is too much together: an object may match every entry, and a member hold every feature."""
+    """Check the sums over all entries: an object may match every entry, and a member may have every feature."""
     overrides = [override for entry in rule.entries for override in entry.mutations.overrides]
     if len(overrides) > _MAX_OVERRIDES:
-        words = f"have more than {_MAX_OVERRIDES} overrides together; make several rules of it"
-        yield Finding("spec.rules", words)
+        message = f"have more than {_MAX_OVERRIDES} overrides together; split them into several rules"
+        yield Finding("spec.rules", message)
     elif sum(len(override.value) for override in overrides if is_template(override)) > _MAX_TEMPLATE_CHARACTERS:
-        words = f"have templates of more than {_MAX_TEMPLATE_CHARACTERS} characters together"
-        yield Finding("spec.rules", words)
+        message = f"have templates of more than {_MAX_TEMPLATE_CHARACTERS} characters together"
+        yield Finding("spec.rules", message)
     if len(rule.features) > _MAX_FEATURES:
         yield Finding("spec.clusterFeatureMatch", f"has more than {_MAX_FEATURES} entries")
 
@@ -99,14 +99,14 @@ def _check_rule(rule: SyncRule) -> Iterator[Finding]:
     yield from _check_kind(rule.kind, "spec.groupVersionKind")
     for entry in rule.entries:
         if not entry.matches and len(rule.entries) > 1:
-            words = "is missing, beside other rules: write `match: [{}]` if everything is meant"
-            yield Finding(f"{entry.path}.match", words)
+            message = "is missing in one of several entries: write `match: [{}]` to match every object"
+            yield Finding(f"{entry.path}.match", message)
         for content in (content for match in entry.matches for content in match.content):
             yield from _run_check(compile_path, content.key, path=f"{content.path}.key")
-        where = f"{entry.path}.mutations"
-        yield from _check_kind(entry.mutations.kind, f"{where}.groupVersionKind")
-        yield from _check_map(entry.mutations.labels, f"{where}.labels", are_labels=True)
-        yield from _check_map(entry.mutations.annotations, f"{where}.annotations", are_labels=False)
+        path = f"{entry.path}.mutations"
+        yield from _check_kind(entry.mutations.kind, f"{path}.groupVersionKind")
+        yield from _check_map(entry.mutations.labels, f"{path}.labels", are_labels=True)
+        yield from _check_map(entry.mutations.annotations, f"{path}.annotations", are_labels=False)
         for override in entry.mutations.overrides:
             yield from _run_check(check_override, override)
     yield from _check_identity_overrides(rule)
@@ -128,7 +128,7 @@ def _check_identity_overrides(rule: SyncRule) -> Iterator[Finding]:
 
 
 def _may_keep(name: str, override: Override, operation: Operation, kinds: Sequence[GVK]) -> bool:
-    """Return whether apiVersion or kind may have the value that one of these kinds asks for after an override."""
+    """Return whether, after the override, the field may have a value that one of the rule's kinds has."""
     if operation.action is OverrideAction.REMOVE or len(operation.pointer.tokens) > 1:
         return False
     if is_template(override) or override.parse_value:
@@ -140,45 +140,45 @@ def _may_keep(name: str, override: Override, operation: Operation, kinds: Sequen
 
 
 def _check_kind(kind: GVK, path: str) -> Iterator[Finding]:
-    """Find what no API server can serve; an empty part is another matter."""
+    """Check that an API server can serve the group and the version; an empty version is checked elsewhere."""
     if not validation.is_api_group(kind.group):
-        yield Finding(f"{path}.group", f"is no API group{_advise_split(kind.group)}")
+        yield Finding(f"{path}.group", f"is not a valid API group{_advise_split(kind.group)}")
     if kind.version and not validation.is_api_version(kind.version):
-        yield Finding(f"{path}.version", f"is no version of an API{_advise_split(kind.version)}")
+        yield Finding(f"{path}.version", f"is not a valid API version{_advise_split(kind.version)}")
 
 
 def _advise_split(text: str) -> str:
-    """Advise how to write a group and a version that stand in one field."""
+    """Return advice for a group and a version in one field; empty for any other text."""
     group, version = meta.group_version(text)
     is_both = group and validation.is_api_group(group) and validation.is_api_version(version)
     return f": write `group: {group}` and `version: {version}`" if is_both else ""
 
 
 def _check_selectors(spec: Field) -> Iterator[Finding]:
-    """Find selectors that Kubernetes does not parse: what they select is not said."""
+    """Check that Kubernetes accepts the selectors."""
     for entry in spec["rules"].items():
         for match in entry["match"].items():
             for selector in match["labels"].items():
                 yield from _check_selector(selector)
             for selector in match["annotations"].items():
                 yield from _check_selector(selector, are_labels=False)
-    for asked in spec["clusterFeatureMatch"].items():
-        yield from _check_selector(asked)
+    for feature in spec["clusterFeatureMatch"].items():
+        yield from _check_selector(feature)
     yield from _check_selector(spec["targetClusters"])
 
 
 def _check_selector(selector: Field, *, are_labels: bool = True) -> Iterator[Finding]:
-    same = selector["matchLabels" if are_labels else "matchAnnotations"]
-    for name in same.mapping():
-        field = same.entry(name)
+    pairs = selector["matchLabels" if are_labels else "matchAnnotations"]
+    for name in pairs.mapping():
+        field = pairs.entry(name)
         yield from _check_pair(name, field.text(), field.path, are_labels=are_labels)
     for expression in selector["matchExpressions"].items():
         key = expression["key"]
         if not _is_valid_key(key.text(), are_labels=are_labels):
-            yield Finding(key.path, f"is no {_get_noun(are_labels=are_labels)} key")
+            yield Finding(key.path, f"is not a valid {_get_noun(are_labels=are_labels)} key")
         for value in expression["values"].items():
             if are_labels and not validation.is_label_value(value.text()):
-                yield Finding(value.path, "is no label value")
+                yield Finding(value.path, "is not a valid label value")
 
 
 def _run_check(check: Callable[..., object], *arguments: object, **named: object) -> Iterator[Finding]:
@@ -193,14 +193,14 @@ def _check_map(mutation: MapMutation, path: str, *, are_labels: bool) -> Iterato
         yield from _check_pair(key, value, f"{path}.add[{key}]", are_labels=are_labels)
     for index, key in enumerate(mutation.remove):
         if not _is_valid_key(key, are_labels=are_labels):
-            yield Finding(f"{path}.remove[{index}]", f"is no {_get_noun(are_labels=are_labels)} key")
+            yield Finding(f"{path}.remove[{index}]", f"is not a valid {_get_noun(are_labels=are_labels)} key")
 
 
 def _check_pair(key: str, value: str, path: str, *, are_labels: bool) -> Iterator[Finding]:
     if not _is_valid_key(key, are_labels=are_labels):
-        yield Finding(path, f"is no {_get_noun(are_labels=are_labels)} key")
+        yield Finding(path, f"is not a valid {_get_noun(are_labels=are_labels)} key")
     elif are_labels and not validation.is_label_value(value):
-        yield Finding(path, "the value is no label value")
+        yield Finding(path, "the value is not a valid label value")
 
 
 def _is_valid_key(text: str, *, are_labels: bool) -> bool:

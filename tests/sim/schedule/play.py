@@ -16,7 +16,7 @@ from unittest import mock
 from registry_controller.api import meta
 from registry_controller.api.errors import Mistake
 from registry_controller.core.decision import deletion_limit
-from registry_controller.core.decision.decision import Hold
+from registry_controller.core.decision.decision import NeedsProof
 from registry_controller.core.decision.state import TargetState
 from registry_controller.kube import kubeconfig
 from registry_controller.local import kubeconfig_secret
@@ -272,7 +272,7 @@ def _counting(tally: Tally) -> Iterator[None]:
 
     def counted(view: TargetState) -> object:
         decision = decide(view)
-        if isinstance(decision, Hold) and decision.ask is not None:
+        if isinstance(decision, NeedsProof) and decision.expects is not None:
             tally.reasons[decision.reason.value] += 1
         return decision
 

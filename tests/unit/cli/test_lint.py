@@ -40,8 +40,8 @@ def lint(text: str, tmp_path: Path) -> tuple[int, list[str]]:
     ("text", "said"),
     [
         pytest.param(MISPLACED, "/rule.yaml:10:11: error: spec.rules[0].match[0].name: ", id="a name misplaced"),
-        pytest.param(UNKNOWN, "/rule.yaml:10:3: error: spec.deletionpolicy: is no field", id="a field misspelled"),
-        pytest.param(STRAY, "/rule.yaml:10:7: error: spec.rules[1].match: is missing", id="a stray dash"),
+        pytest.param(UNKNOWN, "/rule.yaml:10:3: error: spec.deletionpolicy: is not a field", id="a field misspelled"),
+        pytest.param(STRAY, "/rule.yaml:10:7: error: spec.rules[1].match: is required", id="a stray dash"),
         pytest.param(CONTENT, "/rule.yaml:10:15: error: spec.rules[0].match[0].content[0].key", id="a path in gjson"),
         pytest.param(OVERRIDE, "/rule.yaml:13:13: error: spec.rules[0].mutations.overrides[0].path", id="an override"),
         pytest.param(
@@ -115,7 +115,7 @@ def test_a_warning_is_no_error(tmp_path: Path) -> None:
     code, lines = lint(HISTORIC, tmp_path)
     assert code == 0
     assert lines == [
-        "/rule.yaml:10:11: warning: spec.rules[0].match[0].syncStatus: has no effect here; it belongs under mutations"
+        "/rule.yaml:10:11: warning: spec.rules[0].match[0].syncStatus: has no effect here; move it to mutations"
     ]
 
 
@@ -168,7 +168,7 @@ def test_all_types_that_are_wrong_are_said_at_once_in_the_order_of_their_lines(t
         "/rule.yaml:10:19: error: spec.rules[0].mutations.syncStatus: must be true or false, not a string",
         "/rule.yaml:11:3: error: spec.deletionPolicy: must be Orphan or Delete",
         "/rule.yaml:12:3: error: spec.targetClusters: must be an object, not a list",
-        "/rule.yaml:13:3: error: spec.createNamespace: is no field of this kind; did you mean `createNamespaces`?",
+        "/rule.yaml:13:3: error: spec.createNamespace: is not a field of this kind; did you mean `createNamespaces`?",
     ]
 
 
@@ -183,7 +183,7 @@ def test_all_types_that_are_wrong_are_said_at_once_in_the_order_of_their_lines(t
 )
 def test_a_misspelled_field_is_told_what_may_be_meant(wrong: str, meant: str, tmp_path: Path) -> None:
     lines = lint(GOOD.replace("objectKey: {name: a}", wrong), tmp_path)[1]
-    assert [line.partition("; ")[2] for line in lines if "is no field of this kind" in line] == [
+    assert [line.partition("; ")[2] for line in lines if "is not a field of this kind" in line] == [
         f"did you mean `{meant}`?"
     ]
 

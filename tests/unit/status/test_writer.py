@@ -62,7 +62,7 @@ class World:
 
     def want(self, wanted: dict[str, Any], *, name: str = "b", uid: str = "u", current: Any = ...) -> None:
         stored = self.server.stored.get(name) if current is ... else current
-        self.writer.set_wanted(CLUSTERS, name, wanted, stored, uid, 0)
+        self.writer.set_wanted(CLUSTERS, name, status=wanted, current=stored, uid=uid, generation=0)
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ async def test_a_transition_is_told_once_and_only_when_it_is_stored(world: World
 
 
 async def test_conditions_carry_the_generation_that_they_are_about(world: World) -> None:
-    world.writer.set_wanted(CLUSTERS, "b", ready(), None, "u", 7)
+    world.writer.set_wanted(CLUSTERS, "b", status=ready(), current=None, uid="u", generation=7)
     await eventually(lambda: "b" in world.server.stored)
     assert world.server.stored["b"]["conditions"][0]["observedGeneration"] == 7
 

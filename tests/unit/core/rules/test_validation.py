@@ -157,18 +157,18 @@ def test_a_rule_that_can_be_carried_out_is_accepted_without_a_word(spec: dict[st
         ({"rules": [{}]}, "spec.rules[0].match: has no condition"),
         ({"rules": [{"mutations": {}}]}, "spec.rules[0].match: has no condition"),
         ({"rules": [{"match": []}]}, "spec.rules[0].match: has no condition"),
-        ({"clusterFeatureMatch": [{"featureName": "a"}, {}]}, "spec.clusterFeatureMatch[1]: asks for nothing"),
+        ({"clusterFeatureMatch": [{"featureName": "a"}, {}]}, "spec.clusterFeatureMatch[1]: has no condition"),
         (matching(namespaces=["a", "Bad_NS"]), f"{MATCH}.namespaces[1]: no namespace can have this name"),
-        (matching(namespaces=["shop*"]), f"{MATCH}.namespaces[0]: no namespace can have this name: names compare"),
+        (matching(namespaces=["shop*"]), f"{MATCH}.namespaces[0]: no namespace can have this name: it is compared"),
         (matching(objectKey={"namespace": "a/b"}), f"{MATCH}.objectKey.namespace: no namespace can have this name"),
-        (matching(objectKey={"name": "set*"}), f"{MATCH}.objectKey.name: is no pattern"),
+        (matching(objectKey={"name": "set*"}), f"{MATCH}.objectKey.name: is compared exactly"),
         (matching(objectKey={"name": "a/b"}), f"{MATCH}.objectKey.name: no object can have this name"),
         (
             matching(objectKey={"namespace": "b"}, namespaces=["c"]),
-            f"{MATCH}.objectKey.namespace: is none of `namespaces` beside it",
+            f"{MATCH}.objectKey.namespace: is not in the list `namespaces`",
         ),
-        (matching(content=[{"key": "$.data.x", "value": ""}]), f"{MATCH}.content[0].key: is read as a path of gjson"),
-        (matching(content=[{"key": "/data/x", "value": ""}]), f"{MATCH}.content[0].key: is read as a path of gjson"),
+        (matching(content=[{"key": "$.data.x", "value": ""}]), f"{MATCH}.content[0].key: is read as a gjson path"),
+        (matching(content=[{"key": "/data/x", "value": ""}]), f"{MATCH}.content[0].key: is read as a gjson path"),
         (overriding(("replace", "/kind", "Secret")), f"{OVERRIDES}[0].path: must not change kind"),
         (overriding(("replace", "/apiVersion", "{{ .a }}")), f"{OVERRIDES}[0].path: must not change apiVersion"),
         (
@@ -192,7 +192,7 @@ def test_what_may_be_meant_otherwise_is_warned_of(spec: dict[str, Any], words: s
     [
         ({"version": "apps/v1", "kind": "Deployment"}, "write `group: apps` and `version: v1`"),
         ({"group": "apps/v1", "version": "v1", "kind": "Deployment"}, "write `group: apps` and `version: v1`"),
-        ({"version": "-/v1", "kind": "Deployment"}, "is no version of an API"),
+        ({"version": "-/v1", "kind": "Deployment"}, "is not a valid API version"),
     ],
 )
 def test_a_group_and_a_version_in_one_field_are_taken_apart(gvk: dict[str, str], fix: str) -> None:

@@ -1,4 +1,4 @@
-"""A stage of our own: real control planes on loopback, and a stand-in kubelet that runs the Deployments."""
+"""A stage on real control planes on loopback, with a stand-in kubelet that runs the Deployments."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _BIN = Path(sys.executable).parent
 _READY_TIMEOUT_S = 60.0
 
 
-class OwnStage:
-    """Three clusters that exist as long as the story."""
+class LoopbackStage:
+    """Three clusters that exist for the time of the story."""
 
     terminal: Terminal
     actors: tuple[Actor, ...]
@@ -54,7 +54,7 @@ class OwnStage:
         self._exit.close()
 
     def install(self, actor: Actor) -> None:
-        """Install the chart and play the kubelet of its Deployment."""
+        """Install the chart, and run a kubelet for its Deployment."""
         self.terminal.run(install_command(actor), quiet=actor is not self.actors[0])
         kubelet = Kubelet(self._group[actor.context], path_prepend=[_BIN])
         kubelet.start()
@@ -65,8 +65,8 @@ class OwnStage:
         self._kubelets[actor.name].wait_ready(_READY_TIMEOUT_S)
 
     @contextmanager
-    def silence(self, actor: Actor) -> Iterator[None]:
-        """End a cluster's API server, and start it again."""
+    def without_api_server(self, actor: Actor) -> Iterator[None]:
+        """Stop a cluster's API server during the block."""
         server = self._group[actor.context].apiserver
         server.kill()
         try:
@@ -79,8 +79,8 @@ class OwnStage:
         """Return the containers' logs."""
         return {name: kubelet.log for name, kubelet in self._kubelets.items()}
 
-    def farewell(self) -> str:
-        """Say how to look around from another terminal."""
+    def next_commands(self) -> str:
+        """Return commands for another terminal."""
         lines = [f"export KUBECONFIG={self._group.kubeconfig}", f"export PATH={self._tools}:$PATH"]
         lines += [f"{actor.kubectl} get clusters -o wide" for actor in self.actors[:1]]
         lines += [f"{self.actors[0].kubectl} get resourcesyncrules"]

@@ -1,8 +1,8 @@
-"""A stage on clusters that the user has already, by the contexts of their kubeconfig.
+"""A stage on existing clusters of the user, by the contexts of their kubeconfig.
 
-Law: what the demo put there it takes away again, and where something is in its way it does not begin.
-Without an image the daemons run here, as processes with the context's own rights; what they are told is read
-from the Deployment that the chart made, with no replicas.
+Law: the demo removes everything that it created, and it does not start if one of these objects exists. Without an
+image, the daemons run on this machine, as processes with the rights of the context. Their environment is that of the
+chart's Deployment, which has no replicas then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PROGRAM = Path(sys.executable).parent / "registry-controller"
 _CRDS = " ".join(
     f"{kind}.clusterregistry.k8s.cisco.com" for kind in ("clusters", "clusterfeatures", "resourcesyncrules")
 )
-_PUT_THERE = (
+_CREATED = (
     f"namespace/{NAMESPACE}",
     *(f"customresourcedefinition/{name}" for name in _CRDS.split()),
     *(f"clusterrole/{DEPLOYMENT}{end}" for end in ("", "-reader", "-aggregated", "-reader-aggregated")),
@@ -45,7 +45,7 @@ _READY_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
 
 
-class TheirStage:
+class ContextStage:
     """The clusters behind three contexts; `image` runs the daemons in them."""
 
     def __init__(self, contexts: Sequence[str], *, image: str | None) -> None:
@@ -59,9 +59,13 @@ class TheirStage:
         )
 
     def __enter__(self) -> Self:
-        in_the_way = [words for actor in self.actors if (words := self._in_the_way(actor))]
-        if in_the_way:
-            raise StoryError("\n\n".join(["it does not begin where something is in its way", *in_the_way]))
+        obstacles = [text for actor in self.actors if (text := self._obstacle(actor))]
+        if obstacles:
+            raise StoryError(
+                "\n\n".join(
+                    ["the demo does not start: objects of its names exist, or a cluster is not reachable", *obstacles]
+                )
+            )
         self.actors = tuple(self._with_address(actor) for actor in self.actors)
         self._logs = Path(self._exit.enter_context(tempfile.TemporaryDirectory(prefix="registry-controller-demo-")))
         return self
@@ -69,10 +73,10 @@ class TheirStage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second Ctrl-C would leave half of it there
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would stop the clean-up
         try:
-            with contextlib.suppress(OSError):  # nobody reads any more, as after `| head`
-                print("taking away what the demo has put there", flush=True)
+            with contextlib.suppress(OSError):  # the pipe is closed, as after `| head`
+                print("removing the objects of the demo", flush=True)
         finally:
             self._exit.close()
 
@@ -87,14 +91,14 @@ class TheirStage:
             self._daemons[actor.name] = daemon
 
     def wait_ready(self, actor: Actor) -> None:
-        """Wait for the daemon, wherever it runs."""
+        """Wait for the daemon, here or in the cluster."""
         if actor.name in self._daemons:
             self._daemons[actor.name].wait_ready()
         else:
             self.terminal.run(f"{actor.kubectl} -n {NAMESPACE} rollout status deployment/{DEPLOYMENT} --timeout=180s")
 
-    def silence(self, actor: Actor) -> None:
-        """Leave their API servers alone."""
+    def without_api_server(self, actor: Actor) -> None:
+        """Return None: the API servers are not stopped."""
 
     def logs(self) -> dict[str, Path | str]:
         """Return the daemons' logs."""
@@ -104,20 +108,20 @@ class TheirStage:
         for actor in self.actors:
             with contextlib.suppress(StoryError):
                 command = f"{actor.kubectl} -n {NAMESPACE} logs deployment/{DEPLOYMENT} --tail=40"
-                found[actor.name] = self.terminal.ask(command)
+                found[actor.name] = self.terminal.read(command)
         return found
 
-    def farewell(self) -> str:
-        """Say how to look around."""
+    def next_commands(self) -> str:
+        """Return commands for another terminal."""
         lines = [f"{actor.kubectl} get clusters -o wide" for actor in self.actors]
         lines += [f"less {daemon.log}    # the daemon of {name}" for name, daemon in self._daemons.items()]
         return "\n".join(lines)
 
-    def _in_the_way(self, actor: Actor) -> str:
-        """Say why a cluster cannot be reached, or what is there of a registry or the demo; empty for nothing."""
+    def _obstacle(self, actor: Actor) -> str:
+        """Return why the demo cannot use a cluster: no connection, or objects of its names; empty for no reason."""
         try:
-            found = self.terminal.ask(
-                f"{actor.kubectl} -n default get {' '.join(_PUT_THERE)} -o name --ignore-not-found"
+            found = self.terminal.read(
+                f"{actor.kubectl} -n default get {' '.join(_CREATED)} -o name --ignore-not-found"
             ).split()
         except StoryError as error:
             return f"context {actor.context} cannot be used: {error}"
@@ -127,34 +131,34 @@ class TheirStage:
         if self.terminal.succeeds(f"{actor.helm} status {RELEASE} --namespace {NAMESPACE}"):
             commands.insert(0, f"{actor.helm} uninstall {RELEASE} --namespace {NAMESPACE}")
         lines = [
-            f"in context {actor.context} is already what the demo would make, and take away at its end:",
+            f"context {actor.context} has objects that the demo would create, and remove at its end:",
             *(f"  {name}" for name in found),
-            "an earlier demo that was killed may have left it; if nobody needs it, nor any Cluster or rule there:",
+            "an earlier demo may have left them; if they, and all Clusters and rules there, are not needed:",
             *(f"  {command}" for command in commands),
         ]
         return "\n".join(lines)
 
     def _with_address(self, actor: Actor) -> Actor:
-        """Find the address under which the other daemons reach the cluster.
+        """Return the actor with the address under which the other daemons reach its cluster.
 
-        For processes here it is the one that kubectl uses. Containers do not reach the loopback address of kind
-        and k3d; there it is the control plane node's own.
+        For processes here, it is the address that kubectl uses. Containers do not reach the loopback address of kind
+        and k3d; for these, it is the address of the control plane node.
         """
         view = f"kubectl config view --minify --context {actor.context}"
-        server = self.terminal.ask(f"{view} -o jsonpath='{{.clusters[0].cluster.server}}'").strip()
+        server = self.terminal.read(f"{view} -o jsonpath='{{.clusters[0].cluster.server}}'").strip()
         if self._image and re.search(r"//(127\.|localhost|0\.0\.0\.0|\[::1\])", server):
-            node = self.terminal.ask(
+            node = self.terminal.read(
                 f"{actor.kubectl} get nodes -l node-role.kubernetes.io/control-plane"
                 " -o jsonpath='{.items[0].status.addresses[?(@.type==\"InternalIP\")].address}'"
             ).split()
             if not node:
-                raise StoryError(f"context {actor.context}: no control plane node tells its address")
+                raise StoryError(f"context {actor.context}: no control plane node has an address")
             server = f"https://{node[0]}:6443"
         flags = f"--set controller.apiServerEndpointAddress={server}"
         return Actor(actor.context, actor.name, helm_flags=flags)
 
     def _remove(self, actor: Actor) -> None:
-        """Take away what was put there; what is not there is none of our business."""
+        """Remove the objects of the demo; missing ones are ignored."""
         kubectl = actor.kubectl
         for command in (
             f"{kubectl} delete resourcesyncrule greetings --ignore-not-found",
@@ -164,11 +168,11 @@ class TheirStage:
             f"{kubectl} delete namespace {NAMESPACE} --ignore-not-found",
         ):
             if not self.terminal.succeeds(command):
-                print(f"this did not work, please look at it: {command}", file=sys.stderr)
+                print(f"this command failed, please run it again: {command}", file=sys.stderr)
 
 
 class _Daemon:
-    """`registry-controller run` on this machine, as the Deployment of a cluster says."""
+    """`registry-controller run` on this machine, with the environment of a cluster's Deployment."""
 
     def __init__(self, actor: Actor, *, terminal: Terminal, log: Path) -> None:
         self.log = log
@@ -177,12 +181,12 @@ class _Daemon:
         kubeconfig = log.with_suffix(".kubeconfig")
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(
-            terminal.ask(f"kubectl config view --raw --minify --flatten --context {actor.context}"), encoding="utf-8"
+            terminal.read(f"kubectl config view --raw --minify --flatten --context {actor.context}"), encoding="utf-8"
         )
         env = dict(terminal.env) | _declared_env(actor, terminal)
         env |= {name: f"127.0.0.1:{port.number}" for name, port in self._ports.items()}
         command = [str(_PROGRAM), "run", "--kubeconfig", str(kubeconfig), "--context", actor.context]
-        terminal.say(f"(its daemon runs here: registry-controller run --kubeconfig ... --context {actor.context})")
+        terminal.explain(f"(the daemon runs here: registry-controller run --kubeconfig ... --context {actor.context})")
         self._output: IO[bytes] = log.open("ab")
         self._process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT,
@@ -190,7 +194,7 @@ class _Daemon:
         )  # fmt: skip
 
     def wait_ready(self) -> None:
-        """Wait until it says that it is ready."""
+        """Wait until the daemon is ready."""
         url = f"http://127.0.0.1:{self._ports['HEALTH_ADDR'].number}/readyz"
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -203,7 +207,7 @@ class _Daemon:
         raise StoryError(f"the daemon of {self._name} was not ready after {_READY_TIMEOUT_S:g} s")
 
     def stop(self) -> None:
-        """End it, first kindly."""
+        """End the daemon with SIGTERM, and with SIGKILL after a timeout."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_TIMEOUT_S)
@@ -216,8 +220,8 @@ class _Daemon:
 
 
 def _declared_env(actor: Actor, terminal: Terminal) -> dict[str, str]:
-    """Read the environment that the chart declares, with the fields that it refers to."""
-    deployment = json.loads(terminal.ask(f"{actor.kubectl} -n {NAMESPACE} get deployment {DEPLOYMENT} -o json"))
+    """Return the environment that the chart declares, with resolved fields."""
+    deployment = json.loads(terminal.read(f"{actor.kubectl} -n {NAMESPACE} get deployment {DEPLOYMENT} -o json"))
     fields = {"metadata.namespace": NAMESPACE, "metadata.name": f"{DEPLOYMENT}-demo"}
     env: dict[str, str] = {}
     for item in deployment["spec"]["template"]["spec"]["containers"][0]["env"]:
@@ -234,7 +238,7 @@ def _image_flags(image: str) -> str:
 
 
 def _path() -> str:
-    """Put built tools behind the user's own, who may lack helm."""
+    """Return a PATH with the built tools behind the user's own tools."""
     folders = [os.environ.get("PATH", os.defpath)]
     folders += [str(path.parent) for path in ensure_binaries(["kubectl", "helm"]).values()]
     return os.pathsep.join(folders)

@@ -9,7 +9,7 @@ from typing import Any
 
 from registry_controller import settings
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.connect import READING, REHEARSING, Reader, Writer
+from registry_controller.kube.connect import DRY_RUNNING, READING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.planner.dry_run import DryRun, start_dry_run
 from registry_controller.planner.explain import Explanation, explain
@@ -26,8 +26,8 @@ Change = tuple[str, str, str, str]
 
 
 @contextlib.asynccontextmanager
-async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> AsyncIterator[DryRun]:
-    """Rehearse at a member, as its admin does from elsewhere."""
+async def open_dry_run(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> AsyncIterator[DryRun]:
+    """Yield a dry run at a member, as its admin starts one from another machine."""
 
     def connect(credentials: Credentials) -> Reader:
         wire = group.wire_to(at, credentials.server)
@@ -36,31 +36,31 @@ async def rehearsing(group: SimGroup, at: str, *rules: Manifest, wait_s: float =
 
     life = Life()
 
-    transport: Any = SimTransport(group.wire(at, at), token=None, methods=REHEARSING, life=life)
-    home = Writer(transport)
+    transport: Any = SimTransport(group.wire(at, at), token=None, methods=DRY_RUNNING, life=life)
+    local_client = Writer(transport)
     options = settings.load({"NAMESPACE": NAMESPACE, **group[at].options}, {})
     try:
         async with start_dry_run(
-            options, home=home, manifests=rules, now=NOW, wait_s=wait_s, connect_peer=connect
-        ) as rehearsal:
-            yield rehearsal
+            options, local_client=local_client, manifests=rules, now=NOW, wait_s=wait_s, connect_peer=connect
+        ) as dry_run:
+            yield dry_run
     finally:
-        await home.close()
+        await local_client.close()
 
 
 async def explained(
     group: SimGroup, kind: str, name: str, *, namespace: str = "default", at: str = "a"
 ) -> tuple[Explanation, ClusterNames]:
-    """Explain an object, and give the names with which that is spelled."""
-    async with rehearsing(group, at) as rehearsal:
-        found, gvr = await rehearsal.engine.discovery.find(kind)
-        return await explain(rehearsal, found, gvr, ObjectKey(namespace, name)), ClusterNames(rehearsal.engine)
+    """Explain an object; return the explanation and the names of clusters for its text."""
+    async with open_dry_run(group, at) as dry_run:
+        found, gvr = await dry_run.engine.discovery.find(kind)
+        return await explain(dry_run, found, gvr, ObjectKey(namespace, name)), ClusterNames(dry_run.engine)
 
 
 async def plan(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> Plan:
-    """Say what rules would do."""
-    async with rehearsing(group, at, *rules, wait_s=wait_s) as rehearsal:
-        return await make_plan(rehearsal, [rule["metadata"]["name"] for rule in rules], now=NOW)
+    """Plan what rules would do."""
+    async with open_dry_run(group, at, *rules, wait_s=wait_s) as dry_run:
+        return await make_plan(dry_run, [rule["metadata"]["name"] for rule in rules], now=NOW)
 
 
 def planned(found: Plan) -> Sequence[Change]:
