@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.api.selection import Selection
-from registry_controller.cache.local_cache import CopyRecord, LocalCache, RuleAndOwner
+from registry_controller.cache.local_cache import CopyObserver, CopyRecord, LocalCache, RuleAndOwner
 from registry_controller.watch.body_cache import BodyCache
 
 _Source = tuple[ClusterUID, str, str, ObjectKey]
 
 
 class CopyIndex:
-    """All local caches. `counts` is the number of copies by origin.
+    """The local caches of all kinds. `counts` is the number of copies by rule and owner."""
 
-    `on_change` gets a target that must be reconciled, and the owner that its copy has, or had.
-    """
-
-    def __init__(
-        self,
-        *,
-        bodies: BodyCache,
-        on_change: Callable[[Target, ClusterUID], None],
-        on_complete: Callable[[LocalCache, Selection], None],
-        on_standing: Callable[[LocalCache], None],
-    ) -> None:
+    def __init__(self, *, bodies: BodyCache, observer: CopyObserver) -> None:
         self.bodies = bodies
-        self.on_change = on_change
-        self.on_complete = on_complete
-        self.on_standing = on_standing
+        self.observer = observer
         self.counts: Counter[RuleAndOwner] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
         self._caches: dict[tuple[str, str], LocalCache] = {}

@@ -74,15 +74,28 @@ class RuleChange(NamedTuple):
     listed: tuple[Selection, ...] = ()
 
 
-class SourceCacheObserver(Protocol):
-    """Is told what changes in a cache. `on_complete` gets the targets that a complete list has left without a claim."""
+class SourceObserver(Protocol):
+    """Receives the changes of the objects at peers. A call is cheap and never fails."""
+
+    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
+        """An object at the peer claims this target, claims it with another state, or claims it no longer."""
+
+    def on_source_known(self, peer: ClusterUID, kind: GVK, key: ObjectKey) -> None:
+        """An object appeared, can be evaluated by its rules again, or is gone and could not be evaluated."""
+
+    def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
+        """A list at a peer is complete; it lacks the objects that claimed the `dropped` targets."""
+
+    def on_cache_status_changed(self, cache: SourceCache) -> None:
+        """The errors or the completeness of a cache changed."""
+
+
+class ClaimIndex(Protocol):
+    """The index of all caches: which objects claim which target."""
 
     bodies: BodyCache
     deletions: MemberDeletions
-    on_change: Callable[[Target, ClusterUID], None]
-    on_complete: Callable[[SourceCache, Collection[Target]], None]
-    on_standing: Callable[[SourceCache], None]
-    on_back: Callable[[ClusterUID, GVK, ObjectKey], None]
+    observer: SourceObserver
     usage: EvaluationUsage
 
     def claims_elsewhere(self, target: Target) -> int:
@@ -105,7 +118,7 @@ class SourceCache:
         peer: ClusterUID,
         kind: GVK,
         rules: tuple[ActiveRule, ...],
-        sources: SourceCacheObserver,
+        sources: ClaimIndex,
         tap: PeerObjects | None = None,
         watches_changed: Callable[[SourceCache], None] = lambda _: None,
     ) -> None:
@@ -154,7 +167,7 @@ class SourceCache:
             return RuleChange()
         change, ended = self._plan()
         for target in {**dropped, **ended}:
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
         return change
 
     def has_rule(self, rule: str) -> bool:
@@ -281,7 +294,7 @@ class SourceCache:
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         stream.listed = stream.generation
-        self._sources.on_complete(self, self._replan())
+        self._sources.observer.on_source_synced(self, self._replan())
         self._tell_standing()
 
     def on_stream_changed(self, stream: SelectionStream) -> None:
@@ -306,7 +319,7 @@ class SourceCache:
             return
         del self.lists[listing.selection]
         ended = self._pending.settle(lambda one, since: one == listing.selection and since <= listing.generation)
-        self._sources.on_complete(self, {**self._drop_hits(ended), **self._replan()})
+        self._sources.observer.on_source_synced(self, {**self._drop_hits(ended), **self._replan()})
         self._tell_standing()
 
     def on_list_failed(self, listing: SelectionList) -> None:
@@ -323,7 +336,7 @@ class SourceCache:
 
     def _replan_aside(self) -> None:
         for target in self._replan():
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
 
     def _replan(self) -> Mapping[Target, None]:
         _, dropped = self._plan()
@@ -446,9 +459,9 @@ class SourceCache:
                 self._sources.relink(self, obj.key, before, hits)
         self._sources.bodies.put(BodyKey(self.peer, self.kind, obj.key), obj)
         for target in sorted(touched) if len(touched) > 1 else touched:
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
         if old is None or (old.unclear and old.unclear != unclear):
-            self._sources.on_back(self.peer, self.kind, obj.key)
+            self._sources.observer.on_source_known(self.peer, self.kind, obj.key)
 
     def _touched(self, obj: PartialObject, old: SourceRecord | None, hits: tuple[Hit, ...]) -> Iterator[Hit]:
         """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
@@ -497,7 +510,7 @@ class SourceCache:
         else:
             self._remove(key, record)
         if unclear != record.unclear:
-            self._sources.on_back(self.peer, self.kind, key)
+            self._sources.observer.on_source_known(self.peer, self.kind, key)
 
     def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
         self._asking.release(key, record.hits)
@@ -514,9 +527,9 @@ class SourceCache:
         for target in dict.fromkeys(hit.target(key) for hit in record.hits):
             if deleted_at and is_proof:
                 self._sources.deletions.record(self.peer, target, deleted_at)
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
         if record.unclear:
-            self._sources.on_back(self.peer, self.kind, key)
+            self._sources.observer.on_source_known(self.peer, self.kind, key)
 
     def _remove(self, key: ObjectKey, record: SourceRecord) -> None:
         del self.records[key]
@@ -528,7 +541,7 @@ class SourceCache:
         self._sources.relink(self, key, record.hits, ())
 
     def _tell_standing(self) -> None:
-        self._sources.on_standing(self)
+        self._sources.observer.on_cache_status_changed(self)
 
 
 def _is_another(old: ActiveRule, new: ActiveRule) -> bool:

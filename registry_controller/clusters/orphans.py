@@ -42,7 +42,7 @@ COPIES: Final = Selection(labels=meta.OWNER)
 
 
 class OrphanFinder:
-    """The kinds that have such copies. `changed` is called when there are more.
+    """The kinds that have such copies. `found_more` is called when there are more.
 
     `namespace` is our own. `is_complete` says that every kind was looked through. `served` are the kinds that can be
     written here, in all versions; None until they are known.
@@ -59,14 +59,14 @@ class OrphanFinder:
         copies: CopyIndex,
         namespace: str,
         may_undo: Callable[[str], bool],
-        changed: Callable[[], None],
+        found_more: Callable[[], None],
     ) -> None:
         self._reader = reader
         self._discovery = discovery
         self._copies = copies
         self._namespace = namespace
         self._may_undo = may_undo
-        self._changed = changed
+        self._found_more = found_more
         self._found: set[_What] = set()
         self._known: dict[_What, GVK] = {}
         self._namespaced: set[_What] = set()
@@ -77,22 +77,22 @@ class OrphanFinder:
         self.served: frozenset[GVK] | None = None
         self._poked = asyncio.Event()
 
-    def kinds_changed(self) -> None:
+    def on_kinds_changed(self) -> None:
         """Hear that another set of kinds may be served here."""
         self._poked.set()
 
-    def cache_changed(self, cache: LocalCache) -> None:
+    def on_local_status_changed(self, cache: LocalCache) -> None:
         """Note that a cache may have lost the right to read all of its kind, or was written where nothing watches."""
         what = (cache.kind.group, cache.kind.kind)
         if cache.has_unseen_writes:
             cache.has_unseen_writes = False
             self._search(what, cache.kind)
-            self._changed()
+            self._found_more()
         refused = [stream.selection for stream in cache.streams.values() if isinstance(stream.error, Forbidden)]
         if any(not selection.namespace for selection in refused):
             self._note_narrow(what, is_narrow=what in self._namespaced)
         if refused and what in self._found:
-            self._changed()
+            self._found_more()
 
     async def find(self) -> NoReturn:
         """Look through every kind that we may list here: once, and again when it was not served, or not answered."""
@@ -119,7 +119,7 @@ class OrphanFinder:
         self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
         if served.versions != self.served:
             self.served = served.versions
-            self._changed()
+            self._found_more()
         looked &= {kind for kind, _ in served.kinds}
         is_whole = served.is_whole
         for kind, gvr in served.kinds:
@@ -148,13 +148,13 @@ class OrphanFinder:
                 has_some = has_some or await self._has_some(kind, gvr, COPIES._replace(namespace=namespace))
         if has_some:
             self._found.add(what)
-            self._changed()
+            self._found_more()
         return is_whole
 
     def _note_narrow(self, what: _What, *, is_narrow: bool) -> None:
         if is_narrow != (what in self._narrow):
             self._narrow ^= {what}
-            self._changed()
+            self._found_more()
 
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
         """Add to what rules write here what must be watched for the copies that are left.

@@ -39,13 +39,13 @@ class RelayedCredentials:
         *,
         registry: Registry,
         relays: RelayPolicy,
-        views: StateReader,
+        states: StateReader,
         connection: Callable[[ClusterUID], Connection | None],
         network_name: str,
     ) -> None:
         self._registry = registry
         self._relays = relays
-        self._views = views
+        self._states = states
         self._connection = connection
         self._network_name = network_name
         self._turn = 0
@@ -60,7 +60,7 @@ class RelayedCredentials:
         cluster = found.cluster if found is not None else None
         if cluster is None or cluster.secret is None:
             return ()
-        view, offers = self._views.read(secret_target(cluster.secret))
+        view, offers = self._states.read(secret_target(cluster.secret))
         claims = relayed_claims(view)
         is_pinned = self._relays.is_pinned(cluster.cluster_id)
         if not claims or (is_pinned and not refused):

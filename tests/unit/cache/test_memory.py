@@ -27,6 +27,7 @@ from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync import results
 from registry_controller.sync.results import Results
 from registry_controller.watch.body_cache import BodyCache, BodyKey
+from tests.unit.cache.observers import Observer
 
 PEER = ClusterUID("peer")
 MAP = GVK("", "v1", "ConfigMap")
@@ -49,10 +50,7 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
     assert verdict.accepted, verdict
     sources = SourceIndex(
         bodies=BodyCache(limit_bytes=MIB),
-        on_change=lambda *_: None,
-        on_complete=lambda *_: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
+        observer=Observer(),
     )
     cache = SourceCache(
         peer=PEER, kind=kind, rules=(activate(rule, created_at="", owner=ClusterUID("home")),), sources=sources
