@@ -11,11 +11,11 @@ sync reconciles and writes; status reports. A package imports only from below it
     status/      the status of Clusters and rules, readiness and gauges
     engine.py    builds the caches, the clusters and the reconciler; nothing in it writes
     sync/        from a key to a write: work queue, reconciler, applier, copy writer
-    membership/  who counts as a member: departures, tombstones, what relays may bring
-    clusters/    which peers are engaged, with which credentials, and what is watched at each
+    membership/  membership of the group: departures, tombstones, and limits on relayed Clusters and Secrets
+    clusters/    the plan of the group, the connections to its members, and the watches of each
     cache/       what is known of the objects at peers and in the local cluster: records, indexes, digests
     watch/       reflectors: list and watch one kind at one API server, resume, list again
-    local/       what this cluster publishes of itself: its Cluster, its Secret, the core rules
+    local/       this cluster's own objects: its Cluster, its Secret, the core rules
     report/      Events, metrics, logs, health, and the text of messages
     core/        pure decisions: who owns an object, what a rule asks for, what to do about a copy
     kube/        API servers as bytes and errors of our own; the only package that knows the client

@@ -1,1 +1,1 @@
-"""Which peers are engaged, with which credentials, and what is watched at each."""
+"""The plan of the group, the connections to its members, and the watches of each."""

@@ -1,1 +1,1 @@
-"""What this cluster publishes of itself: its Cluster, its Secret, the core rules."""
+"""This cluster's own objects: its Cluster, its Secret, the core rules."""

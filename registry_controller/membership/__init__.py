@@ -1,1 +1,1 @@
-"""Who counts as a member: departures, tombstones, what relays may bring."""
+"""Membership of the group: departures, tombstones, and limits on relayed Clusters and Secrets."""
