@@ -119,9 +119,7 @@ def test_w3_a_rule_whose_fields_our_crd_does_not_know_does_nothing() -> None:
 def cache(*, has_rules: bool = True, is_complete: bool = True, held: Marks | None = None) -> Any:
     """Build the cache of the rules that c holds."""
     records = {} if held is None else {ObjectKey("", "r"): SimpleNamespace(marks=held)}
-    return SimpleNamespace(
-        rules=["sink"] if has_rules else [], streams={"all": SimpleNamespace(is_complete=is_complete)}, records=records
-    )
+    return SimpleNamespace(is_synced=has_rules and is_complete, records=records)
 
 
 NATIVE = Marks(None, None, sync_disabled=False, go_written=False)
