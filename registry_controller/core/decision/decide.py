@@ -1,9 +1,9 @@
-"""What to do about one target: the pure function that everything else serves.
+"""Decides about one target. Every other package prepares this pure function's input or carries out its result.
 
-Laws: the input is never changed and the same input gives the same Decision · a native object is never touched ·
-no deletion without proof · no copy goes back to an older state of its owner · what an intermediary holds is no
-source, membership apart · what nobody answered for is held, never deleted · nothing of a member of whose ID there are
-clones is written or deleted · what a rule may not write here it may not delete either.
+Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched ·
+no deletion without proof · no copy goes back to an older state of its owner · an object at a relay is not a source,
+except of membership · without an answer a copy is held, never deleted · no object of a member whose ID has clones is
+written or deleted · a rule deletes nothing that it may not write here.
 
 A Decision is Apply, Delete, Hold, Skip or NeedsProof, each with its reason; status, Events, metrics and logs read
 that value.
@@ -40,7 +40,7 @@ from registry_controller.core.rules.policy import Barrier
 
 
 def decide(view: TargetState) -> Decision:
-    """Decide what is to be done about the state's target."""
+    """Return the decision about the state's target."""
     decision = _decide(view)
     if not isinstance(decision, NeedsProof) or decision.expects is None:
         return decision
@@ -50,7 +50,7 @@ def decide(view: TargetState) -> Decision:
 
 
 def _is_presumed(view: TargetState, expects: OwnerAnswer) -> bool:
-    """Report whether a deletion is to be expected before its owner has confirmed it."""
+    """Report whether a deletion is certain enough to be halted before its owner has confirmed it."""
     if expects.answer is not ProofResult.NOT_FOUND or (view.current is not None and view.current.may_hold_natives):
         return False
     if view.saw_match:
@@ -93,11 +93,11 @@ def _with_namespace(view: TargetState, decision: Apply) -> Decision:
     return decision
 
 
-# Of whom there are clones nothing is believed, and nothing touched.
+# Members whose ID has clones.
 
 
 def _cloned(view: TargetState) -> Hold | None:
-    """Leave alone what belongs to a member of whose ID there are clones; None for what is somebody else's."""
+    """Return a Hold for a copy of a member whose ID has clones; None for other objects."""
     current = view.current
     if current is None or not current.marks.is_copy or current.marks.frozen:
         return None
@@ -105,11 +105,11 @@ def _cloned(view: TargetState) -> Hold | None:
     return Hold(Reason.OWNER_CLONED, owner) if owner in view.contested else None
 
 
-# What the administrator here does not allow.
+# Rules that may not write here.
 
 
 def _barred(view: TargetState, allowed: tuple[Claim, ...]) -> Decision | None:
-    """Leave alone what only barred rules want, or made; None where others have a say in it."""
+    """Return a Skip where only barred rules claim the target, or made the copy; None where another rule claims it."""
     marks = view.current.marks if view.current is not None else None
     is_copy = marks is not None and marks.owner not in (None, view.local)
     if view.barrier is not None and is_copy and marks is not None and not any(_counts(c, view) for c in allowed):
@@ -125,10 +125,10 @@ BARRED = {
     Barrier.NOT_ALLOWED: Reason.NOT_ALLOWED,
     Barrier.CLOSED: Reason.CLOSED,
 }
-"""How a Decision calls what is in a rule's way."""
+"""The reason for each barrier."""
 
 
-# Only its owner is a source of an ordinary object.
+# Ordinary objects: only the owner's object is a source.
 
 
 def _decide_ordinary(view: TargetState) -> Decision:
@@ -142,9 +142,9 @@ def _decide_ordinary(view: TargetState) -> Decision:
         return Skip(Reason.LOCAL_OBJECT_EXISTS if offers else Reason.NOT_WANTED, offers[0].owner if offers else None)
     if marks.frozen:
         return Skip(Reason.COPY_FROZEN, marks.owner)
-    held = _holder(view, marks, offers)
+    held = _claim_behind(view, marks, offers)
     if held is None:
-        return _decide_without_holder(view, current, offers)
+        return _decide_without_claim(view, current, offers)
     best = _best(offers, held, keeps=marks.by_go)
     return apply_over(view, current, best)
 
@@ -163,10 +163,10 @@ def _decide_new(view: TargetState, offers: list[Claim]) -> Decision:
     return Skip(Reason.OUR_OWN if ours else Reason.NOT_WANTED)
 
 
-def _holder(view: TargetState, marks: Marks, offers: list[Claim]) -> Claim | None:
-    """Find the claim that a copy stands for: that of its own source, else the next of its owner's.
+def _claim_behind(view: TargetState, marks: Marks, offers: list[Claim]) -> Claim | None:
+    """Return the claim behind a copy: the claim of its own source, else its owner's next claim.
 
-    The next must be one that makes new copies (W5), unless nothing tells for sure which source was its own.
+    The next claim must be allowed to make new copies (W5), unless the copy has no provenance to identify its source.
     """
     owned = [claim for claim in offers if claim.owner == marks.owner]
     own = next((claim for claim in owned if claim.is_of(view.copied_from)), None)
@@ -176,14 +176,14 @@ def _holder(view: TargetState, marks: Marks, offers: list[Claim]) -> Claim | Non
 
 
 def _best(offers: list[Claim], held: Claim, *, keeps: bool) -> Claim:
-    """Choose among rival owners. A copy by the Go original keeps the owner it has (O10)."""
+    """Choose among rival owners. A copy by the Go original keeps its owner (O10)."""
     if keeps:
         return held
     return next(claim for claim in offers if claim is held or not claim.sync_disabled)
 
 
-def _decide_without_holder(view: TargetState, current: CurrentCopy, offers: list[Claim]) -> Decision:
-    """Decide about a copy whose owner does not (now) offer its source."""
+def _decide_without_claim(view: TargetState, current: CurrentCopy, offers: list[Claim]) -> Decision:
+    """Decide about a copy whose owner does not offer its source now."""
     owner = current.marks.owner
     assert owner is not None
     rivals = [claim for claim in offers if not claim.sync_disabled]
@@ -212,7 +212,7 @@ def _decide_without_holder(view: TargetState, current: CurrentCopy, offers: list
 
 
 def _proves_unwanted(view: TargetState, absence: Decision) -> bool:
-    """Say whether the rule reads the live owner, and its source is there and is not what the rule asks for."""
+    """Report whether the rule reads from the live owner, and the source exists and does not match."""
     return view.rule_state is RuleState.READS and absence.reason is Reason.NO_LONGER_MATCHES
 
 
@@ -222,7 +222,7 @@ _UNWANTED = {
     RuleState.NOT_HERE: Reason.NOT_FOR_THIS_CLUSTER,
 }
 _ALWAYS = frozenset({Reason.SOURCE_DELETED, Reason.MOVED})
-"""What a copy goes for under both policies: its source is gone, or its rule has given it another name."""
+"""The deletions under both policies: the source is gone, or the rule gives the copy another name."""
 
 
 def _outranks(claim: Claim, marks: Marks) -> bool:

@@ -1,7 +1,8 @@
-"""What to do about membership: Clusters and registry Secrets, of which their natural owner speaks (O4, O7).
+"""Decides about membership: Clusters and registry Secrets, which belong to their natural owner (O4, O7).
 
-Laws: our own is never taken from anybody · what was carried by hand stays until its natural owner is alive · through
-an intermediary nothing is ever deleted, and nothing goes back · nobody brings back who has left.
+Laws: the local cluster's own objects are never replaced · an object that a person carried here stays until its natural
+owner is alive · a relay never deletes an object, and never brings an older state · no relay brings back a member that
+has left.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def decide_membership(view: TargetState) -> Decision:
 
 
 def _decide_known_member(view: TargetState, current: CurrentCopy, claims: list[Claim], own: Claim | None) -> Decision:
-    """Decide about what is here of another member."""
+    """Decide about an object here that belongs to another member."""
     natural = current.natural
     if current.disputed:
         return Skip(Reason.DISPUTED)
@@ -50,7 +51,7 @@ def _decide_known_member(view: TargetState, current: CurrentCopy, claims: list[C
         return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
     if natural is not None and natural in view.gone and current.marks.is_copy:
         return _on_own_tombstone(view, current, natural)
-    if own is not None and own.owner in view.alive:  # what was heard before is no word on how to reach it now
+    if own is not None and own.owner in view.alive:  # an earlier state does not show how to reach it now
         if not current.marks.is_copy:
             return Apply(own, Reason.ADOPT)
         return apply_over(view, current, own) if current.marks.owner == own.owner else Apply(own, Reason.ADOPT)
@@ -60,7 +61,7 @@ def _decide_known_member(view: TargetState, current: CurrentCopy, claims: list[C
 
 
 def _on_own_tombstone(view: TargetState, current: CurrentCopy, member: ClusterUID) -> Decision:
-    """Delete what is here of a member that is gone: what it leaves behind first, its credentials last."""
+    """Delete the objects of a member that has left: its copies first, its credentials last."""
     if view.leaves_behind or view.target.group != meta.GROUP:
         return Hold(Reason.OWNER_LEAVES, member)
     return Delete(current.uid, current.revision, Reason.OWNER_LEFT, member)
@@ -74,8 +75,10 @@ def _decide_new_member(view: TargetState, claims: list[Claim], own: Claim | None
         silent = any(claim.voice is Voice.SILENT for claim in claims)
         return Skip(Reason.NOT_NAMED if silent else Reason.NOT_WANTED)
     if relayed.owner in view.departed and (view.target.group != meta.GROUP or relayed.revision <= view.tombstone):
-        return Skip(Reason.OWNER_LEFT, relayed.owner)  # unless its Cluster is a newer one: then it is back
-    has_another = view.target.group == meta.GROUP and relayed.owner in view.known  # by another name: it is not missing
+        return Skip(Reason.OWNER_LEFT, relayed.owner)  # a newer Cluster means that it is back
+    has_another = (
+        view.target.group == meta.GROUP and relayed.owner in view.known
+    )  # under another name, so it is not missing
     if relayed.owner in view.alive or has_another:
         return Hold(Reason.OWNER_DECIDES, relayed.owner)
     if view.tombstone and relayed.revision <= view.tombstone:
@@ -84,9 +87,9 @@ def _decide_new_member(view: TargetState, claims: list[Claim], own: Claim | None
 
 
 def relayed_claims(view: TargetState) -> list[Claim]:
-    """List what intermediaries hold of the member whose registry Secret this is, the newest first.
+    """List the relays' claims of the member whose registry Secret this is, the newest first.
 
-    Nothing of one that a person carried here, or froze: then that is what is used.
+    A Secret that a person carried here or froze has none: it is used as it is.
     """
     current = view.current
     if current is None or current.natural is None or not current.marks.is_copy or current.marks.frozen:
@@ -100,13 +103,13 @@ def _best_relayed(claims: list[Claim]) -> Claim | None:
 
 
 def _relayed(claims: Iterable[Claim]) -> list[Claim]:
-    """List the records that intermediaries hold, the newest first; the lower peer among equals."""
+    """List the relays' claims, the newest first; the lower peer first among equals."""
     relayed = (claim for claim in claims if claim.voice is Voice.INTERMEDIARY)
     return sorted(relayed, key=lambda claim: (-claim.revision, claim.peer))
 
 
 def _decide_absent_member(view: TargetState, current: CurrentCopy, claims: list[Claim]) -> Decision:
-    """Decide about a membership copy that its natural owner does not (now) offer."""
+    """Decide about a membership copy that its natural owner does not offer now."""
     owner = current.natural or current.marks.owner
     assert owner is not None
     if owner in view.alive:
