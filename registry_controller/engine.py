@@ -129,16 +129,15 @@ class Engine:
         self.sources = SourceIndex(
             bodies=self.bodies,
             on_change=add,
-            on_complete=lambda cache: self.enqueue.on_source_synced(cache),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda *synced: self.enqueue.on_source_synced(*synced),  # noqa: PLW0108 -- it is made below
             on_standing=listener.cache_changed,
             on_back=lambda *source: self.enqueue.on_source_back(*source),  # noqa: PLW0108 -- it is made below
         )
         self.copies = CopyIndex(
             bodies=self.bodies,
             on_change=self._copy_changed,
-            on_complete=lambda cache: self.enqueue.on_local_synced(cache),  # noqa: PLW0108 -- it is made below
+            on_complete=lambda *synced: self.enqueue.on_local_synced(*synced),  # noqa: PLW0108 -- it is made below
             on_standing=self._local_feed_changed,
-            on_late=lambda kind: self.orphans.look_again(kind),  # noqa: PLW0108 -- it is made below
         )
         self.enqueue = Enqueuer(sources=self.sources, copies=self.copies, add=add)
         self.registry = Registry(on_change=self._own_kind_changed, allowance=_allowance(settings))
@@ -220,11 +219,11 @@ class Engine:
 
     def start_local(self, scope: asyncio.TaskGroup) -> None:
         """Begin to hear what is here; peers come when our own kinds have been read."""
-        scope.create_task(self.local_cluster.run(), name="home link")
+        scope.create_task(self.local_cluster.run(), name="local cluster")
 
     def start_peers(self, scope: asyncio.TaskGroup) -> None:
         """Begin to read peers."""
-        scope.create_task(self.clusters.run(), name="supervisor")
+        scope.create_task(self.clusters.run(), name="clusters")
         scope.create_task(self.orphans.find(), name="leftovers")
         scope.create_task(self.tombstones.run(), name="tombstones")
         looking = look_at_all(sources=self.sources, copies=self.copies, add=self._listener.target_changed)
@@ -232,10 +231,10 @@ class Engine:
 
     def connection(self, peer: ClusterUID) -> Connection | None:
         """Find the connection to a peer; None while there is none."""
-        link = self.clusters.peers.get(peer)
-        if link is None or link.reader is None or link.discovery is None:
+        found = self.clusters.peers.get(peer)
+        if found is None or found.reader is None or found.discovery is None:
             return None
-        return Connection(link.reader, link.discovery)
+        return Connection(found.reader, found.discovery)
 
     def _relayed_credentials(self) -> RelayedCredentials:
         return RelayedCredentials(

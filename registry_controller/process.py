@@ -24,7 +24,7 @@ from registry_controller import __version__
 from registry_controller.api.errors import InvalidOption
 from registry_controller.app import Daemon
 from registry_controller.handlers import KopfWatcher, as_connection
-from registry_controller.kube.connect import connect_home
+from registry_controller.kube.connect import connect_local
 from registry_controller.kube.kopf_login import read_login
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report import logs
@@ -32,7 +32,7 @@ from registry_controller.report.health import HealthServer
 from registry_controller.report.lines import describe
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
-from registry_controller.watch.patience import until_answered
+from registry_controller.watch.retry import until_answered
 
 log = logs.get_logger(__name__)
 
@@ -128,7 +128,7 @@ def _stop(stopping: asyncio.Event) -> None:
 
 
 async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> NoReturn:
-    writer = await connect_home(kubeconfig=kubeconfig, context=context)
+    writer = await connect_local(kubeconfig=kubeconfig, context=context)
     log.info("connected to the local cluster", server=writer.server)
     metrics = Metrics()
     try:

@@ -14,11 +14,11 @@ from typing import Any, Final
 import yaml
 
 from registry_controller.api import meta
-from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.core.rules.schema import find_unknown_properties
 from registry_controller.kube.watch import PartialObject, decode_manifest
 from registry_controller.report.logs import get_logger
+from registry_controller.watch.event_handler import EventHandler
 
 log = get_logger(__name__)
 
@@ -34,7 +34,7 @@ def read_bundled() -> Mapping[str, Mapping[str, Any]]:
     return {definition["metadata"]["name"]: definition for definition in found}
 
 
-class DefinitionCache:
+class DefinitionCache(EventHandler):
     """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed."""
 
     def __init__(self, *, on_change: Callable[[], None]) -> None:
@@ -62,15 +62,9 @@ class DefinitionCache:
         """Record that the list is complete: later definitions are changes."""
         self._complete = True
 
-    def on_error(self, error: RegistryError) -> None:
-        """Keep the known definitions."""
-
     def on_recovered(self) -> None:
         """Report a change, because events may be missing."""
         self._on_change()
-
-    def on_reset(self) -> None:
-        """Accept older states from now on."""
 
     def _compare(self, obj: PartialObject) -> None:
         name = obj.key.name

@@ -64,7 +64,7 @@ class CredentialStore:
         self._on_change(ObjectKey(namespace, ""))
 
 
-class _SecretHandler:
+class _SecretHandler(EventHandler):
     def __init__(self, store: CredentialStore, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
@@ -83,6 +83,3 @@ class _SecretHandler:
 
     def on_recovered(self) -> None:
         self._store.set_error(self._namespace, None)
-
-    def on_reset(self) -> None:
-        pass

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.state import NamespaceState
 from registry_controller.kube.watch import PartialObject
+from registry_controller.watch.event_handler import EventHandler
 
 
-class NamespaceCache:
+class NamespaceCache(EventHandler):
     """The local namespaces. Until the list is complete, each namespace counts as active: the write shows the truth."""
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
@@ -41,12 +41,3 @@ class NamespaceCache:
     def on_synced(self, revision: int) -> None:
         """Record that the list is complete."""
         self.is_complete = True
-
-    def on_error(self, error: RegistryError) -> None:
-        """keep the known state."""
-
-    def on_recovered(self) -> None:
-        """keep the known state."""
-
-    def on_reset(self) -> None:
-        """Accept older states from now on."""

@@ -24,7 +24,7 @@ from registry_controller.core.rules.policy import BarredRule, RulePolicy, Target
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.watch import decode_manifest, list_objects
-from registry_controller.watch.patience import until_answered
+from registry_controller.watch.retry import until_answered
 
 OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
 _MOST_GONE: Final = 4096

@@ -14,9 +14,10 @@ from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.watch import PartialObject, decode_manifest
+from registry_controller.watch.event_handler import EventHandler
 
 
-class Replicas:
+class Replicas(EventHandler):
     """The ready Pods of the daemon; `own` is the name of our Pod.
 
     `changed` is called when the writer of a status may have changed.
@@ -55,9 +56,6 @@ class Replicas:
     def on_recovered(self) -> None:
         """Record that the other Pods are known again."""
         self._set_synced(True)
-
-    def on_reset(self) -> None:
-        """Accept older states from now on."""
 
     def _set(self, ready: set[str]) -> None:
         if ready != self._ready:

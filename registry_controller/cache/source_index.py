@@ -5,7 +5,7 @@ Law: a claim exists while a stream that a rule asked for has the object and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.member_deletions import MemberDeletions
@@ -28,7 +28,7 @@ class SourceIndex:
         *,
         bodies: BodyCache,
         on_change: Callable[[Target, ClusterUID], None],
-        on_complete: Callable[[SourceCache], None],
+        on_complete: Callable[[SourceCache, Collection[Target]], None],
         on_standing: Callable[[SourceCache], None],
         on_back: Callable[[ClusterUID, GVK, ObjectKey], None],
     ) -> None:
@@ -109,6 +109,16 @@ class SourceIndex:
     def claims_elsewhere(self, target: Target) -> int:
         """Count the objects that claim a target which is of another kind, or elsewhere, than they are."""
         return len(self._renamed.get(target, ()))
+
+    def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey) -> bool:
+        """Return true if an owner has an object of its own, and a rule that may makes the target of it."""
+        found = (cache.records.get(key) for cache in self.caches_of_kind(owner, kind))
+        return any(
+            hit.barrier is None and hit.target(key) == target
+            for record in found
+            if record is not None and not record.deleting and record.marks.owner in (None, owner)
+            for hit in record.hits
+        )
 
     def is_claimed(self, target: Target) -> bool:
         """Say whether anything claims a target."""

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError, Unauthorized
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.peer_health import backoff_s
+from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
@@ -61,7 +61,7 @@ class Dialer:
     @property
     def address(self) -> ServerAddress:
         """The address in the current credentials."""
-        return self._credentials.place
+        return self._credentials.server_address
 
     def set_credentials(self, name: str, credentials: Credentials) -> None:
         """Use this name and these credentials from now on; different credentials end a pause."""

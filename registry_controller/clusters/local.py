@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK
@@ -15,16 +15,22 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.crds import DEFINITION, DefinitionCache
 from registry_controller.cache.credentials import CredentialStore
-from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.replicas import Replicas
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.watch.bell import NotifyHandler
-from registry_controller.watch.event_handler import EventHandler
-from registry_controller.watch.reflector import Reflector
+from registry_controller.watch.event_handler import EventHandler, NotifyHandler
+from registry_controller.watch.reflector import Reflector, WatchScope
 
 Place = tuple[GVK, Selection]
+
+
+class _Running(NamedTuple):
+    """A reflector, its task, and where its events go."""
+
+    reflector: Reflector
+    task: asyncio.Task[NoReturn]
+    sink: EventHandler
 
 
 class LocalCluster:
@@ -57,7 +63,7 @@ class LocalCluster:
         }
         if pod_selector:
             self._base[(meta.POD, Selection(namespace=namespace, labels=pod_selector))] = replicas
-        self._running: dict[tuple[str, Place], tuple[Reflector, asyncio.Task[NoReturn]]] = {}
+        self._running: dict[tuple[str, Place], _Running] = {}
         self._scope: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -81,22 +87,27 @@ class LocalCluster:
 
     @property
     def kinds(self) -> Collection[GVK]:
-        """List the kinds that rules write, in the versions in which they are listened to."""
+        """The kinds that rules write, in the versions in which they are watched."""
         return [cache.kind for cache in self._copies.all_caches()]
 
     def set_kinds(self, kinds: Mapping[GVK, frozenset[Selection]]) -> None:
-        """Listen to the kinds that rules write, each in one version."""
+        """Watch the kinds that rules write, each in one version, in these places."""
+        wanted = {(kind.group, kind.kind) for kind in kinds}
         for cache in self._copies.all_caches():
-            if kinds.get(cache.kind) != frozenset(cache.streams):
-                for selection in cache.streams:
-                    self._leave("copies", cache.kind, selection)
-                self._copies.close(cache.kind.group, cache.kind.kind)
+            if (cache.kind.group, cache.kind.kind) not in wanted:
+                cache.set_places(())
         for kind, places in kinds.items():
-            if self._copies.cache_of(kind.group, kind.kind) is None:
-                cache = LocalCache(kind=kind, selections=places, index=self._copies)
-                self._copies.open(cache)
-                for selection, stream in cache.streams.items():
-                    self._follow("copies", kind, selection, stream)
+            self._copies.open(kind).set_places(places, kind=kind)
+        streams = {
+            (cache.kind, place): stream
+            for cache in self._copies.all_caches()
+            for place, stream in cache.streams.items()
+        }
+        for purpose, place in list(self._running):
+            if purpose == "copies" and streams.get(place) is not self._running[purpose, place].sink:
+                self._leave(purpose, *place)
+        for (kind, selection), stream in streams.items():
+            self._follow("copies", kind, selection, stream)
 
     def _follow(self, purpose: str, kind: GVK, selection: Selection, sink: EventHandler) -> None:
         if self._scope is None or (purpose, (kind, selection)) in self._running:
@@ -104,25 +115,19 @@ class LocalCluster:
         reflector = Reflector(
             reader=self._reader,
             discovery=self.discovery,
-            kind=kind,
-            selection=selection,
-            sink=sink,
-            heard_from=_nothing,
+            scope=WatchScope(kind, selection),
+            handler=sink,
         )
         task = self._scope.create_task(reflector.run(), name=f"reflect home {purpose} {kind} {selection}")
-        self._running[(purpose, (kind, selection))] = (reflector, task)
+        self._running[(purpose, (kind, selection))] = _Running(reflector, task, sink)
 
     def _leave(self, purpose: str, kind: GVK, selection: Selection) -> None:
-        found = self._running.pop((purpose, (kind, selection)), None)
-        if found is not None:
-            found[1].cancel()
+        running = self._running.pop((purpose, (kind, selection)), None)
+        if running is not None:
+            running.task.cancel()
 
     def _kinds_changed(self) -> None:
         self.discovery.invalidate()
         self._tell_kinds()
-        for reflector, _ in self._running.values():
-            reflector.retry_now()
-
-
-def _nothing() -> None:
-    pass
+        for running in self._running.values():
+            running.reflector.retry_now()

@@ -23,7 +23,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import list_objects
 from registry_controller.report.logs import get_logger
-from registry_controller.watch.patience import until_answered
+from registry_controller.watch.retry import until_answered
 
 log = get_logger(__name__)
 
@@ -81,15 +81,13 @@ class OrphanFinder:
         """Hear that another set of kinds may be served here."""
         self._poked.set()
 
-    def look_again(self, kind: GVK) -> None:
-        """Hear that something of a kind was written while it was let go of: nobody may have heard of that copy."""
-        self._found.add((kind.group, kind.kind))
-        self._known.setdefault((kind.group, kind.kind), kind)
-        self._changed()
-
     def cache_changed(self, cache: LocalCache) -> None:
-        """Hear that a feed's standing changed: it may have lost the right to read all of its kind."""
+        """Note that a cache may have lost the right to read all of its kind, or was written where nothing watches."""
         what = (cache.kind.group, cache.kind.kind)
+        if cache.has_unseen_writes:
+            cache.has_unseen_writes = False
+            self._search(what, cache.kind)
+            self._changed()
         refused = [stream.selection for stream in cache.streams.values() if isinstance(stream.error, Forbidden)]
         if any(not selection.namespace for selection in refused):
             self._note_narrow(what, is_narrow=what in self._namespaced)
@@ -116,7 +114,7 @@ class OrphanFinder:
 
     async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
         """Look through the kinds that were not; say whether all have answered. What may not be listed is `denied`."""
-        served = await until_answered(self._discovery.writable, what="list the kinds that are served here")
+        served = await until_answered(self._discovery.list_writable, what="list the kinds that are served here")
         self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
         self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
         if served.versions != self.served:
@@ -163,7 +161,7 @@ class OrphanFinder:
 
         Every kind is given in one version: that of the rules, or else the one that is known to be served.
         """
-        self._note_dropped(wanted)
+        self._search_dropped(wanted)
         caches = {(cache.kind.group, cache.kind.kind): cache for cache in self._copies.all_caches()}
         kinds = {(kind.group, kind.kind): (kind, places) for kind, places in wanted.items()}
         for what in sorted({*self._found, *caches}):
@@ -181,7 +179,7 @@ class OrphanFinder:
 
     def _end_search(self, what: _What, cache: LocalCache, shown_by: frozenset[Selection]) -> None:
         """End it where all has been heard, but for namespaces that we may not read: they are looked at now and then."""
-        unheard = [selection for selection in shown_by if not self._is_heard(cache, selection)]
+        unheard = [selection for selection in shown_by if not _is_complete(cache, selection)]
         if not unheard:
             self._written.pop(what, None)
         if all(selection.namespace and _is_refused(cache, selection) for selection in unheard):
@@ -204,19 +202,22 @@ class OrphanFinder:
         asked = (place.namespace for place in places if place.namespace)
         return {self._namespace, *self._written.get(what, ()), *asked}
 
-    def _note_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
-        """Look once more at what rules write no longer: a copy may be on its way of which nobody knows yet."""
+    def _search_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
+        """Search the places that rules write no longer: the event of a copy there may still be under way."""
         now = {(kind.group, kind.kind): places for kind, places in wanted.items()}
         for kind, places in self._wanted.items():
             what = (kind.group, kind.kind)
             if not places <= now.get(what, frozenset()):
-                self._found.add(what)
-                self._known.setdefault(what, kind)
+                self._search(what, kind)
                 written = self._written.setdefault(what, {})
                 written |= {place.namespace: None for place in sorted(places) if place.namespace}
                 for namespace in list(written)[:-_MOST_NAMESPACES]:
                     del written[namespace]
         self._wanted = wanted
+
+    def _search(self, what: _What, kind: GVK) -> None:
+        self._found.add(what)
+        self._known.setdefault(what, kind)
 
     def _has_leftovers(self, cache: LocalCache, places: frozenset[Selection]) -> bool:
         """Say whether anything may have to go that is in none of the places that rules have watched."""
@@ -224,11 +225,6 @@ class OrphanFinder:
         return any(
             key.namespace not in namespaces and self._may_go(record.marks) for key, record in cache.records.items()
         )
-
-    def _is_heard(self, cache: LocalCache, selection: Selection) -> bool:
-        """Say whether all that was ever known to be here would have been heard: a list may come from before that."""
-        stream = cache.streams.get(selection)
-        return stream is not None and stream.is_complete and stream.revision >= self._copies.newest(cache.kind)
 
     async def _has_some(self, kind: GVK, gvr: GVR, selection: Selection) -> bool:
         async for page in list_objects(self._reader, gvr, selection, kind=kind):
@@ -241,6 +237,11 @@ class OrphanFinder:
     def _may_go(self, marks: Marks) -> bool:
         provenance = marks.provenance
         return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
+
+
+def _is_complete(cache: LocalCache, selection: Selection) -> bool:
+    stream = cache.streams.get(selection)
+    return stream is not None and stream.is_complete
 
 
 def _is_refused(cache: LocalCache, selection: Selection) -> bool:

@@ -74,8 +74,7 @@ class Peer:
             members=members,
             changed=observer.on_peer_objects_changed,
             features_changed=observer.on_peer_objects_changed,
-            heard_from=self._on_signal,
-            refused_by=self._on_refused,
+            observer=self,
         )
         self._status_changed = observer.on_peer_status_changed
         self._dialer = dialer
@@ -145,11 +144,20 @@ class Peer:
                 self.reader = self.discovery = None
                 await reader.close()
 
+    def on_answer(self) -> None:
+        """Note an answer, or bytes of a watch: the peer is alive."""
+        self._note_signal(is_back=self.health.signal_received(_now()))
+
+    def on_unauthorized(self) -> None:
+        """Note a 401 to a watch or list, and probe the peer soon."""
+        if self.health.suspect(_now()):
+            self._is_suspected.set()
+
     async def _serve(self, reader: Reader) -> None:
         discovery = Discovery(reader)
         self.reader, self.discovery = reader, discovery
         self.failure = ""
-        self.health.prove(_now())
+        self.health.answered(_now())
         self._dialer.reset_relayed()
         log.info("peer connected", peer=self.name, server=reader.server)
         self._status_changed()
@@ -214,19 +222,12 @@ class Peer:
             pause_s = METADATA_PERIOD_S * (0.9 + 0.2 * random.random())  # noqa: S311
             await asyncio.sleep(30.0 if self.metadata_problem else pause_s)
 
-    def _on_signal(self) -> None:
-        self._note_signal(is_back=self.health.signal_received(_now()))
-
     def _note_signal(self, *, is_back: bool) -> None:
         if is_back:
             self._status_changed()
         if self.failure and self.is_connected and not self.health.refused:
             self.failure = ""
             self._status_changed()
-
-    def _on_refused(self) -> None:
-        if self.health.suspect(_now()):
-            self._is_suspected.set()
 
     def _fail(self, error: RegistryError) -> None:
         is_first = self.health.probe_failed(_now())

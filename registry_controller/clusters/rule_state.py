@@ -85,9 +85,8 @@ class RuleStates:
             return True
         peer = self._peers.get(provenance.rule_owner)
         cache = self._sources.cache_of(provenance.rule_owner, meta.RULE)
-        if peer is None or not peer.is_alive or cache is None or not cache.streams:
+        if peer is None or not peer.is_alive or cache is None or not cache.is_synced:
             return False
-        complete = all(stream.is_complete for stream in cache.streams.values())
         record = cache.records.get(ObjectKey("", provenance.rule))  # may be another cluster's rule of that name by now
         # A rule that is never copied again does not come back here: it may be another rule of that name.
         stays = (
@@ -95,4 +94,4 @@ class RuleStates:
             and not record.marks.sync_disabled
             and is_at_home(record.marks, peer=provenance.rule_owner, membership=False)
         )
-        return complete and bool(cache.rules) and not stays
+        return not stays

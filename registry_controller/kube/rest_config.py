@@ -33,7 +33,7 @@ class _WatchedFile:
         self._path = path
         self._stamp = (0, 0)
 
-    def look(self, *, afresh: bool = False) -> None:
+    def refresh(self, *, afresh: bool = False) -> None:
         """Read it when it is another one, or in any case."""
         try:
             found = self._path.stat()
@@ -65,18 +65,18 @@ class _PodIdentity:
 
     def authorization(self) -> str:
         if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
-            self._look()
+            self._refresh()
         return f"Bearer {self._token.text}" if self._token.text else ""
 
     async def renew(self) -> bool:
         before = self._token.text
-        self._look(afresh=True)
+        self._refresh(afresh=True)
         return self._token.text != before
 
-    def _look(self, *, afresh: bool = False) -> None:
+    def _refresh(self, *, afresh: bool = False) -> None:
         self._looked_s = time.monotonic()
         for file in (self._ca, self._token):
-            file.look(afresh=afresh)
+            file.refresh(afresh=afresh)
 
 
 class _AdminIdentity:
@@ -106,10 +106,12 @@ class _AdminIdentity:
         self._authorization = str(configuration.api_key.get("BearerToken") or "")
 
 
-async def connect_home_transport(*, kubeconfig: Path | None, context: str | None, methods: frozenset[str]) -> Transport:
+async def connect_local_transport(
+    *, kubeconfig: Path | None, context: str | None, methods: frozenset[str]
+) -> Transport:
     """Make the transport to our own cluster; InvalidOption when there is none."""
     try:
-        identity = await load_home_identity(os.environ, kubeconfig=kubeconfig, context=context)
+        identity = await load_local_identity(os.environ, kubeconfig=kubeconfig, context=context)
         return Transport(identity=identity, methods=methods)
     except ssl.SSLError as error:
         where = _name_source(kubeconfig)
@@ -128,7 +130,7 @@ def _name_source(kubeconfig: Path | None) -> str:
     return f"kubeconfig {files}" if files else f"ServiceAccount in {_ACCOUNT}"
 
 
-async def load_home_identity(
+async def load_local_identity(
     environment: Mapping[str, str], *, kubeconfig: Path | None, context: str | None
 ) -> Identity:
     """Find out how our own cluster is reached: the kubeconfig named, else KUBECONFIG, else the Pod's account.

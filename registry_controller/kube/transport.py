@@ -24,7 +24,14 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube import tls
 from registry_controller.kube.connector import Connector
 from registry_controller.kube.failures import FAILURES, ConnectionSource, error_of_failure, explain_web_page
-from registry_controller.kube.responses import check_plain, error_of, hang_up, is_web_page, read_answer, read_error_body
+from registry_controller.kube.responses import (
+    abort,
+    check_not_compressed,
+    error_of,
+    is_web_page,
+    read_answer,
+    read_error_body,
+)
 from registry_controller.kube.translate import STATUS_BYTES
 
 DRY_RUN: Final = "dryRun=All"
@@ -132,14 +139,14 @@ class Transport(RESTClientObject):
                 async with self._deadline(open_s):
                     content = await read_error_body(response, limit=STATUS_BYTES, what=what)
                 raise self._refusal(response, content, what=what)
-            check_plain(response, what=what)
+            check_not_compressed(response, what=what)
             self._check_page(response, what=what)
             yield response.content.iter_any()
         except FAILURES as error:
             raise self._failure(error, what=what) from error
         finally:
             self._streams.discard(response)
-            hang_up(response)
+            abort(response)
 
     @property
     def ca_pem(self) -> str:
@@ -174,7 +181,7 @@ class Transport(RESTClientObject):
 
     def _check_page(self, response: aiohttp.ClientResponse, *, what: str) -> None:
         if is_web_page(response):
-            hang_up(response)
+            abort(response)
             raise ProtocolError(f"{what}: {explain_web_page(self.server, self._identity.source)}")
 
     def _deadline(self, timeout_s: float) -> _Deadline:
@@ -192,19 +199,19 @@ class Transport(RESTClientObject):
     ) -> aiohttp.ClientResponse:
         context = self.ssl_context
         try:
-            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
         except aiohttp.ClientConnectorCertificateError:
-            if not await self._finds_another_ca(context):
+            if not await self._has_other_ca(context):
                 raise
-            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
         if response.status == 401 and await self._identity.renew():
             response.release()
-            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
         if response.status != 401 and response.status < 500:  # 5xx may come from a proxy before a dead server
             self.answers += 1
         return response
 
-    async def _finds_another_ca(self, refused: ssl.SSLContext) -> bool:
+    async def _has_other_ca(self, refused: ssl.SSLContext) -> bool:
         """Look whether servers are to be verified with another CA by now than `refused` has; say whether so."""
         if self.ssl_context is refused:
             await self._identity.renew()
@@ -218,7 +225,7 @@ class Transport(RESTClientObject):
                 self.on_new_ca()
         return True
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, *, body: bytes | None, content_type: str, silence_s: float | None
     ) -> aiohttp.ClientResponse:
         if not is_allowed(method, path, self._methods):

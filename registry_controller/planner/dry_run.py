@@ -215,9 +215,9 @@ def stage_rule(registry: Registry, manifest: Manifest, *, now: datetime) -> str:
     It replaces the stored rule of its name. Without one, it is a new rule that was created at `now`.
     """
     name = str(meta.metadata_of(manifest)["name"])
-    held = registry.rules.get(name)
-    stored = held.manifest if held is not None else None
-    registry.apply(meta.RULES.resource, None, merge_stored(manifest, stored, now=now))
+    stored = registry.rules.get(name)
+    before = stored.manifest if stored is not None else None
+    registry.apply(meta.RULES.resource, None, merge_stored(manifest, before, now=now))
     return name
 
 

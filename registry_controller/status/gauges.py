@@ -60,9 +60,8 @@ class Gauges:
         self._metrics.reflector_stalled.clear()
         for cache in self._sources.all_caches():
             place = (self._name_of(cache.peer), cache.kind.kind)
-            streams = cache.streams.values()
-            counts[place] += sum(stream.events for stream in streams)
-            stalled = any(stream.error is not None for stream in streams)
+            counts[place] += cache.events
+            stalled = any(read.error is not None for read in cache.reads)
             self._metrics.reflector_stalled.labels(peer=place[0], kind=place[1]).set(stalled)
         for (peer, kind), count in counts.items():
             added = count - self._counted_events[(peer, kind)]

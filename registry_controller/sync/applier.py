@@ -8,6 +8,7 @@ from __future__ import annotations
 from registry_controller.api import meta
 from registry_controller.api.meta import Target
 from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.write_results import Rendered
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.provenance import provenance_of, with_provenance
@@ -59,9 +60,11 @@ class Applier:
         owner = decision.claim.owner
         if self._updater.is_in_step(state.target, MadeFrom(decision.claim, offer.record.hits, beside)):
             return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(state.target))
+        if offer.cache.is_outdated(offer.record, offer.hit):  # the rule has changed, and is still to be evaluated
+            return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         obj = await self._sources.read(offer)
         if (obj.uid, obj.revision) != (offer.record.uid, offer.record.revision):
-            with self._sources.evaluations.spent(offer.cache.kind):
+            with self._sources.evaluations.measure(offer.cache.kind):
                 offer.cache.reread(obj)  # which enqueues the target again, unless this is older
             is_older = obj.revision < offer.record.revision
             return Result(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
@@ -75,9 +78,10 @@ class Applier:
         self, state: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...], obj: PartialObject
     ) -> Result:
         owner, made_from = decision.claim.owner, MadeFrom(decision.claim, offer.record.hits, beside)
-        if offer.cache.records.get(offer.key) is not offer.record:  # the target is in the queue again
+        is_same = offer.cache.records.get(offer.key) is offer.record
+        if not is_same or offer.cache.is_outdated(offer.record, offer.hit):  # the target is enqueued again
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
-        with self._sources.evaluations.spent(offer.cache.kind):
+        with self._sources.evaluations.measure(offer.cache.kind):
             manifest = decode_body(obj.raw, what=str(offer.key))
             copy = build_copy(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner)
@@ -94,8 +98,7 @@ class Applier:
         losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
         record = cache.records.get(state.target.key)
         if record is not None:
-            record.made_from = made_from
-            record.outranked_rules = losers
+            cache.record_write(state.target.key, Rendered(made_from, losers))
         self._sources.drop(offer, obj)
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 

@@ -12,9 +12,10 @@ from typing import Final, TypeVar
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Contested, Immutable
-from registry_controller.api.meta import GVK, Manifest, Target
+from registry_controller.api.meta import Manifest, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
+from registry_controller.cache.write_results import Unchanged
 from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.state import NamespaceState, TargetState
 from registry_controller.report.metrics import Metrics
@@ -93,7 +94,7 @@ class CopyUpdater:
         record = cache.records.get(target.key) if cache is not None else None
         if cache is None or record is None or record.made_from != made_from:
             return False
-        return self._is_as_written(record, cache.kind, target)
+        return self._is_as_written(record, cache, target)
 
     async def _update(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
         record = cache.records.get(state.target.key)
@@ -106,7 +107,7 @@ class CopyUpdater:
         if reason is Reason.REBUILT:
             await self._recreate(wanted, record, cache, why="the cluster was rebuilt and has another ID now")
             return True
-        if record.desired == wanted.digest and self._is_as_written(record, cache.kind, state.target):
+        if record.desired == wanted.digest and self._is_as_written(record, cache, state.target):
             return False
         is_repair = record.desired == wanted.digest or self._contention.is_repair(state.target, wanted.digest)
         now = self._check_contention(state.target, is_repair=is_repair)
@@ -158,15 +159,14 @@ class CopyUpdater:
             raise Contested(self._contention.message(target), retry_after_s=pause_s)
         return now
 
-    def _is_as_written(self, record: CopyRecord, kind: GVK, target: Target) -> bool:
+    def _is_as_written(self, record: CopyRecord, cache: LocalCache, target: Target) -> bool:
         """Report whether a copy has the synced fields that the server stored for us."""
         if record.verified == record.revision:
             return True
-        obj = self._bodies.peek(copy_slot(kind, target.key))
+        obj = self._bodies.peek(copy_slot(cache.kind, target.key))
         if obj is None or not self._writer.still_as_written(record, obj):
             return False
-        record.verified = record.revision
-        self._bodies.drop(copy_slot(kind, target.key))
+        cache.record_write(target.key, Unchanged())
         return True
 
     async def _timed(self, verb: str, target: Target, call: Awaitable[_T]) -> _T:

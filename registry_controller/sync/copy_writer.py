@@ -16,8 +16,10 @@ from registry_controller.api import meta
 from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
+from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import Marks, read_marks
-from registry_controller.core.diff.drift import Drift, compare, content_digest, merge
+from registry_controller.core.diff.digest import content_digest
+from registry_controller.core.diff.drift import Drift, compare, merge
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import PartialObject, decode_object
@@ -123,11 +125,11 @@ class CopyWriter:
             verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             managers = verdict.managers
             if verdict.drift is Drift.IN_SYNC:
-                self._accept(current, wanted, record, cache)
+                self._accept(current, wanted, cache)
                 return False, managers
             body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
-                self._accept(current, wanted, record, cache)
+                self._accept(current, wanted, cache)
                 return False, managers
         with cache.writing(wanted.target.key):
             try:
@@ -147,13 +149,13 @@ class CopyWriter:
         if gvr.has_status and current is None:
             raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
         if current is None or (current.get("status") or {}) == wanted.status:
-            record.status_digest = self.status_digest(wanted)
+            cache.record_write(wanted.target.key, StatusStored(self.status_digest(wanted)))
             return False
         body = {**current, "status": wanted.status}
         with cache.writing(wanted.target.key):
             raw = await self._client.replace(gvr, wanted.target.key, _encode(body), subresource="status")
             if raw is not None:
-                cache.record_status_write(decode_object(raw), status_digest=self.status_digest(wanted))
+                cache.record_write(wanted.target.key, StatusStored(self.status_digest(wanted), decode_object(raw)))
         return True
 
     def status_digest(self, wanted: DesiredCopy) -> bytes | None:
@@ -191,13 +193,12 @@ class CopyWriter:
         current = await self._current(gvr, wanted, record)
         return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 
-    def _accept(self, current: Manifest, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> None:
-        record.desired = wanted.digest
-        record.baseline = self.digest(current)
-        record.verified = meta.revision(meta.metadata_of(current).get("resourceVersion"))
-        record.is_plain = _is_plain(current, record.baseline, wanted)
-        if record.verified == record.revision:
-            self._bodies.drop(BodyKey(HERE, cache.kind, wanted.target.key))
+    def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache) -> None:
+        baseline = self.digest(current)
+        info, is_plain = meta.metadata_of(current), _is_plain(current, baseline, wanted)
+        revision = meta.revision(info.get("resourceVersion"))
+        found = InSync(str(info.get("uid", "")), revision, wanted.digest, baseline, is_plain=is_plain)
+        cache.record_write(wanted.target.key, found)
 
     def _remember(self, raw: bytes | None, wanted: DesiredCopy, cache: LocalCache) -> None:
         if raw is None:
@@ -208,7 +209,7 @@ class CopyWriter:
         plain = _is_plain(stored, baseline, wanted)
         same = obj.annotations == meta.annotations_of(wanted.manifest)
         marks = wanted.marks if same else read_marks(obj.annotations, of=wanted.target)
-        cache.record_write(obj, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
+        cache.record_write(obj.key, Stored(obj, marks, wanted.digest, baseline, is_plain=plain))
         self._on_stored(wanted.target, wanted.manifest, stored)
 
     def still_as_written(self, record: CopyRecord, obj: PartialObject) -> bool:

@@ -5,15 +5,17 @@ Law: too many looks are harmless, one too few is a bug; a look is a key in the q
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.selection import Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.core.decision.ownership import is_membership
 
 
 class Enqueuer:
@@ -26,7 +28,7 @@ class Enqueuer:
 
     def on_members_changed(self, members: Set[ClusterUID]) -> None:
         """Look at what bears on members that are known or alive now, or no longer, and at offers of membership."""
-        self._enqueue_copies_where(lambda _, record: not members.isdisjoint(_parties(record)))
+        self._enqueue_copies_where(lambda _cache, _key, record: not members.isdisjoint(_parties(record)))
         for cache in self._sources.all_caches():
             if cache.kind in (meta.CLUSTER, meta.SECRET):
                 self._enqueue_claims(cache)
@@ -38,17 +40,19 @@ class Enqueuer:
         of them wants of it. What they newly ask for comes with the feeds that are opened for them.
         """
 
-        def is_meant(local_cache: LocalCache, record: CopyRecord) -> bool:
+        def is_meant(local_cache: LocalCache, key: ObjectKey, record: CopyRecord) -> bool:
             provenance = record.marks.provenance
-            if provenance is None or provenance.rule in rules or record.marks.owner in members:
+            if record.marks.owner in members or (provenance is not None and provenance.rule in rules):
                 return True
-            return _kind_behind(local_cache, record) in kinds
+            if _kind_behind(local_cache, record) not in kinds:
+                return False
+            return provenance is None or self._awaits_proof(local_cache, key, record)
 
         self._enqueue_copies_where(is_meant)
 
     def on_member_changed(self, member: ClusterUID) -> None:
         """Look at all that came from a member, and at all that it offers, or others of it: it left, or is back."""
-        self._enqueue_copies_where(lambda _, record: member in (record.marks.owner, record.natural))
+        self._enqueue_copies_where(lambda _cache, _key, record: member in (record.marks.owner, record.natural))
         for cache in self._sources.all_caches():
             if cache.peer == member or cache.kind in (meta.CLUSTER, meta.SECRET):
                 self._enqueue_claims(cache)
@@ -59,41 +63,47 @@ class Enqueuer:
             if self._copies.has(target):
                 self._add(target, owner)
 
-    def on_source_synced(self, cache: SourceCache) -> None:
-        """Look at the copies that a peer's list bears on, which is complete now: what it lacks may be gone."""
+    def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
+        """Add the targets that a complete list has `dropped`, and the copies whose absence at the peer it may prove."""
         peer, group_kind = cache.peer, (cache.kind.group, cache.kind.kind)
+        for target in dropped:
+            self._add(target, peer)
 
-        def is_meant(local_cache: LocalCache, record: CopyRecord) -> bool:
+        def is_meant(local_cache: LocalCache, key: ObjectKey, record: CopyRecord) -> bool:
             provenance = record.marks.provenance
-            if group_kind == _RULE and provenance is not None and provenance.rule_owner == peer:
-                return True
-            if peer not in (record.marks.owner, record.natural):
-                return False
-            # Features choose the rules: as long as they were not heard, another rule could want any copy.
-            return group_kind == _FEATURE or group_kind in _kinds_behind(local_cache, record)
+            if not (group_kind == _RULE and provenance is not None and provenance.rule_owner == peer):
+                if peer not in (record.marks.owner, record.natural):
+                    return False
+                # Features choose the rules: as long as they were not heard, another rule could want any copy.
+                if group_kind != _FEATURE and group_kind not in _kinds_behind(local_cache, record):
+                    return False
+            return self._awaits_proof(local_cache, key, record) and local_cache.target(key) not in dropped
 
         self._enqueue_copies_where(is_meant)
 
-    def on_local_synced(self, local_cache: LocalCache) -> None:
-        """Look at everything that is, or is to be, an object of a kind that is now heard here."""
-        self._enqueue_copies(local_cache)
+    def on_local_synced(self, local_cache: LocalCache, place: Selection) -> None:
+        """Add all claims on a place of a kind of which everything is known now: until then they waited."""
         for cache in self._sources.all_caches():
-            self._enqueue_claims(cache, kind=local_cache.kind)
+            self._enqueue_claims(cache, kind=local_cache.kind, namespace=place.namespace or None)
 
     def on_namespace_changed(self, name: str) -> None:
         """Look at what is offered for a namespace that came, goes or is gone."""
         for cache in self._sources.all_caches():
             self._enqueue_claims(cache, namespace=name)
 
-    def _enqueue_copies_where(self, is_meant: Callable[[LocalCache, CopyRecord], bool]) -> None:
+    def _awaits_proof(self, local_cache: LocalCache, key: ObjectKey, record: CopyRecord) -> bool:
+        """Return true if complete lists bear on a copy: nothing does while its owner offers what it was made from."""
+        owner, source = record.marks.owner, record.source
+        if owner is None or source is None or is_membership(local_cache.kind, record.kind_type):
+            return True
+        kind, source_key = source
+        return not self._sources.is_offered(local_cache.target(key), owner=owner, kind=kind, key=source_key)
+
+    def _enqueue_copies_where(self, is_meant: Callable[[LocalCache, ObjectKey, CopyRecord], bool]) -> None:
         for local_cache in self._copies.all_caches():
             for key, record in local_cache.records.items():
-                if is_meant(local_cache, record):
+                if is_meant(local_cache, key, record):
                     self._add(local_cache.target(key), record.marks.owner or HERE)
-
-    def _enqueue_copies(self, local_cache: LocalCache) -> None:
-        for target, lane in copies_of(local_cache):
-            self._add(target, lane)
 
     def _enqueue_claims(self, cache: SourceCache, *, kind: GVK | None = None, namespace: str | None = None) -> None:
         for target, lane in claims_of(cache):

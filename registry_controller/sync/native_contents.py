@@ -98,7 +98,7 @@ async def _kinds_in_namespaces(reader: Reader) -> AsyncIterator[tuple[GVK, GVR]]
 
     A kind without the verbs is not deleted with a namespace: its objects are computed from other objects.
     """
-    async for kinds in Discovery(reader).deletable():
+    async for kinds in Discovery(reader).list_deletable():
         if kinds is None:
             raise NotServed(f"{reader.server}: an API group does not answer with its kinds")
         for kind, gvr in kinds:

@@ -179,7 +179,7 @@ class Reconciler:
         if not is_there:
             return OwnerAnswer(source, ProofResult.NOT_FOUND, obj.revision)
         await self._evaluations.wait(kind)
-        with self._evaluations.spent(kind):
+        with self._evaluations.measure(kind):
             return OwnerAnswer(source, ProofResult.FOUND, obj.revision, self._states.wants(target, source, obj))
 
 

@@ -67,7 +67,8 @@ class RelayedCredentials:
             return ()
         said = await self._credentials([offers[view.claims.index(claim)] for claim in claims])
         distinct = dict.fromkeys(self._dialled(said, cluster))
-        return self._next([way for way in distinct if way != held and (way.way == held.way or not is_pinned)])
+        allowed = (way for way in distinct if way.verified_address == held.verified_address or not is_pinned)
+        return self._next([way for way in allowed if way != held])
 
     def _next(self, ways: Sequence[Credentials]) -> Sequence[Credentials]:
         begin = self._turn % len(ways) if ways else 0

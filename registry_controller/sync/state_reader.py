@@ -253,10 +253,13 @@ class StateReader:
         found = [cache.records[source.key] for cache in caches if source.key in cache.records]
         if any(held.unclear for held in found):
             return Tracking.UNCLEAR, 0
-        if offered := [held.revision for held in found if not held.deleting and _is_at_home(held, source.owner)]:
-            return Tracking.OFFERED, max(offered)
         rules = (rule,) if rule else tuple(active.rule.name for active in caches[0].rules)
-        complete = all(cache.is_complete_for(name) for cache in caches for name in rules if cache.has_rule(name))
+        offered = [record for record in found if not record.deleting and _is_at_home(record, source.owner)]
+        if offered and all(_was_evaluated(cache, source.key, rules) for cache in caches):
+            return Tracking.OFFERED, max(record.revision for record in offered)
+        if offered:
+            return Tracking.NOT_COMPLETE, 0
+        complete = all(cache.synced_for(name) for cache in caches for name in rules if cache.has_rule(name))
         return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
 
     def _saw_match(self, source: SourceRef | None, record: CopyRecord | None) -> bool:
@@ -281,7 +284,7 @@ class StateReader:
             return True
         caches = self._sources.caches_of_kind(source.owner, source.kind)
         return self._has_chosen_rules(source.owner, source.kind) and all(
-            cache.is_complete_for(active.rule.name) for cache in caches for active in cache.rules
+            cache.synced_for(active.rule.name) for cache in caches for active in cache.rules
         )
 
     def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
@@ -308,6 +311,12 @@ def _rivals(offer: Offer) -> tuple[Rival, ...]:
     target = offer.hit.target(offer.key)
     others = (hit for hit in offer.record.hits if hit is not offer.hit)
     return tuple(Rival(hit.rule, hit.barrier) for hit in others if hit.target(offer.key) == target)
+
+
+def _was_evaluated(cache: SourceCache, key: ObjectKey, rules: Iterable[str]) -> bool:
+    """Return true if these rules, as they are now, have seen an object of a cache, or do not select it."""
+    record = cache.records.get(key)
+    return record is None or all(cache.was_evaluated(record, rule) for rule in rules)
 
 
 def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from registry_controller.api.meta import Target
-from registry_controller.core.peer_health import backoff_s
+from registry_controller.core.backoff import backoff_s
 
 BASE_S: Final = 0.05
 CAP_S: Final = 60.0

@@ -244,7 +244,7 @@ def test_what_cannot_be_explained_says_so(members: list[Member]) -> None:
     assert "not here, nor in any cluster that is read" in ask(first, "explain", "cm", "default/nobody", code=1)
     said = ask(first, "explain", "nonsense", "default/x", code=1)
     assert f"cluster {first.name} serves no kind nonsense that can be listed and watched; kubectl" in said
-    assert "api-resources says what it serves" in said
+    assert "api-resources lists its kinds" in said
     assert "configmaps live in namespaces: give NAMESPACE/NAME" in ask(first, "explain", "cm", "x", code=2)
     assert "created here" in ask(first, "explain", "rsr", "near")
     said = ask(first, "explain", "resourcesyncrules.clusterregistry.k8s.cisco.com", "near")

@@ -18,7 +18,7 @@ from hack.controlplane import Cluster, Group
 from registry_controller.api import meta, names
 from registry_controller.api.errors import Unauthorized
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.kube.connect import Reader, connect_home, connect_peer
+from registry_controller.kube.connect import Reader, connect_local, connect_peer
 from registry_controller.kube.kubeconfig import read_secret
 from registry_controller.local import reader_token
 from registry_controller.local.controller import LocalController
@@ -69,7 +69,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture
 async def home(cluster: Cluster) -> AsyncIterator[LocalController]:
     uid = json.loads(cluster.kubectl("get", "namespace", "kube-system", "-o", "json"))["metadata"]["uid"]
-    writer = await connect_home(kubeconfig=cluster.kubeconfig)
+    writer = await connect_local(kubeconfig=cluster.kubeconfig)
     try:
         # The API server of a test reports an address at which it does not listen.
         settings = Settings(apiserver_endpoint_address=cluster.server)
@@ -266,7 +266,7 @@ async def test_a_daemon_that_may_use_secrets_in_its_namespace_only_keeps_everyth
     cluster.kubectl("-n", NAMESPACE, "create", "rolebinding", "narrow", "--role=narrow", account)
     cluster.kubectl("-n", NAMESPACE, "delete", "secret", "demo-1", f"{READER}-token")
     uid = find(cluster, "clusters.clusterregistry.k8s.cisco.com", "demo-1")["spec"]["clusterID"]
-    writer = await connect_home(kubeconfig=narrow_kubeconfig(cluster, tmp_path))
+    writer = await connect_local(kubeconfig=narrow_kubeconfig(cluster, tmp_path))
     try:
         settings = Settings(apiserver_endpoint_address=cluster.server)
         narrow = LocalController(

@@ -18,11 +18,12 @@ from registry_controller.api import errors, meta
 from registry_controller.api.cluster import Endpoint
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.kube.connect import Reader, Writer, connect_home, connect_peer
+from registry_controller.kube.connect import Reader, Writer, connect_local, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
 from registry_controller.kube.watch import PartialObject, WatchEventType, list_objects, watch_events
-from registry_controller.watch.reflector import Reflector
+from registry_controller.watch.event_handler import EventHandler
+from registry_controller.watch.reflector import Reflector, WatchScope
 
 CONFIGMAPS = GVR("", "v1", "configmaps", True)
 CONFIGMAP = GVK("", "v1", "ConfigMap")
@@ -59,7 +60,7 @@ async def close_all() -> AsyncIterator[None]:
 
 @pytest.fixture
 async def home(cluster: Cluster) -> AsyncIterator[Writer]:
-    writer = await connect_home(kubeconfig=cluster.kubeconfig)
+    writer = await connect_local(kubeconfig=cluster.kubeconfig)
     yield writer
     await writer.close()
 
@@ -106,7 +107,7 @@ def encode_file(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-class Memory:
+class Memory(EventHandler):
     """A sink that remembers."""
 
     def __init__(self) -> None:
@@ -138,9 +139,9 @@ class Memory:
 
 
 @contextlib.asynccontextmanager
-async def following(reader: Reader, memory: Memory, **options: Any) -> AsyncIterator[Reflector]:
-    found: dict[str, Any] = {"kind": CONFIGMAP, "selection": EVERYTHING, "heard_from": lambda: None} | options
-    reflector = Reflector(reader=reader, discovery=Discovery(reader), sink=memory, **found)
+async def following(reader: Reader, memory: Memory, **options: bool) -> AsyncIterator[Reflector]:
+    scope = WatchScope(CONFIGMAP, EVERYTHING, **options)
+    reflector = Reflector(reader=reader, discovery=Discovery(reader), scope=scope, handler=memory)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reflector.run(), name="reflector")
         try:
@@ -240,13 +241,13 @@ async def test_home_is_found_by_kubeconfig_variable_and_context(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", f"/nowhere:{cluster.kubeconfig}")
-    writer = kept(await connect_home(kubeconfig=None, context=cluster.name))
+    writer = kept(await connect_local(kubeconfig=None, context=cluster.name))
     assert await Discovery(writer).server_version()
     await writer.close()
     with pytest.raises(errors.InvalidOption):
-        await connect_home(kubeconfig=None, context="no-such-context")
+        await connect_local(kubeconfig=None, context="no-such-context")
     with pytest.raises(errors.InvalidOption):
-        await connect_home(kubeconfig=Path("/nowhere"), context=None)
+        await connect_local(kubeconfig=Path("/nowhere"), context=None)
 
 
 async def test_a_pod_reads_a_new_token_when_the_old_one_is_refused(
@@ -258,7 +259,7 @@ async def test_a_pod_reads_a_new_token_when_the_old_one_is_refused(
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))
-    writer = kept(await connect_home(kubeconfig=None, context=None))
+    writer = kept(await connect_local(kubeconfig=None, context=None))
     with pytest.raises(errors.Unauthorized):
         await writer.get(CONFIGMAPS, ObjectKey("default", "kube-root-ca.crt"))
     assert writer.answers == 0
@@ -279,7 +280,7 @@ async def test_a_pod_trusts_another_ca_when_the_kubelet_brings_one(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.port))
     await _trusts_another_ca(
-        kept(await connect_home(kubeconfig=None, context=None)),
+        kept(await connect_local(kubeconfig=None, context=None)),
         lambda: (tmp_path / "ca.crt").write_text(cluster.pki.server_ca.read_text()),
         ca=cluster.pki.server_ca.read_text(),
     )
@@ -293,7 +294,7 @@ async def test_the_admins_kubeconfig_may_get_another_ca(cluster: Cluster, old_cl
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(wrong))
     await _trusts_another_ca(
-        kept(await connect_home(kubeconfig=file)), lambda: file.write_text(right), ca=cluster.pki.server_ca.read_text()
+        kept(await connect_local(kubeconfig=file)), lambda: file.write_text(right), ca=cluster.pki.server_ca.read_text()
     )
 
 
@@ -421,7 +422,7 @@ async def test_a_reflector_follows(home: Writer, watch_list: bool) -> None:
     name = f"followed-{str(watch_list).lower()}"
     key = ObjectKey("default", name)
     memory = Memory()
-    async with following(home, memory, watch_list=watch_list) as reflector:
+    async with following(home, memory, uses_watch_list=watch_list) as reflector:
         await eventually(lambda: memory.completions == 1)
         assert reflector.synced
         stored = json.loads(await home.create(CONFIGMAPS, "default", manifest(name, a="1")))
@@ -435,19 +436,19 @@ async def test_a_reflector_follows(home: Writer, watch_list: bool) -> None:
 
 
 async def test_a_reflector_lists_in_pages_where_there_is_no_watch_list(old_cluster: Cluster) -> None:
-    home = kept(await connect_home(kubeconfig=old_cluster.kubeconfig))
+    home = kept(await connect_local(kubeconfig=old_cluster.kubeconfig))
     memory = Memory()
     async with following(home, memory) as reflector:
         await eventually(lambda: memory.completions == 1)
         await home.create(CONFIGMAPS, "default", manifest("old"))
         await eventually(lambda: ObjectKey("default", "old") in memory.objects)
-        assert not reflector._watch_list
+        assert not reflector._uses_watch_list
         assert not memory.troubles
     await home.close()
 
 
 async def test_a_reflector_survives_its_server(old_cluster: Cluster) -> None:
-    home = kept(await connect_home(kubeconfig=old_cluster.kubeconfig))
+    home = kept(await connect_local(kubeconfig=old_cluster.kubeconfig))
     memory = Memory()
     async with following(home, memory) as reflector:
         await eventually(lambda: memory.completions == 1)

@@ -12,7 +12,7 @@ from registry_controller.api.errors import RegistryError, ServerError, TooMuch, 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.clusters.dialer import Dialer
 from registry_controller.kube.translate import error_of_answer
-from registry_controller.watch.pauses import RetryDelay
+from registry_controller.watch.retry import RetryDelay
 
 TRIES = 200
 Waits = list[float]

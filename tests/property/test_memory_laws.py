@@ -21,6 +21,7 @@ from registry_controller.cache.peer_objects import PeerFeatures, PeerObjects
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.cache.write_results import Stored
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
@@ -59,7 +60,7 @@ def _feed(*labels: str, tap: PeerObjects | None = None) -> tuple[SourceCache, So
     sources = SourceIndex(
         bodies=BodyCache(),
         on_change=lambda target, _: changed.append(target),
-        on_complete=lambda _: None,
+        on_complete=lambda *_: None,
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
@@ -136,9 +137,8 @@ class _Store:
         self.copies = CopyIndex(
             bodies=BodyCache(),
             on_change=lambda *_: self._look(),
-            on_complete=lambda _: None,
+            on_complete=lambda *_: None,
             on_standing=lambda _: None,
-            on_late=lambda _: None,
         )
         self.cache = LocalCache(kind=KIND, selections=[EVERYTHING], index=self.copies)
         (self.stream,) = self.cache.streams.values()
@@ -170,7 +170,7 @@ class _Store:
             self._tell()
         elif deed == "answer" and self.written is not None:
             marks = Marks(PEER, None, sync_disabled=False, go_written=False)
-            self.cache.record_write(self.written, marks=marks, desired=b"d", baseline=b"b", is_plain=True)
+            self.cache.record_write(KEY, Stored(self.written, marks, b"d", b"b", is_plain=True))
             self.seen = self._held()
             written = self.written
             self._end_write()

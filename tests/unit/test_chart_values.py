@@ -16,12 +16,12 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import ClusterType, State
 from registry_controller.cache.rule_evaluator import MOST_MOVED, MOST_WORDS
 from registry_controller.kube.connect import PAGES
-from registry_controller.kube.line_budget import TOGETHER_BYTES
+from registry_controller.kube.line_budget import ALL_LINES_BYTES
 from registry_controller.kube.object import COMMAS, CONTAINERS, MANIFEST_BYTES
 from registry_controller.kube.transport import ANSWER_BYTES
 from registry_controller.settings import OPTIONS
 from registry_controller.watch.body_cache import LIMIT_BYTES
-from registry_controller.watch.limits import MOST_OBJECTS, MOST_WEIGHT
+from registry_controller.watch.limits import MOST_BYTES, MOST_OBJECTS
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).parents[2]
@@ -245,14 +245,14 @@ def test_one_server_that_goes_to_every_limit_leaves_the_container_room() -> None
     texts, parts = 4 * MANIFEST_BYTES, 200 * (COMMAS + CONTAINERS)
     assert told == {
         "the daemon itself": 80,
-        "objects that are remembered": round(MOST_OBJECTS * 1.4 / 1024, -2),
+        "records of objects": round(MOST_OBJECTS * 1.4 / 1024, -2),
         "bodies that wait": LIMIT_BYTES // MIB,
-        "lines of watches": TOGETHER_BYTES // MIB,
+        "lines of watches": ALL_LINES_BYTES // MIB,
         "pages": (PAGES + 1) * ANSWER_BYTES // MIB,
         "one object that is being decoded": round((MANIFEST_BYTES + texts + parts) / MIB, -1),
         "nodes": 20,
-        "rules and Clusters of its own": round((4 + 2) * MOST_WEIGHT / MIB, -1),
-        "what its rules move or cannot be evaluated on": round((MOST_MOVED + MOST_WORDS) * 500 / MIB, -1),
+        "rules and Clusters of its own": round((4 + 2) * MOST_BYTES / MIB, -1),
+        "objects that its rules move or cannot be evaluated on": round((MOST_MOVED + MOST_WORDS) * 500 / MIB, -1),
     }
     assert f"about {round(sum(told.values()), -1)} MiB" in docs
     limit = VALUES["resources"]["limits"]["memory"]

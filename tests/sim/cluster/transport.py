@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import enum
 import random
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
@@ -26,6 +27,7 @@ from tests.sim.cluster.request import Answer
 from tests.sim.cluster.watch import Watch
 
 _BOOKMARK_S = 60.0
+_READS = 4096
 _UNAUTHORIZED = Answer(401, b'{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}')
 _BROKEN = Answer(503, b"no healthy upstream")
 
@@ -63,6 +65,7 @@ class Wire:
     heard once more. Each stream of events is late by up to `late_s` seconds, for itself, so that of two kinds, or two
     selections, what happened first may be heard last. The `unallowed` are the resources, by their plurals, on which the
     daemon's role at that server gives it no rights; on the `narrowed` it has some in these namespaces only.
+    `reads` are the paths of the last lists, watches and GETs that reached the server.
     """
 
     def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
@@ -77,7 +80,8 @@ class Wire:
         self.narrowed: dict[str, set[str]] = {}
         self._chance = chance
         self._changed = asyncio.Event()
-        self._watches: dict[Watch, None] = {}
+        self._watches: dict[Watch, str] = {}
+        self.reads: deque[str] = deque(maxlen=_READS)
         self.reset_count = self.travel_count = 0
 
     def set(self, fault: Fault) -> None:
@@ -96,11 +100,16 @@ class Wire:
         for watch in self._watches:
             watch.wake()
 
-    def cross(self, answer: Answer | Watch) -> Watch:
+    def cross(self, answer: Answer | Watch, path: str) -> Watch:
         """Note that a watch is open."""
         assert isinstance(answer, Watch)
-        self._watches[answer] = None
+        self._watches[answer] = path
         return answer
+
+    @property
+    def open_watches(self) -> Sequence[str]:
+        """List the paths of the watches that are open."""
+        return sorted(self._watches.values())
 
     def leave(self, watch: Watch) -> None:
         """Note that a watch is over."""
@@ -210,7 +219,7 @@ class SimTransport:
                 found = await self._ask("GET", path, lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
             if isinstance(found, Answer):
                 raise error_of_answer(found.status, found.body, what=what, hint=self._hint(found.status))
-            watch = self._wire.cross(found)
+            watch = self._wire.cross(found, path)
             yield self._chunks(watch, silence_s=silence_s)
         except FAILURES as error:
             raise error_of_failure(error, what=what, server=self.server, source=PEER) from error
@@ -255,6 +264,8 @@ class SimTransport:
         elif lacking := self._wire.lacking(path):
             found = _forbidden(lacking, "list" if method == "GET" else "update")
         else:
+            if method == "GET":
+                self._wire.reads.append(path)
             found = ask(self._wire.server)
         status = found.status if isinstance(found, Answer) else 200
         self.answers += status != 401 and status < 500

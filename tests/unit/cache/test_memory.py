@@ -50,7 +50,7 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
     sources = SourceIndex(
         bodies=BodyCache(limit_bytes=MIB),
         on_change=lambda *_: None,
-        on_complete=lambda _: None,
+        on_complete=lambda *_: None,
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )

@@ -73,7 +73,7 @@ def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[SourceCache, SelectionS
     sources = SourceIndex(
         bodies=BodyCache(),
         on_change=lambda *_: None,
-        on_complete=lambda _: None,
+        on_complete=lambda *_: None,
         on_standing=lambda _: None,
         on_back=lambda *_: None,
     )
@@ -283,4 +283,4 @@ def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatc
     offer("three", 4_000)
     assert [key.name for key in cache.records] == ["two", "three"]
     values = {"metadata": {"name": "x"}, "spec": {"rules": [{}] * 200}}
-    assert limits.weigh(json.dumps(values).encode()) > 200 * 64
+    assert limits.estimate_size(json.dumps(values).encode()) > 200 * 64

@@ -31,8 +31,8 @@ def ask(*args: str, stdin: str = "") -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (WRONG, "<stdin>:10:7: error: spec.rules[1].match: is missing"),
-        (GOOD.replace("{name: a}", "{nam: a}"), "error: spec.rules[0].match[0].objectKey.nam: is no field"),
+        (WRONG, "<stdin>:10:7: error: spec.rules[1].match: is required"),
+        (GOOD.replace("{name: a}", "{nam: a}"), "error: spec.rules[0].match[0].objectKey.nam: is not a field"),
         ("a: [", "<stdin>:1:5: error: yaml: "),
         ("a: b", "holds no ResourceSyncRule"),
         (GOOD.replace("name: good", "labels: {}"), "<stdin>:3:1: error: metadata.name: is missing"),
@@ -97,7 +97,7 @@ def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, co
     [
         (("plan",), "Missing option '-f'"),
         (("plan", "-f", "-", "-o", "yaml"), "'yaml' is not one of"),
-        (("plan", "-f", "-", "--wait-for-peers", "soon"), "'soon' is no time such as 20s or 2m"),
+        (("plan", "-f", "-", "--wait-for-peers", "soon"), "'soon' is not a time such as 20s or 2m"),
         (("plan", "-f", "-", "--namespace", "Not A Name"), "NAMESPACE (--namespace): must be the name"),
         (("explain", "secret"), "Missing argument"),
         (("explain", "secret", "a/b/c"), "a/b/c: is no NAMESPACE/NAME"),

@@ -32,7 +32,7 @@ from registry_controller.api.errors import (
     Unauthorized,
     Unreachable,
 )
-from registry_controller.kube.connect import connect_home, connect_peer
+from registry_controller.kube.connect import connect_local, connect_peer
 from registry_controller.kube.failures import KUBECONFIG, PEER, POD, ConnectionSource, error_of_failure
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.pem import read_ca
@@ -331,7 +331,7 @@ async def test_our_own_cluster_names_the_kubeconfig(home: Path, serve: Serve, wo
     async with contextlib.AsyncExitStack() as stack:
         server = await serve(stack)
         path = kubeconfig(home / "kubeconfig", server=server, certificate_authority=str(ca_file))
-        writer = await connect_home(kubeconfig=path)
+        writer = await connect_local(kubeconfig=path)
         stack.push_async_callback(writer.close)
         with pytest.raises(RegistryError) as caught:
             await read_cluster_id(writer, timeout_s=0.5)
@@ -344,7 +344,7 @@ async def test_a_certificate_that_openssl_does_not_read_names_the_kubeconfig(hom
     ca_file.write_text(f"{TOKEN} is no certificate")
     path = kubeconfig(home / "kubeconfig", certificate_authority=str(ca_file))
     with pytest.raises(InvalidOption) as caught:
-        await connect_home(kubeconfig=path)
+        await connect_local(kubeconfig=path)
     assert "OpenSSL refuses a certificate or key in it" in str(caught.value)
     check_message(str(caught.value), where=f"kubeconfig {path}")
 
@@ -352,7 +352,7 @@ async def test_a_certificate_that_openssl_does_not_read_names_the_kubeconfig(hom
 async def test_a_file_that_cannot_be_read_is_named(home: Path) -> None:
     path = kubeconfig(home / "kubeconfig", certificate_authority=str(home / "absent.crt"))
     with pytest.raises(InvalidOption) as caught:
-        await connect_home(kubeconfig=path)
+        await connect_local(kubeconfig=path)
     check_message(str(caught.value), where=f"kubeconfig {path}")
 
 
@@ -381,14 +381,14 @@ async def test_a_kubeconfig_that_cannot_be_read_is_named(
     path = home / "kubeconfig"
     path.write_text(text)
     with pytest.raises(InvalidOption) as caught:
-        await connect_home(kubeconfig=path, context=context)
+        await connect_local(kubeconfig=path, context=context)
     assert words in str(caught.value)
     check_message(str(caught.value), where=f"kubeconfig {path}")
 
 
 async def test_without_a_kubeconfig_the_next_step_is_to_name_one(home: Path) -> None:
     with pytest.raises(InvalidOption) as caught:
-        await connect_home(kubeconfig=home / "absent")
+        await connect_local(kubeconfig=home / "absent")
     check_message(str(caught.value), where=str(home / "absent"))
 
 
