@@ -127,4 +127,4 @@ class Applier:
 
 
 def _offer_of(judgment: Judgment, decision: Apply) -> Offer:
-    return judgment.offers[judgment.view.claims.index(decision.claim)]
+    return judgment.offers[judgment.state.claims.index(decision.claim)]

@@ -109,7 +109,7 @@ class StateReader:
         tracking, offered_at = self._tracking(copied_from, record)
         owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
         gone = self._leaving.gone(natural, record.marks if record is not None else None)
-        view = TargetState(
+        state = TargetState(
             target=target,
             claims=claims,
             current=current,
@@ -143,7 +143,7 @@ class StateReader:
             gone=gone,
             has_left=self._leaving.now.has_left,
         )
-        return view, offers
+        return state, offers
 
     def _left_behind(self, current: CurrentCopy | None, standing: Liveness) -> frozenset[ClusterUID]:
         """Tell whose copy is left in a cluster that has left itself, and has no Cluster of its owner any more."""
