@@ -1,4 +1,4 @@
-"""Read the caches into the View that core decides on. No await in here: a view is of one moment."""
+"""Reads the caches into the state of a target. There is no await: a state is of one moment."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.cache.members import Members
 from registry_controller.cache.source_cache import SourceCache, SourceRecord
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.liveness import Liveness
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import (
@@ -41,7 +42,7 @@ from registry_controller.membership.tombstones import TombstoneTracker
 
 
 class Offer(NamedTuple):
-    """Where a claim comes from: what a worker needs to render it."""
+    """The record behind a claim, from which the copy is rendered."""
 
     cache: SourceCache
     key: ObjectKey
@@ -50,9 +51,10 @@ class Offer(NamedTuple):
 
 
 class MadeFrom(NamedTuple):
-    """What a copy was made from, for comparing.
+    """The input of a copy, for comparing.
 
-    `hits` are those of its source: a younger rule may lose it now (W2). `beside` are those of other versions of it.
+    `hits` are all hits of its source: a younger rule may lose now (W2). `beside` are the hits of the source's other
+    versions.
     """
 
     claim: Claim
@@ -61,7 +63,7 @@ class MadeFrom(NamedTuple):
 
 
 class StateReader:
-    """The reader of all caches."""
+    """Reads all caches."""
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class StateReader:
         self._creates_namespaces = creates_namespaces
 
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
-        """Read everything that bears on a target, and the offers behind the claims, in their order."""
+        """Return the state of a target, and the offers behind its claims, in their order."""
         cache = self._copies.cache_of(target.group, target.kind)
         record = cache.records.get(target.key) if cache else None
         offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
@@ -125,7 +127,7 @@ class StateReader:
             tracking=Tracking.ABSENT if owner_leaves else tracking,
             offered_at=offered_at,
             rule=self._rule(copied_from, provenance),
-            others_synced=self._are_others_heard(copied_from),
+            others_synced=self._are_others_synced(copied_from),
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             moved=self._is_moved(copied_from, provenance),
@@ -146,16 +148,16 @@ class StateReader:
         return state, offers
 
     def _left_behind(self, current: CurrentCopy | None, standing: Liveness) -> frozenset[ClusterUID]:
-        """Tell whose copy is left in a cluster that has left itself, and has no Cluster of its owner any more."""
+        """Return the owner of a copy in a cluster that has left and has no Cluster of that owner any more."""
         owner = current.marks.owner if current is not None and self._leaving.now.has_left else None
         return frozenset() if owner is None or owner in standing.known else frozenset({owner})
 
     def wants(self, target: Target, source: SourceRef, obj: PartialObject) -> bool:
-        """Say whether a rule makes the target of what was read by name; what cannot be evaluated may be wanted."""
+        """Report whether a rule makes the target of an object read by name; a failed evaluation counts as true."""
         return any(cache.wants(target, obj) for cache in self._sources.caches_of_kind(source.owner, source.kind))
 
     def kind_read(self, source: SourceRef) -> GVK:
-        """Name a source's kind in a version that is read of its owner: the one of before may be served no more."""
+        """Return a source's kind in a version that is read from its owner; its former version may not be served."""
         kinds = [cache.kind for cache in self._sources.caches_of_kind(source.owner, source.kind)]
         return source.kind if source.kind in kinds or not kinds else kinds[0]
 
@@ -173,7 +175,7 @@ class StateReader:
                 provenance = record.marks.provenance
                 known = provenance if provenance is not None and provenance.owner == owner else None
                 revision = known.revision if known is not None else 0
-                # Of credentials it cannot be told to which membership they belong.
+                # Credentials do not show to which membership they belong.
                 membership = known.uid if known is not None and offer.cache.kind.group == meta.GROUP else ""
                 has_left = self._leaving.bars(peer, owner, membership)
         else:
@@ -235,11 +237,11 @@ class StateReader:
         return next((active.rule.name for active in self._rules_on(source)), "")
 
     def _rules_on(self, source: SourceRef) -> Iterator[ActiveRule]:
-        """List the rules that read a source's kind of its owner."""
+        """List the rules that read a source's kind from its owner."""
         return (active for cache in self._sources.caches_of_kind(source.owner, source.kind) for active in cache.rules)
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
-        """Tell what is heard of a copy's source, and at which resourceVersion."""
+        """Return whether a copy's source is in the caches, and its resourceVersion there, else 0."""
         if source is None:
             return Tracking.NO_RULE, 0
         rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
@@ -273,13 +275,13 @@ class StateReader:
         return any(entry.matches in matched for held in rules for entry in held.entries)
 
     def forget_match(self, target: Target) -> None:
-        """Forget that a copy's source matched: its owner has it, and no stream does."""
+        """Record that a copy's source exists at its owner without a match."""
         cache = self._copies.cache_of(target.group, target.kind)
         record = cache.records.get(target.key) if cache is not None else None
-        if record is not None:
-            record.made_from = None
+        if cache is not None and record is not None:
+            cache.record_write(target.key, Rendered(None, record.outranked_rules))
 
-    def _are_others_heard(self, source: SourceRef | None) -> bool:
+    def _are_others_synced(self, source: SourceRef | None) -> bool:
         if source is None:
             return True
         caches = self._sources.caches_of_kind(source.owner, source.kind)
@@ -288,7 +290,7 @@ class StateReader:
         )
 
     def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
-        """Say whether the rule that made a copy makes another one of its source now."""
+        """Report whether the rule that made a copy makes another one of its source now."""
         if source is None or provenance is None:
             return False
         caches = self._sources.caches_of_kind(source.owner, source.kind)
@@ -296,7 +298,7 @@ class StateReader:
         return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
 
     def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
-        """Say what keeps the rule that made a copy from touching it; without provenance, all that read its owner."""
+        """Return the barrier of the rule that made a copy; without provenance, of all rules that read its owner."""
         if record.marks.provenance is not None or source is None:
             return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
         found = [
@@ -307,7 +309,7 @@ class StateReader:
 
 
 def _rivals(offer: Offer) -> tuple[Rival, ...]:
-    """Name the other rules by which the same object becomes the same target."""
+    """List the other rules that make the same target of the same object."""
     target = offer.hit.target(offer.key)
     others = (hit for hit in offer.record.hits if hit is not offer.hit)
     return tuple(Rival(hit.rule, hit.barrier) for hit in others if hit.target(offer.key) == target)
@@ -324,7 +326,7 @@ def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:
 
 
 def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
-    """Remember what a copy shows of its source, for as long as less is heard: another owner may take the copy over."""
+    """Keep a copy's newer revision on the source's record, because another owner may take the copy over."""
     source = (provenance.owner, provenance.source.group, provenance.source.kind, provenance.key)
     for cache, key, record, _ in offers:
         if (cache.peer, cache.kind.group, cache.kind.kind, key) == source:
@@ -334,7 +336,7 @@ def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
 def _copied_from(
     current: CurrentCopy | None, record: CopyRecord | None, kind: GVK | None, target: Target, *, membership: bool
 ) -> SourceRef | None:
-    """Tell which object a copy was made from; without provenance its marks and its own name say it."""
+    """Return the source of a copy; without provenance, from its marks and its own name."""
     if current is None or record is None or kind is None or not current.marks.is_copy:
         return None
     owner = (current.natural if membership else None) or current.marks.owner

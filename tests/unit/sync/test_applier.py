@@ -12,6 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.syncrule import read_rule
+from registry_controller.cache.write_results import Rendered
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import NATIVE, Voice
 from registry_controller.core.decision.state import Claim, TargetState
@@ -63,9 +64,12 @@ class Bench:
         self.record: Any = SimpleNamespace(
             uid="uid", revision=7, marks=NATIVE, hits=hits or (hit("rule"),), membership=False
         )
-        self.cache: Any = SimpleNamespace(peer=OWNER, kind=KIND, records={KEY: self.record}, reread=self._reread)
+        self.outdated: Hit | None = None
+        self.cache: Any = SimpleNamespace(
+            peer=OWNER, kind=KIND, records={KEY: self.record}, reread=self._reread, is_outdated=self._is_outdated
+        )
         self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",))
-        self.local: Any = SimpleNamespace(records={KEY: self.copy})
+        self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)
         copies: Any = SimpleNamespace(cache_of=lambda group, kind: self.local)
         updater: Any = self
         relays: Any = self
@@ -84,6 +88,13 @@ class Bench:
 
     def _reread(self, obj: Any) -> None:
         self.reread.append(obj.revision)
+
+    def _record_write(self, key: ObjectKey, result: Rendered) -> None:
+        assert key == KEY
+        self.copy.made_from, self.copy.outranked_rules = result.made_from, result.outranked_rules
+
+    def _is_outdated(self, record: Any, hit: Hit) -> bool:
+        return record is self.record and hit is self.outdated
 
     # The peer.
 
@@ -165,6 +176,15 @@ async def test_a_copy_that_was_compared_and_is_the_same_is_in_step() -> None:
     bench = Bench()
     bench.has_drifted = False
     assert (await bench.apply(Apply(bench.claim, Reason.UPDATE))).decision == Skip(Reason.IN_SYNC, OWNER)
+
+
+async def test_a_rule_that_has_changed_writes_nothing_before_it_is_evaluated_again() -> None:
+    """W1."""
+    bench = Bench()
+    bench.outdated = bench.record.hits[0]
+    assert await bench.apply(Apply(bench.claim, Reason.UPDATE)) == Result(Hold(Reason.OWNER_NOT_HEARD, OWNER))
+    assert not bench.asked
+    assert not bench.written
 
 
 @pytest.mark.parametrize(("found", "reason"), [(8, Reason.OWNER_NOT_HEARD), (6, Reason.STALE_SOURCE)])
