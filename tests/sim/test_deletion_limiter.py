@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from registry_controller.api.meta import ALLOW_DELETIONS
+from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
@@ -198,7 +199,8 @@ def test_copies_that_stay_are_asked_about_without_a_write() -> None:
         assert (left(b), halted(b)) == (160, False)
         assert min(reads.count.values()) >= 2
 
-    simulate(scenario, n=2)
+    with virtual_clocks():
+        simulate(scenario, n=2)
 
 
 def test_what_was_allowed_to_go_and_is_still_there_allows_nothing_later() -> None:
