@@ -95,9 +95,7 @@ class Applier:
             return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))
         has_written = await self._updater.update(state, wanted, cache, reason=decision.reason)
         losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
-        record = cache.records.get(state.target.key)
-        if record is not None:
-            cache.record_write(state.target.key, Rendered(made_from, losers))
+        cache.record_write(state.target.key, Rendered(made_from, losers))
         self._sources.drop(offer, obj)
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
@@ -126,4 +124,4 @@ class Applier:
 
 
 def _offer_of(judgment: Judgment, decision: Apply) -> Offer:
-    return judgment.offers[judgment.view.claims.index(decision.claim)]
+    return judgment.offers[judgment.state.claims.index(decision.claim)]
