@@ -35,7 +35,7 @@ from tests.hostile.shown import (
 )
 from tests.hostile.tables.connections import COMPRESSED
 
-_NO_LIST: Final = "the answer is no list"
+_NO_LIST: Final = "the answer is not a list"
 _LARGE: Final = "the answer is larger than 8 MiB"
 _AGAIN: Final = (LISTED, NOT_DELETED)
 _RARELY: Final = (LISTED_RARELY, NOT_DELETED)
@@ -115,7 +115,7 @@ LISTS: Final = (
     _listed(
         "has pages without end, with nothing in them",
         endless_pages(lambda number: []),
-        "its pages hold next to nothing",
+        "its pages are almost empty",
         *_RARELY,
     ),
     _listed(
