@@ -219,11 +219,11 @@ class Engine:
 
     def start_local(self, scope: asyncio.TaskGroup) -> None:
         """Begin to hear what is here; peers come when our own kinds have been read."""
-        scope.create_task(self.local_cluster.run(), name="home link")
+        scope.create_task(self.local_cluster.run(), name="local cluster")
 
     def start_peers(self, scope: asyncio.TaskGroup) -> None:
         """Begin to read peers."""
-        scope.create_task(self.clusters.run(), name="supervisor")
+        scope.create_task(self.clusters.run(), name="clusters")
         scope.create_task(self.orphans.find(), name="leftovers")
         scope.create_task(self.tombstones.run(), name="tombstones")
         looking = look_at_all(sources=self.sources, copies=self.copies, add=self._listener.target_changed)
@@ -231,10 +231,10 @@ class Engine:
 
     def connection(self, peer: ClusterUID) -> Connection | None:
         """Find the connection to a peer; None while there is none."""
-        link = self.clusters.peers.get(peer)
-        if link is None or link.reader is None or link.discovery is None:
+        found = self.clusters.peers.get(peer)
+        if found is None or found.reader is None or found.discovery is None:
             return None
-        return Connection(link.reader, link.discovery)
+        return Connection(found.reader, found.discovery)
 
     def _relayed_credentials(self) -> RelayedCredentials:
         return RelayedCredentials(

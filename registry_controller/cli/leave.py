@@ -106,7 +106,7 @@ async def _leave(
             local=await read_cluster_id(writer),
             settings=settings,
             today=datetime.now(UTC).date(),
-            say=click.echo,
+            report=click.echo,
         )
         if not yes:
             _confirm(await command.question(cluster or ""), server=writer.server)

@@ -77,8 +77,8 @@ def find_clones(answered: Mapping[str, frozenset[str] | None], *, were: Set[str]
     """Return the names of the Clusters of one ID that lead to different API servers.
 
     `answered` has, by the Cluster's name, the names by which its API server calls itself; None without an answer: then
-    the Cluster stays what it was. A Cluster is suspected once its server calls itself by the Cluster's name. A Cluster
-    that was a clone (`were`) is suspected under any name.
+    the Cluster keeps its last result. A Cluster is suspected once its server calls itself by the Cluster's name, and a
+    former clone (`were`) under any name.
     """
     suspects = {name: names for name, names in answered.items() if names and (name in names or name in were)}
     silent = {name for name, names in answered.items() if names is None and name in were}
@@ -110,7 +110,7 @@ class CloneDetector:
         return {cluster_id: probe.answers for cluster_id, probe in self._probes.items()}
 
     def set_probes(self, scope: asyncio.TaskGroup, wanted: CloneProbes) -> None:
-        """Probe these Clusters and no others."""
+        """Probe exactly these Clusters."""
         for cluster_id in [uid for uid in self._probes if uid not in wanted]:
             task = self._probes.pop(cluster_id).task
             assert task is not None

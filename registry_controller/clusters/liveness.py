@@ -1,4 +1,4 @@
-"""Liveness of peers: which are alive, for how long others have been silent, and which stay engaged for a while.
+"""Liveness of peers: the live ones, the duration of a silence, and the grace period of a peer without credentials.
 
 Laws: silence counts only while at least one other peer answers; otherwise this cluster may be partitioned itself ·
 a peer stays engaged without credentials only while its Cluster or Secret is about to be restored through it, and for

@@ -157,7 +157,7 @@ class Peer:
         discovery = Discovery(reader)
         self.reader, self.discovery = reader, discovery
         self.failure = ""
-        self.health.prove(_now())
+        self.health.answered(_now())
         self._dialer.reset_relayed()
         log.info("peer connected", peer=self.name, server=reader.server)
         self._status_changed()

@@ -1,4 +1,4 @@
-"""The plan of the group as a value: which peers are engaged and with which credentials, and what is probed.
+"""The plan of the group as a value: the peers to engage, their credentials, and the servers to probe.
 
 Pure, and level-based: `plan_members` makes the whole plan again from its inputs; the provider applies the difference.
 """
@@ -17,7 +17,7 @@ from registry_controller.kube.kubeconfig import Credentials
 
 
 class Engagement(NamedTuple):
-    """How a peer is read: the name of its Cluster here, and its credentials."""
+    """The name of a peer's Cluster here, and the credentials to read the peer with."""
 
     name: str
     credentials: Credentials
@@ -42,7 +42,7 @@ class PeerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """Everything that decides which peers are engaged.
+    """The facts that decide which peers are engaged.
 
     `namespace` is the daemon's, `peers` are the engaged ones. `in_grace` are peers without credentials that stay
     engaged, because their Cluster or Secret is about to be restored through them.

@@ -126,7 +126,7 @@ class ClusterProvider:
         return Liveness(frozenset(known), alive, frozenset(self._clone_state.clones))
 
     def name_of(self, cluster_id: ClusterUID) -> str:
-        """Return the name of a cluster's Cluster here; its ID when there is none."""
+        """Return the name of a cluster's Cluster here; its ID without one."""
         peer = self.peers.get(cluster_id)
         if peer is not None:
             return peer.name

@@ -78,7 +78,7 @@ class RebuiltClusters:
         return frozenset(found.offered_by for found in self._elsewhere if found.name == name)
 
     def set_probes(self, scope: asyncio.TaskGroup, wanted: Set[RebuiltCluster]) -> None:
-        """Prove these offers and no others."""
+        """Prove exactly these offers."""
         self._counted |= {self._old_id(offer.name) for offer in wanted}
         self._counted = set(self._silence.count(self._counted))
         self._proven &= wanted
@@ -101,7 +101,7 @@ class RebuiltClusters:
                 log.debug("a rebuilt cluster is not proven", peer=offer.name, error=str(error))
             if address is not None and self._may_follow(offer, address):
                 self._proven.add(offer)
-                log.info("a rebuilt cluster has proven its new ID", peer=offer.name, cluster_id=offer.cluster_id)
+                log.info("a rebuilt cluster has proven its new ID", peer=offer.name, clusterID=offer.cluster_id)
                 self._observer.on_rebuilt(offer.name)
                 return
             self._note(offer, is_waiting=address is not None)

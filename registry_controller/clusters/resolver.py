@@ -36,7 +36,7 @@ class ResolvedCluster:
 
 @dataclass(frozen=True, slots=True)
 class ResolverInputs:
-    """Everything that decides how Clusters are resolved.
+    """The facts that decide how Clusters are resolved.
 
     `credentials` has, by Secret, the credentials or the problem with them; a Secret that has not been listed is
     missing. `disputed_secrets` are the Secrets that Clusters of several members name, with the Clusters' names.
@@ -85,7 +85,7 @@ def _resolve_local(same: list[Cluster]) -> Mapping[str, ResolvedCluster]:
     names = sorted(cluster.name for cluster in same)
     conflict = ""
     if len(same) > 1:
-        conflict = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the others"
+        conflict = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the rest"
     return {cluster.name: ResolvedCluster(cluster, conflict=conflict, disabled=cluster.disabled) for cluster in same}
 
 

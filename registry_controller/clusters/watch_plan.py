@@ -37,7 +37,7 @@ class RuleChanges(NamedTuple):
 
 
 class _Assignment(NamedTuple):
-    """Everything that decides which rules read from a peer."""
+    """The facts that decide which rules read from a peer."""
 
     peer: Peer
     active: list[ActiveRule]
@@ -46,7 +46,7 @@ class _Assignment(NamedTuple):
 
 
 class WatchPlanner:
-    """Gives peers their rules, and the local cluster the kinds that rules write.
+    """Sets the rules of each peer, and the kinds that are watched here.
 
     `has_orphans` is True while kinds are watched here only for copies that no rule asks for.
     """
@@ -71,7 +71,7 @@ class WatchPlanner:
         self._local_cluster.set_secret_namespaces(namespaces)
 
     async def set_rules(self, peers: Mapping[ClusterUID, Peer]) -> None:
-        """Give every peer the rules that read from it, and watch the kinds that rules write."""
+        """Set the rules of every peer, and watch the kinds that rules write."""
         active = self._registry.active_rules(self._local)
         self._knows_local_cluster = self._registry.own_cluster(self._local) is not None
         self.active = {found.rule.name: found for found in active}

@@ -1,16 +1,16 @@
-"""Is a peer alive? Decided from signs of life and unanswered probes; the clock is an argument.
+"""Decides whether a peer is alive, from its signals and from probes; the time is an argument.
 
-Laws: one unanswered probe changes nothing; two in a row make a peer unreachable; any sign of life undoes that. A peer
-that refuses us as strangers does so until it answers, whatever streams from before still bring: they may bring the
-credentials that it takes.
+Laws: one unanswered probe changes nothing · two in a row make a peer unreachable · any signal makes it alive again ·
+a peer that refuses the credentials (401) counts as refusing until it answers a probe, even while watches that began
+before still send events: those may bring the new credentials.
 
-    state        | heard      | unanswered
+    state        | received   | unanswered
     -------------|------------|------------
-    ANSWERING    | ANSWERING  | DOUBTED
-    DOUBTED      | ANSWERING  | UNREACHABLE
+    ANSWERING    | ANSWERING  | SUSPECT
+    SUSPECT      | ANSWERING  | UNREACHABLE
     UNREACHABLE  | ANSWERING  | UNREACHABLE
 
-A peer begins as ANSWERING: at start its word still counts until two probes have failed.
+A peer begins as ANSWERING: it counts as alive until two probes have failed.
 """
 
 from __future__ import annotations
@@ -25,86 +25,91 @@ PROBE_INTERVAL_S: Final = 5.0
 
 
 class PeerState(enum.Enum):
-    """How a peer has answered lately."""
+    """The state of a peer."""
 
     ANSWERING = "answering"
-    DOUBTED = "doubted"
+    SUSPECT = "suspect"
     UNREACHABLE = "unreachable"
 
 
 class PeerSignal(enum.Enum):
-    """What was noticed of a peer."""
+    """A signal from a peer, or a probe without an answer."""
 
-    HEARD = "heard"
+    RECEIVED = "received"
     UNANSWERED = "unanswered"
 
 
 _NEXT: Final[Mapping[tuple[PeerState, PeerSignal], PeerState]] = {
-    (PeerState.ANSWERING, PeerSignal.HEARD): PeerState.ANSWERING,
-    (PeerState.ANSWERING, PeerSignal.UNANSWERED): PeerState.DOUBTED,
-    (PeerState.DOUBTED, PeerSignal.HEARD): PeerState.ANSWERING,
-    (PeerState.DOUBTED, PeerSignal.UNANSWERED): PeerState.UNREACHABLE,
-    (PeerState.UNREACHABLE, PeerSignal.HEARD): PeerState.ANSWERING,
+    (PeerState.ANSWERING, PeerSignal.RECEIVED): PeerState.ANSWERING,
+    (PeerState.ANSWERING, PeerSignal.UNANSWERED): PeerState.SUSPECT,
+    (PeerState.SUSPECT, PeerSignal.RECEIVED): PeerState.ANSWERING,
+    (PeerState.SUSPECT, PeerSignal.UNANSWERED): PeerState.UNREACHABLE,
+    (PeerState.UNREACHABLE, PeerSignal.RECEIVED): PeerState.ANSWERING,
     (PeerState.UNREACHABLE, PeerSignal.UNANSWERED): PeerState.UNREACHABLE,
 }
 
 
 class PeerHealth:
-    """Remember when a peer was last heard, and whether it proved to be who its Cluster says.
+    """Records a peer's signals and probes.
 
-    Times are monotonic seconds. What counts as heard is the caller's to know: a watch event, a bookmark, an
-    answered probe; never a 401, and a 403 on one kind is no failure of the peer.
+    Times are monotonic seconds. Signals are watch events, bookmarks and answered probes. A 401 is never a signal, and a
+    403 for one kind is not a failure of the peer.
     """
 
-    __slots__ = ("_in_question", "_last_heard", "_last_suspected", "_next_probe_at", "_proven", "_refused", "_state")
+    __slots__ = (
+        "_in_question",
+        "_last_signal_at",
+        "_last_suspected",
+        "_next_probe_at",
+        "_refused",
+        "_state",
+    )
 
     def __init__(self, *, now: float) -> None:
         self._state = PeerState.ANSWERING
-        self._last_heard = now
+        self._last_signal_at = now
         self._last_suspected = -math.inf
         self._next_probe_at = now + SILENCE_S
-        self._proven = False
         self._refused = False
         self._in_question = False
 
     def signal_received(self, now: float) -> bool:
-        """Note a sign of life; return True when the peer had been unreachable until now."""
+        """Record a signal; return whether the peer was unreachable before."""
         was_unreachable = self.unreachable
-        self._state = _NEXT[self._state, PeerSignal.HEARD]
-        self._last_heard = max(self._last_heard, now)
-        if not self._in_question:  # then only a probe can tell that we are let in, however much its watches bring
-            self._next_probe_at = self._last_heard + SILENCE_S
+        self._state = _NEXT[self._state, PeerSignal.RECEIVED]
+        self._last_signal_at = max(self._last_signal_at, now)
+        if not self._in_question:  # otherwise only a probe can show that the credentials are accepted
+            self._next_probe_at = self._last_signal_at + SILENCE_S
         return was_unreachable
 
     def answered(self, now: float) -> bool:
-        """Note an answer to a probe; return what `heard` returns."""
+        """Record an answered probe; return whether the peer was unreachable before."""
         self._refused = self._in_question = False
         return self.signal_received(now)
 
     def probe_failed(self, now: float, *, started_at: float | None = None, refused: bool = False) -> bool:
-        """Note a probe without an answer; return True when this made the peer unreachable.
+        """Record a probe without an answer; return whether this made the peer unreachable.
 
-        With `started_at` the next probe is due 5 s after that moment, so that a probe that waited for its whole
-        timeout does not stretch the interval. A failure of a probe that began before the last sign of life is old
-        news and changes nothing, unless we were `refused` or it is in question whether we are: then the next one is
-        due in 5 s, too.
+        With `started_at`, the next probe is due 5 s after that time, so that a probe that waited for its whole timeout
+        does not extend the interval. The failure of a probe that began before the last signal changes nothing. But
+        after a 401, for this probe (`refused`) or suspected before it, the next probe is due in 5 s as well.
         """
         self._refused = self._refused or refused
         self._in_question = self._in_question or refused
-        is_old_news = started_at is not None and started_at < self._last_heard
-        if self._in_question or not is_old_news:
+        is_outdated = started_at is not None and started_at < self._last_signal_at
+        if self._in_question or not is_outdated:
             self._next_probe_at = max(now, (now if started_at is None else started_at) + PROBE_INTERVAL_S)
-        if is_old_news:
+        if is_outdated:
             return False
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, PeerSignal.UNANSWERED]
         return self.unreachable and not was_unreachable
 
     def suspect(self, now: float) -> bool:
-        """Note that a request was refused as a stranger's; return True when a probe is due at once therefore.
+        """Record a 401; return whether a probe is due at once.
 
-        Whoever is refused at every request must not look well until the next regular probe. Not more often than
-        every 5 s, because one kind may be refused for ever.
+        The state must not wait for the next regular probe while every request gets a 401. A probe is due at most every
+        5 s, because the peer may refuse one kind forever.
         """
         if self._state is not PeerState.ANSWERING or now < self._last_suspected + PROBE_INTERVAL_S:
             return False
@@ -114,21 +119,12 @@ class PeerHealth:
         return True
 
     def next_probe_at(self) -> float:
-        """Say when a probe is due: 15 s after the last sign of life, at a suspicion, then every 5 s without answer."""
+        """Return when a probe is due: 15 s after the last signal, at a 401, and every 5 s without an answer."""
         return self._next_probe_at
-
-    def prove(self, now: float) -> bool:
-        """Note that the peer's kube-system has the UID of its Cluster; return what `heard` returns."""
-        self._proven = True
-        return self.answered(now)
-
-    def disprove(self) -> None:
-        """Note that another cluster answers there; nothing is read until it is proven again."""
-        self._proven = False
 
     @property
     def refused(self) -> bool:
-        """True from a probe that was refused as a stranger's until one is answered."""
+        """True from a probe that got a 401 until one is answered."""
         return self._refused
 
     @property
@@ -139,12 +135,3 @@ class PeerHealth:
     @property
     def unreachable(self) -> bool:
         return self._state is PeerState.UNREACHABLE
-
-    @property
-    def proven(self) -> bool:
-        """True once the kube-system UID was found to be the `clusterID`."""
-        return self._proven
-
-    @property
-    def last_signal_at(self) -> float:
-        return self._last_heard

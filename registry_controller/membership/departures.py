@@ -26,7 +26,7 @@ _PROVEN = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
 
 
 class DepartureObserver(Protocol):
-    """Receives what a departure affects."""
+    """Receives the effects of departures."""
 
     def on_departure(self, member: ClusterUID) -> None:
         """A member has left or is back: its objects and copies need new decisions."""

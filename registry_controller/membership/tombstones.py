@@ -34,7 +34,7 @@ _PERIOD_S: Final = 3600.0  # for the date
 
 
 class TombstoneObserver(Protocol):
-    """Receives what tombstones affect."""
+    """Receives the effects of tombstones."""
 
     def on_member_changed(self, member: ClusterUID) -> None:
         """The objects and copies of this member need new decisions."""
@@ -118,10 +118,10 @@ class TombstoneTracker:
         return self.now.gone - {natural}
 
     def judged(self, members: frozenset[ClusterUID]) -> frozenset[ClusterUID]:
-        """Return those of these members that had a Cluster here at the last update."""
+        """Return the members among these that had a Cluster here at the last update."""
         return frozenset(member for member in members if member in self.now.known)
 
-    def keeps(self) -> Iterable[Tombstone]:
+    def list_missing(self) -> Iterable[Tombstone]:
         """List the tombstones to create here."""
         due_s = asyncio.get_running_loop().time() - _DELETED_S
         return [
@@ -130,7 +130,7 @@ class TombstoneTracker:
             if self._deleted_at_s.get(stone.name, due_s) <= due_s and self._is_written_here(stone)
         ]
 
-    def drops(self) -> Iterator[Manifest]:
+    def list_unwanted(self) -> Iterator[Manifest]:
         """List the tombstone objects to delete here."""
         for manifest, stone in self._standing():
             if stone in self.now.to_drop and self._is_written_here(stone):

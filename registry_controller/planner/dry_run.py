@@ -215,9 +215,9 @@ def stage_rule(registry: Registry, manifest: Manifest, *, now: datetime) -> str:
     It replaces the stored rule of its name. Without one, it is a new rule that was created at `now`.
     """
     name = str(meta.metadata_of(manifest)["name"])
-    held = registry.rules.get(name)
-    stored = held.manifest if held is not None else None
-    registry.apply(meta.RULES.resource, None, merge_stored(manifest, stored, now=now))
+    stored = registry.rules.get(name)
+    before = stored.manifest if stored is not None else None
+    registry.apply(meta.RULES.resource, None, merge_stored(manifest, before, now=now))
     return name
 
 
@@ -246,7 +246,7 @@ def merge_stored(manifest: Manifest, stored: Manifest | None, *, now: datetime) 
 class _NoLimit:
     """Counts no deletion: `planned_deletions` limits all deletions of a plan together."""
 
-    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         return decision
 
     def withdraw(self, target: Target) -> None:

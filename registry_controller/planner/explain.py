@@ -133,7 +133,7 @@ async def explain(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Expla
     if here.error is not None:
         unread = [UnreadObject(engine.local, why_unheard(kind, here.error, at_home=True)), *unread]
     targets = {target, *(become for source in sources for become in source.targets)}
-    problems = list_problems(engine, rules={get_rule_name(held) for held in list_rules_for(engine, kind)})
+    problems = list_problems(engine, rules={get_rule_name(stored) for stored in list_rules_for(engine, kind)})
     return Explanation(
         target=target,
         local=engine.local,
@@ -212,8 +212,8 @@ def _build_unwanted_row(engine: Engine, target: Target, here: _LocalObject) -> P
 
 def _add_failure(engine: Engine, row: PlanRow) -> PlanRow:
     """Add to a planned write the failure that the rule's status reports: only a write shows that it is refused."""
-    held = engine.registry.rules.get(row.rule)
-    status = held.manifest.get("status") if held is not None else None
+    stored = engine.registry.rules.get(row.rule)
+    status = stored.manifest.get("status") if stored is not None else None
     for entry in (status or {}).get("clusters") or () if row.action in _WRITES else ():
         for failure in (entry.get("failures") or ()) if entry.get("clusterID") == row.owner else ():
             if failure.get("object") == str(row.target):
@@ -253,7 +253,10 @@ async def _read_source(engine: Engine, ref: SourceRef) -> ExplainedSource | None
         return None
     found: dict[GVK, PartialObject] = {}
     failure: RegistryError | None = None
-    for kind in {ref.kind, *(held.rule.kind for held in list_rules_for(engine, ref.kind) if held.rule is not None)}:
+    for kind in {
+        ref.kind,
+        *(stored.rule.kind for stored in list_rules_for(engine, ref.kind) if stored.rule is not None),
+    }:
         try:
             obj = await _read_at(connection, kind, ref.key)
         except RegistryError as error:

@@ -139,8 +139,8 @@ def explain_row(engine: Engine, row: PlanRow) -> PlanRow:
     """Replace the message of a copy that is no longer wanted because its owner or its rule is inactive here."""
     if row.reason != Reason.NO_LONGER_WANTED.value:
         return row
-    held = engine.registry.rules.get(row.rule)
-    idle = find_idle_reason(engine, held) if held is not None else None
+    stored = engine.registry.rules.get(row.rule)
+    idle = find_idle_reason(engine, stored) if stored is not None else None
     if _is_disabled(engine, row.owner):
         return replace(
             row, message=f"its owner is disabled here ({meta.CLUSTER_DISABLED}) and not read; the copy stays"
@@ -219,19 +219,19 @@ def _list_notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
         if choice.disabled and choice.cluster.cluster_id != engine.local:
             yield f"peer {name} is disabled here ({meta.CLUSTER_DISABLED}) and not read"
     for name in rules:
-        held = engine.registry.rules[name]
-        owner = held.marks.owner
+        stored = engine.registry.rules[name]
+        owner = stored.marks.owner
         if owner is not None and owner != engine.local:
             cluster = engine.clusters.name_of(owner)
             yield f"rule {name} belongs to cluster {cluster}: apply it there; changes to its copies are reverted"
-        if name in CORE_RULES and not held.is_synced(engine.local):
+        if name in CORE_RULES and not stored.is_synced(engine.local):
             yield f"rule {name} belongs to the daemon: changes to it are reverted"
-        idle = find_idle_reason(engine, held)
+        idle = find_idle_reason(engine, stored)
         if idle is not None:
             yield f"rule {name} does nothing here: {idle}"
         for peer in sorted(engine.clusters.peers.values(), key=lambda peer: peer.name):
-            if held.rule is not None and peer.features.held is not None:
-                mismatch = find_feature_mismatch(held.rule.features, peer.features.held)
+            if stored.rule is not None and peer.features.held is not None:
+                mismatch = find_feature_mismatch(stored.rule.features, peer.features.held)
                 if mismatch is not None:
                     yield f"rule {name} does not read from peer {peer.name}: {mismatch}"
 
@@ -248,21 +248,21 @@ async def _suggest_kinds(engine: Engine, rules: Iterable[str]) -> Sequence[str]:
     return notes
 
 
-def get_rule_name(held: StoredRule) -> str:
+def get_rule_name(stored: StoredRule) -> str:
     """Return a rule's name, also for a rule that is not accepted."""
-    return str(meta.metadata_of(held.manifest).get("name", ""))
+    return str(meta.metadata_of(stored.manifest).get("name", ""))
 
 
-def find_idle_reason(engine: Engine, held: StoredRule) -> Mismatch | None:
+def find_idle_reason(engine: Engine, stored: StoredRule) -> Mismatch | None:
     """Return why a rule does nothing at all here; None for a rule that acts."""
-    pruned = engine.registry.pruned.get(get_rule_name(held))
-    if held.rule is None or not held.verdict.accepted:
-        return Mismatch("spec", f"it is not accepted: {held.verdict.message}")
+    pruned = engine.registry.pruned.get(get_rule_name(stored))
+    if stored.rule is None or not stored.verdict.accepted:
+        return Mismatch("spec", f"it is not accepted: {stored.verdict.message}")
     if pruned:
         return Mismatch("spec", describe_pruned(pruned))
-    if held.rule.suspend:
+    if stored.rule.suspend:
         return Mismatch("spec.suspend", "it is suspended")
-    bar = held.bar(engine.registry.allowance, local=engine.local)
+    bar = stored.bar(engine.registry.allowance, local=engine.local)
     if bar is not None:
         return Mismatch(bar.path, bar.message)
-    return get_target_mismatch(engine.registry.selects_us(held.rule, local=engine.local))
+    return get_target_mismatch(engine.registry.selects_us(stored.rule, local=engine.local))

@@ -50,13 +50,16 @@ def evaluate_rules(
 
     `found` holds the object in each version in which it was read, `features` the features of its cluster.
     """
-    return _sort_fits(_evaluate_rule(engine, held, ref, found, features) for held in list_rules_for(engine, ref.kind))
+    return _sort_fits(
+        _evaluate_rule(engine, stored, ref, found, features) for stored in list_rules_for(engine, ref.kind)
+    )
 
 
 def evaluate_rules_without_object(engine: Engine, kind: GVK) -> Sequence[RuleFit]:
     """Return which rules for a kind act here, those that act first; for an object that could not be read."""
     return _sort_fits(
-        _get_idle_fit(engine, held) or RuleFit(get_rule_name(held), Fit.UNREAD) for held in list_rules_for(engine, kind)
+        _get_idle_fit(engine, stored) or RuleFit(get_rule_name(stored), Fit.UNREAD)
+        for stored in list_rules_for(engine, kind)
     )
 
 
@@ -68,11 +71,11 @@ def _sort_fits(fits: Iterable[RuleFit]) -> Sequence[RuleFit]:
 
 
 def _evaluate_rule(
-    engine: Engine, held: StoredRule, ref: SourceRef, found: dict[GVK, PartialObject], features: tuple[Feature, ...]
+    engine: Engine, stored: StoredRule, ref: SourceRef, found: dict[GVK, PartialObject], features: tuple[Feature, ...]
 ) -> RuleFit:
-    rule, idle = held.rule, _get_idle_fit(engine, held)
+    rule, idle = stored.rule, _get_idle_fit(engine, stored)
     if rule is None or idle is not None:
-        return idle or RuleFit(get_rule_name(held), Fit.IDLE)
+        return idle or RuleFit(get_rule_name(stored), Fit.IDLE)
     obj = found.get(rule.kind)
     if obj is None:
         return RuleFit(rule.name, Fit.MISSES, "spec.groupVersionKind", f"its cluster does not serve it as {rule.kind}")
@@ -87,20 +90,22 @@ def _evaluate_rule(
     return RuleFit(rule.name, Fit.MISSES, miss.path, miss.message) if miss else RuleFit(rule.name, Fit.MATCHES)
 
 
-def _get_idle_fit(engine: Engine, held: StoredRule) -> RuleFit | None:
-    reason = find_idle_reason(engine, held)
-    return RuleFit(get_rule_name(held), Fit.IDLE, reason.path, reason.message) if reason is not None else None
+def _get_idle_fit(engine: Engine, stored: StoredRule) -> RuleFit | None:
+    reason = find_idle_reason(engine, stored)
+    return RuleFit(get_rule_name(stored), Fit.IDLE, reason.path, reason.message) if reason is not None else None
 
 
 def list_rules_for(engine: Engine, kind: GVK) -> Sequence[StoredRule]:
     """List the rules for a kind in any of its versions, including rules that are not accepted."""
-    return [held for _, held in sorted(engine.registry.rules.items()) if _read_kind(held) == (kind.group, kind.kind)]
+    return [
+        stored for _, stored in sorted(engine.registry.rules.items()) if _read_kind(stored) == (kind.group, kind.kind)
+    ]
 
 
-def _read_kind(held: StoredRule) -> tuple[object, object]:
-    if held.rule is not None:
-        return held.rule.kind.group, held.rule.kind.kind
-    spec = held.manifest.get("spec")
+def _read_kind(stored: StoredRule) -> tuple[object, object]:
+    if stored.rule is not None:
+        return stored.rule.kind.group, stored.rule.kind.kind
+    spec = stored.manifest.get("spec")
     kind = spec.get("groupVersionKind") if isinstance(spec, Mapping) else None
     return (kind.get("group") or "", kind.get("kind")) if isinstance(kind, Mapping) else ("", "")
 

@@ -53,12 +53,12 @@ class ClusterStatusReporter:
     def report(self) -> None:
         """Compute the status of every Cluster whose credentials are known."""
         known_here = self._list_known_clusters()
-        for name, held in self._registry.clusters.items():
-            info = meta.metadata_of(held.manifest)
-            current = held.manifest.get("status")
+        for name, stored in self._registry.clusters.items():
+            info = meta.metadata_of(stored.manifest)
+            current = stored.manifest.get("status")
             choice = self._clusters.resolved.get(name)
-            if held.cluster is None:
-                facts = ClusterFacts(is_local=False, failure=held.problem)
+            if stored.cluster is None:
+                facts = ClusterFacts(is_local=False, failure=stored.problem)
             elif choice is None or choice.waiting:
                 continue
             else:
@@ -127,10 +127,10 @@ class ClusterStatusReporter:
 
 def _collect_peer_facts(peer: Peer) -> Mapping[str, Any]:
     known_there = None
-    if (held := peer.clusters.held) is not None:
+    if (stored := peer.clusters.held) is not None:
         known_there = [
             KnownCluster(cluster.cluster_id, name, cluster.state == State.READY.value, not cluster.disabled)
-            for name, cluster in sorted(held.items())
+            for name, cluster in sorted(stored.items())
         ]
     return {
         "failure": peer.failure,

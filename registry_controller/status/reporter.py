@@ -75,9 +75,9 @@ class StatusReporter:
 
     def _is_reported(self, name: str) -> bool:
         """Return whether the stored status describes the rule's present generation, and the rule acts."""
-        held = self._registry.rules.get(name)
-        if held is None or held.rule is None or not held.verdict.accepted or held.rule.suspend:
+        stored = self._registry.rules.get(name)
+        if stored is None or stored.rule is None or not stored.verdict.accepted or stored.rule.suspend:
             return False
         if self._registry.bar(name, local=self._local) is not None:
             return False
-        return (held.manifest.get("status") or {}).get("observedGeneration") == held.rule.generation
+        return (stored.manifest.get("status") or {}).get("observedGeneration") == stored.rule.generation

@@ -64,21 +64,21 @@ class RuleStatusReporter:
 
     def report(self, name: str) -> None:
         """Compute the status of a rule, unless it was deleted."""
-        held = self._registry.rules.get(name)
-        if held is None:
+        stored = self._registry.rules.get(name)
+        if stored is None:
             return
-        info = meta.metadata_of(held.manifest)
-        current = held.manifest.get("status")
+        info = meta.metadata_of(stored.manifest)
+        current = stored.manifest.get("status")
         generation = info.get("generation", 0)
-        verdict = self._decide_acceptance(held, name)
-        suspended = bool(held.rule and held.rule.suspend)
+        verdict = self._decide_acceptance(stored, name)
+        suspended = bool(stored.rule and stored.rule.suspend)
         bar = self._registry.bar(name, local=self._clusters.local) if verdict.accepted and not suspended else None
         is_inactive = not verdict.accepted or suspended or bar is not None
         found = _WatchProblems()
-        peers, idle = ((), ()) if is_inactive else self._count_peers(held, name, found)
+        peers, idle = ((), ()) if is_inactive else self._count_peers(stored, name, found)
         barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
-        if held.rule is not None and not is_inactive:
-            selected = self._registry.selects_us(held.rule, local=self._clusters.local)
+        if stored.rule is not None and not is_inactive:
+            selected = self._registry.selects_us(stored.rule, local=self._clusters.local)
             mismatch = get_target_mismatch(selected)
             if selected is None:
                 barred = (_LOCAL_CLUSTER_UNCLEAR, str(mismatch))
@@ -101,35 +101,35 @@ class RuleStatusReporter:
             meta.RULES, name, status=status, current=current, uid=info.get("uid", ""), generation=generation
         )
 
-    def _decide_acceptance(self, held: StoredRule, name: str) -> RuleVerdict:
+    def _decide_acceptance(self, stored: StoredRule, name: str) -> RuleVerdict:
         pruned = self._registry.pruned.get(name)
         if pruned:
-            return RuleVerdict(False, "FieldsPruned", describe_pruned(pruned), held.verdict.warnings)
-        return held.verdict
+            return RuleVerdict(False, "FieldsPruned", describe_pruned(pruned), stored.verdict.warnings)
+        return stored.verdict
 
     def _count_peers(
-        self, held: StoredRule, name: str, found: _WatchProblems
+        self, stored: StoredRule, name: str, found: _WatchProblems
     ) -> tuple[Sequence[PeerCounts], Sequence[str]]:
         """Count a rule's results for each peer; return also why the rule is idle. Problems are added to `found`."""
-        assert held.rule is not None
+        assert stored.rule is not None
         names = {choice.cluster.cluster_id: cluster for cluster, choice in self._clusters.resolved.items()}
         self._check_local_caches(name, found)
         owners, transient = set(self._results.places(name)), dict[ClusterUID, str]()
         for peer in self._clusters.peers.values():
-            cache = self._sources.cache_of(peer.cluster_id, held.rule.kind)
+            cache = self._sources.cache_of(peer.cluster_id, stored.rule.kind)
             if cache is not None and cache.has_rule(name):
                 owners.add(peer.cluster_id)
                 if peer.is_alive and cache.synced_for(name) and self._is_idle():
                     self._deletion_limiter.nothing_waits((name, peer.cluster_id))
                 place = f"peer {peer.name}"
-                transient[peer.cluster_id] = found.add_errors(place, held.rule.kind, cache.reads_of(name))
+                transient[peer.cluster_id] = found.add_errors(place, stored.rule.kind, cache.reads_of(name))
                 unclear = sorted(cache.unclear.get(name, {}).items())[:SAMPLES]
-                found.problems += [f"{place}: {held.rule.kind.kind} {key}: {error}" for key, error in unclear]
+                found.problems += [f"{place}: {stored.rule.kind.kind} {key}: {error}" for key, error in unclear]
         peers = [self._count_peer(name, uid, names.get(uid, ""), transient.get(uid, "")) for uid in sorted(owners)]
         failures = (FailedTarget(*failure) for counts in peers for failure in counts.failures)
         refused = (failure for failure in failures if failure.reason == _FORBIDDEN)
         found.problems += [f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1)]
-        condition = "with the features that the rule asks for " if held.rule.features else ""
+        condition = "with the features that the rule asks for " if stored.rule.features else ""
         idle = () if peers else (f"no other cluster {condition}is read now",)
         return peers, idle
 

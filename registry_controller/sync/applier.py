@@ -1,6 +1,6 @@
 """Carries out a Decision: reads the source, renders the copy, and has it written.
 
-Laws: a copy in step costs no body and no write · what was judged is what is written, and nothing that changed since.
+Laws: a copy in step costs no body and no write · a source, or a copy, that changed since the Decision is decided again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Applier:
         self._relays = relays
 
     async def take_turn(self, judgment: Judgment) -> bool:
-        """Wait while other evaluations take long; return whether that took time: the judgment may be out of date."""
+        """Wait while other evaluations take long; return whether that took time, so that the key is decided again."""
         if not isinstance(judgment.decision, Apply):
             return False
         return await self._sources.evaluations.wait(_offer_of(judgment, judgment.decision).cache.kind)

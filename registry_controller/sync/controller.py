@@ -85,12 +85,12 @@ class Controller:
                 if decision.reason is Reason.HISTORY_RESTORED:
                     place = (decision.claim.rule, decision.claim.owner)
                     self._results.record_history_restored(place, datetime.now(UTC))
-                log.info("wrote copy", target=str(target), reason=decision.reason.value, owner=decision.claim.owner)
+                log.info("copy written", target=target, reason=decision.reason.value, owner=decision.claim.owner)
             case Delete():
-                log.info("deleted copy", target=str(target), reason=decision.reason.value, owner=decision.owner)
+                log.info("copy deleted", target=target, reason=decision.reason.value, owner=decision.owner)
             case Hold() | Skip() | NeedsProof():
                 if changed:
-                    log.debug("left as it is", target=str(target), reason=decision.reason.value)
+                    log.debug("copy left unchanged", target=target, reason=decision.reason.value)
 
     def _record_failure(self, target: Target, judgment: Judgment, error: RegistryError) -> None:
         view, decision = judgment.view, judgment.decision
@@ -110,7 +110,9 @@ class Controller:
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
         reports = self._outcomes(decision, view, failure=WriteFailure(reason, _message(error)))
         if reports and self._results.record(target, reports):
-            log.warning("cannot bring copy into step", target=str(target), error=str(error), retry_s=round(delay_s, 2))
+            log.warning(
+                "copy cannot be brought in step", target=target, error=str(error), retryAfterSeconds=round(delay_s, 2)
+            )
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
 
 

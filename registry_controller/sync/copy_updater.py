@@ -1,7 +1,7 @@
-"""Brings the copy that was judged to what is wanted: creates, updates, recreates or deletes it, within its pauses.
+"""Creates, updates, recreates or deletes the copy that a Decision is about, within the pauses of its repairs.
 
-Laws: a copy that changed since it was judged is judged again · a copy in step costs no write · what people here keep
-undoing is repaired once a minute.
+Laws: a copy that changed since the Decision is decided again · a copy in step costs no write · a copy that a controller
+or a person here keeps changing is repaired once a minute.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _IRREPLACEABLE: Final = frozenset(
     )
 )
 """The kinds of which a deletion takes other objects along."""
-_STAYS: Final = "a {} is not deleted to be made again, others would go with it: undo the change, or delete it here"
+_STAYS: Final = (
+    "a {} is not deleted to be made again, its deletion would delete other objects: undo the change, or delete it here"
+)
 """The message where a field of such an object may not change (A2)."""
 
 
@@ -60,11 +62,11 @@ class CopyUpdater:
         self._pace = Pace()
 
     def digest(self, manifest: Manifest) -> bytes:
-        """Return the digest of what counts in an object."""
+        """Return the digest of an object's synced fields."""
         return self._writer.digest(manifest)
 
     async def update(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
-        """Bring a copy and its status to what is wanted; return whether that took a write."""
+        """Write a copy, and its status, where they differ from the wanted state; return whether that took a write."""
         has_written = await self._update(state, wanted, cache, reason=reason)
         record = cache.records.get(state.target.key)
         if record is not None and record.status_digest != self._writer.status_digest(wanted):
@@ -73,21 +75,21 @@ class CopyUpdater:
         return has_written
 
     async def delete(self, state: TargetState, decision: Delete) -> None:
-        """Delete the copy that was judged."""
+        """Delete the copy that the decision is about."""
         cache = self._copies.cache_of(state.target.group, state.target.kind)
         if cache is None:
             return
         self._keep_pace(state.target)
-        self._contention.let_go(state.target)
+        self._contention.record_absence(state.target)
         deletion = self._writer.delete(state.target, cache.kind, uid=decision.uid, revision=decision.revision)
         await self._timed("delete", state.target, deletion)
 
     def note_absent(self, target: Target) -> None:
-        """Note that a copy is not here for a good reason, so that its next creation is no repair."""
-        self._contention.let_go(target)
+        """Record that a copy is rightly absent, so that its next creation is not a repair."""
+        self._contention.record_absence(target)
 
     def is_in_step(self, target: Target, made_from: object) -> bool:
-        """Report, without any body, whether the copy here was made from this very state by this very rule."""
+        """Report, without a body, whether the copy here was made from this very state by this very rule."""
         cache = self._copies.cache_of(target.group, target.kind)
         record = cache.records.get(target.key) if cache is not None else None
         if cache is None or record is None or record.made_from != made_from:
@@ -96,9 +98,9 @@ class CopyUpdater:
 
     async def _update(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
         record = cache.records.get(state.target.key)
-        judged = state.current.revision if state.current is not None else None
-        if (record.revision if record is not None else None) != judged:
-            raise Conflict(f"{state.target} changed while its source was read; looking again")
+        decided_on = state.current.revision if state.current is not None else None
+        if (record.revision if record is not None else None) != decided_on:
+            raise Conflict(f"{state.target} changed while its source was read; trying again")
         if record is None:
             await self._create(state, wanted, cache)
             return True
@@ -107,7 +109,7 @@ class CopyUpdater:
             return True
         if record.desired == wanted.digest and self._is_as_written(record, cache, state.target):
             return False
-        is_repair = record.desired == wanted.digest or self._contention.has_brought(state.target, wanted.digest)
+        is_repair = record.desired == wanted.digest or self._contention.is_repair(state.target, wanted.digest)
         now = self._check_contention(state.target, is_repair=is_repair)
         self._keep_pace(state.target)
         try:
@@ -116,37 +118,37 @@ class CopyUpdater:
         except Immutable as error:
             if (state.target.group, state.target.kind) in _IRREPLACEABLE:
                 raise Immutable(f"{error}; {_STAYS.format(state.target.kind)}") from None
-            await self._recreate(wanted, record, cache, why="a field of it cannot be changed")
+            await self._recreate(wanted, record, cache, why="a changed field is immutable")
             has_written, managers = True, error.managers
-        self._contention.brought(state.target, wanted.digest)
+        self._contention.record_write(state.target, wanted.digest)
         if has_written and is_repair:
-            self._contention.repaired(state.target, Repair.CHANGES, managers, now=now)
+            self._contention.record_repair(state.target, Repair.CHANGES, managers, now=now)
         return has_written
 
     async def _create(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache) -> None:
-        """Create a copy; a repair where somebody here deleted it, and not its namespace."""
+        """Create a copy; this is a repair where the copy was deleted here, and not its namespace."""
         is_there = state.namespace is NamespaceState.ACTIVE
-        is_repair = is_there and self._contention.has_brought(state.target, wanted.digest)
+        is_repair = is_there and self._contention.is_repair(state.target, wanted.digest)
         now = self._check_contention(state.target, is_repair=is_repair)
         self._keep_pace(state.target)
         if state.namespace is NamespaceState.MISSING:
             await self._writer.create_namespace(state.target.namespace)
         await self._timed("create", state.target, self._writer.create(wanted, cache))
-        self._contention.brought(state.target, wanted.digest)
+        self._contention.record_write(state.target, wanted.digest)
         if is_repair:
-            self._contention.repaired(state.target, Repair.DELETES, now=now)
+            self._contention.record_repair(state.target, Repair.DELETES, now=now)
 
     async def _recreate(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, why: str) -> None:
         """Delete a copy and create it again (A2, P11)."""
         target = wanted.target
-        self._contention.let_go(target)
+        self._contention.record_absence(target)
         deletion = self._writer.delete(target, cache.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
         await self._timed("create", target, self._writer.create(wanted, cache))
         self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
 
     def _keep_pace(self, target: Target) -> None:
-        """Let a copied rule change; ChangesTooOften where that is to wait."""
+        """Count the change of a copied rule; ChangesTooOften where it must wait."""
         if (target.group, target.kind) == (meta.RULE.group, meta.RULE.kind):
             self._pace.enter(now=asyncio.get_running_loop().time())
 
@@ -154,11 +156,11 @@ class CopyUpdater:
         """Return the loop's time of a write; Contested for a repair within its pause (A5)."""
         now = asyncio.get_running_loop().time()
         if is_repair and (pause_s := self._contention.pause_s(target, now=now)):
-            raise Contested(self._contention.words(target), retry_after_s=pause_s)
+            raise Contested(self._contention.message(target), retry_after_s=pause_s)
         return now
 
     def _is_as_written(self, record: CopyRecord, cache: LocalCache, target: Target) -> bool:
-        """Report whether a copy is, in all that counts, what the server stored for us."""
+        """Report whether a copy has the synced fields that the server stored for us."""
         if record.verified == record.revision:
             return True
         obj = self._bodies.peek(copy_slot(cache.kind, target.key))

@@ -1,8 +1,8 @@
 """Limits deletions: each is counted when it is decided, and its whole set is let go or halted (W4).
 
-Laws: no set is judged before every key that was enqueued with it was looked at · a set is judged, and halted, before
-its owner is asked for proof · beyond a handful, a set goes only once its window is stored · a deletion that was let go
-and is none gives its place back · the deletion of a rule is an order, and not limited.
+Laws: no set is evaluated before every key that was enqueued with it was reconciled · a set is evaluated, and halted,
+before its owner is asked for proof · beyond a few, deletions go only once their window is stored · a deletion that was
+let go and that its proof refutes counts no more · the deletion of a rule is an order, and not limited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = get_logger(__name__)
 _LOOK_S: Final = 0.02
 _STORED_S: Final = 0.25
 _STORED_AT_MOST_S: Final = 30.0
-"""A CRD that does not know the field drops what is stored; deletions go on then, counted in memory alone."""
+"""A CRD without the field drops the stored window; deletions go on then, counted in memory alone."""
 _HALTED_S: Final = 10.0
 
 
@@ -36,9 +36,9 @@ _HALTED_S: Final = 10.0
 class _Budget:
     """The deletions of one rule's copies from one owner.
 
-    `waiting` are not judged yet, or halted; the value is true where the deletion is proven or presumed. Of the others
-    those in `asked` may be proven before the set is judged again. `going` were let go and are still here, `allowed`
-    those of them that the administrator let go, and `kept` counts the allowed ones that were no deletions.
+    `waiting` holds the deletions that are not evaluated yet, or halted; the value is true for a proven or presumed one.
+    The owner may be asked about the targets in `asked` before the next evaluation. `going` holds the copies that were
+    let go and are still here, `allowed` the copies that the administrator let go; `kept` counts allowed copies that stay.
     """
 
     window: Window | None
@@ -56,12 +56,12 @@ class _Budget:
         return self.window is not None and bool(self.window.halted_at)
 
     def counted(self, window: Window) -> Window:
-        """Return a window without the allowance of what was kept."""
+        """Return a window without the allowance of the copies that stay."""
         return replace(window, allowed=max(0, window.allowed - self.kept))
 
 
 class DeletionLimiter:
-    """Judges all deletions. `changed` is called with the name of a rule whose status may have changed."""
+    """Limits all deletions. `changed` is called with the name of a rule whose status may have changed."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class DeletionLimiter:
         self._budgets: dict[RuleAndOwner, _Budget] = {}
         self._counted_in: dict[Target, RuleAndOwner] = {}
 
-    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         """Return a deletion, or the question that proves it, once it may go; a Hold before.
 
         Any other decision but a Hold ends the deletion that was counted.
@@ -124,13 +124,13 @@ class DeletionLimiter:
             self._look_soon(origin, budget, 0.0)
 
     def rule_changed(self, rule: str) -> None:
-        """Look again at what is halted: the administrator may have allowed it."""
+        """Evaluate a rule's halted deletions again: the administrator may have allowed them."""
         for origin, budget in self._budgets.items():
             if origin[0] == rule and budget.waiting:
                 self._look_soon(origin, budget, 0.0)
 
     def stored_form(self, origin: RuleAndOwner) -> Mapping[str, Any] | None:
-        """Return what the rule's status is to hold of an owner's copies; None for nothing."""
+        """Return the window of an owner's copies for the rule's status; None without one."""
         budget = self._budgets.get(origin)
         if budget is None or budget.window is None:
             window = self._stored(origin) if budget is None else None
@@ -228,7 +228,7 @@ class DeletionLimiter:
                 self._let_go(origin, budget, is_allowed=is_allowed)
 
     def _let_ask(self, origin: RuleAndOwner, budget: _Budget, unsure: list[Target]) -> None:
-        """Let the owner be asked about what may be no deletion: without it the set may be small enough."""
+        """Enqueue the deletions that their proof may refute: without them the set may be small enough."""
         budget.asked.update(unsure)
         for target in sorted(unsure):
             self._queue.add(target, origin[1])
@@ -271,7 +271,7 @@ def is_limited(deletion: Delete) -> bool:
 
 
 def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
-    """Return what a rule's status holds of its copies from one owner; None for nothing."""
+    """Return the window in a rule's status for its copies from one owner; None without one."""
     rule = registry.rules.get(origin[0])
     clusters = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
     for entry in clusters if isinstance(clusters, list) else ():

@@ -1,7 +1,7 @@
 """From a key to its result: read the state, decide, count a deletion, ask for proof where it is needed, apply.
 
-Laws: no await between reading the caches and having the Decision that rests on them · a deletion is counted before
-anybody is asked, and each question is asked once · an answer is used only while nothing has changed since the question.
+Laws: no await between reading the caches and the Decision that rests on them · a deletion is counted before its owner
+is asked, and each question is asked once · an answer is used only while nothing has changed since the question.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
 
 
 class Judgment(NamedTuple):
-    """A Decision, and the state that it was taken on; `offers` are what the state's claims are read from, in order."""
+    """A Decision, and the state that it was taken on; `offers` are the records behind the state's claims, in order."""
 
     view: TargetState
     offers: tuple[Offer, ...]
@@ -38,9 +38,9 @@ class Judgment(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What was done on a decision: an Apply that needed no write is a Skip.
+    """A decision that was carried out: an Apply that needed no write is a Skip.
 
-    `losers` are the younger rules that make something else of the same source (W2).
+    `losers` are the younger rules that make another copy of the same source (W2).
     """
 
     decision: Decision
@@ -49,7 +49,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What became of a key. `judgment` never is a question; `error` is why it could not be carried out."""
+    """The result of a key. Its decision is never a question; `error` is why it could not be carried out."""
 
     judgment: Judgment
     result: Result
@@ -59,11 +59,11 @@ class Reconciliation:
 class Limiter(Protocol):
     """Counts deletions, and lets them go or holds them."""
 
-    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         """Return the decision, or a Hold while it may not be carried out."""
 
     def withdraw(self, target: Target) -> None:
-        """Stop counting a deletion that was asked for and is none."""
+        """Stop counting a deletion that its proof has refuted."""
 
 
 class DecisionApplier(Protocol):
@@ -77,7 +77,7 @@ class DecisionApplier(Protocol):
 
 
 class Reconciler:
-    """Takes a key to its result. `local` is only read; `connection` finds a peer's, None while there is none."""
+    """Reconciles keys. `local` is only read; `connection` returns a peer's, None while it is not connected."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Reconciler:
         self._evaluations = evaluations
 
     async def reconcile(self, target: Target, *, limiter: Limiter, applier: DecisionApplier) -> Reconciliation:
-        """Decide about a target and carry the decision out; an error is part of what is returned."""
+        """Decide about a target and carry the decision out; an error is returned, not raised."""
         judgment = self.decide(target)
         if await applier.take_turn(judgment):
             judgment = self.decide(target)
@@ -123,9 +123,9 @@ class Reconciler:
         return isinstance(decision, Apply) and decision.claim.peer == decision.claim.owner == member
 
     async def prove(self, judgment: Judgment) -> Judgment:
-        """Ask what a decision needs, each question once, and decide on the answers.
+        """Return the decision on the answers to a decision's questions, each asked once.
 
-        The decision stays a question where nobody answers it. Raises Conflict where the caches changed meanwhile.
+        The decision stays a question where there is no answer. Raises Conflict where the caches changed meanwhile.
         """
         target, (state, offers, decision) = judgment.view.target, judgment
         asked = set[OwnerAnswer | None]()
@@ -134,7 +134,7 @@ class Reconciler:
             proven = await self._ask(state, decision)
             now, offers = self._states.read(target)
             if now != judgment.view:
-                raise Conflict(f"{target} changed while its proof was asked for; looking again")
+                raise Conflict(f"{target} changed while its proof was asked for; trying again")
             state, decision = proven, decide(proven)
         if any(answer.answer is ProofResult.FOUND for answer in state.proofs):
             self._states.forget_match(target)
@@ -144,7 +144,7 @@ class Reconciler:
         return judgment
 
     async def _settle(self, judgment: Judgment, limiter: Limiter) -> Judgment:
-        """Take a decision to what may be carried out now: a deletion is counted first, and proven when it may go."""
+        """Return the decision that may be carried out now: a deletion is counted first, and proven once it may go."""
         counted = judgment
         if isinstance(judgment.decision, NeedsProof):
             counted = _limit(judgment, limiter)
@@ -184,11 +184,11 @@ class Reconciler:
 
 
 def _limit(judgment: Judgment, limiter: Limiter) -> Judgment:
-    decision = limiter.judge(judgment.view.target, judgment.decision, rule=judgment.view.rule)
+    decision = limiter.limit(judgment.view.target, judgment.decision, rule=judgment.view.rule)
     return judgment._replace(decision=decision)
 
 
 def _without_question(judgment: Judgment) -> Judgment:
-    """Hold what nobody has answered."""
+    """Replace a question without an answer by its Hold."""
     decision = judgment.decision
     return judgment._replace(decision=decision.if_unanswered) if isinstance(decision, NeedsProof) else judgment

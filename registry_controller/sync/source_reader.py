@@ -1,4 +1,4 @@
-"""Reads the body of a source: what a stream has brought, else by name at the peer."""
+"""Reads the body of a source: from the cache of bodies, else by name at the peer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from registry_controller.watch.fairness import EvaluationLimiter
 
 LARGE_BYTES: Final = 256 * 1024
 _LARGE_AT_ONCE: Final = 2
-"""Of one member: decoded, an object may take ten times its length, and it is held until it is written."""
+"""The most large objects of one member: decoded, an object may take ten times its length until it is written."""
 
 
 class SourceReader:
-    """Reads sources. `connection` finds a peer's, None while there is none."""
+    """Reads sources. `connection` returns the connection to a peer, None while it is not connected."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SourceReader:
         return obj
 
     def limit_large(self, offer: Offer) -> asyncio.Semaphore:
-        """Return what limits how many large objects of one peer are decoded at a time."""
+        """Return the semaphore that limits how many large objects of one peer are decoded at a time."""
         return self._large[offer.cache.peer]
 
     def drop(self, offer: Offer, obj: PartialObject) -> None:

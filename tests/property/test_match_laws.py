@@ -14,8 +14,8 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.api.syncrule import ContentMatch, SyncRule, read_rule
-from registry_controller.core.rules.content import compile_path, content_matches, find_value
-from registry_controller.core.rules.gjson import compile_glob
+from registry_controller.core.rules.content import content_matches, find_value
+from registry_controller.core.rules.gjson import compile_glob, compile_path
 from registry_controller.core.rules.list_options import build_selections, join_selections
 from registry_controller.core.rules.matching import find_matching_entries
 from registry_controller.core.rules.mismatch import find_mismatch

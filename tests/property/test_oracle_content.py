@@ -13,7 +13,8 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.selectors import read_selector
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.rules.content import compile_path, content_matches, find_value
+from registry_controller.core.rules.content import content_matches, find_value
+from registry_controller.core.rules.gjson import compile_path
 from registry_controller.core.rules.validation import read_and_validate
 from tests.oracle.oracle import is_available, the_oracle
 

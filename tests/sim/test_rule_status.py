@@ -161,7 +161,10 @@ def test_whether_a_rule_is_for_a_cluster_that_does_not_know_its_own_cluster_is_n
         await asyncio.sleep(20.0)
         status, reason, words = _told(group, "for-a", "Synced")
         assert (status, reason) == ("Unknown", "LocalClusterUnclear")
-        assert words == "spec.targetClusters: cannot be judged while not exactly one Cluster has this cluster's ID"
+        assert (
+            words
+            == "spec.targetClusters: cannot be evaluated: there must be exactly one Cluster with this cluster's ID"
+        )
         found = await plan(group, "a", here.get("ResourceSyncRule", "for-a"))
         assert f"rule for-a does nothing here: {words}" in found.notes
         assert here.find("ConfigMap", "one", namespace="default") is not None

@@ -245,14 +245,14 @@ def test_one_server_that_goes_to_every_limit_leaves_the_container_room() -> None
     texts, parts = 4 * MANIFEST_BYTES, 200 * (COMMAS + CONTAINERS)
     assert told == {
         "the daemon itself": 80,
-        "objects that are remembered": round(MOST_OBJECTS * 1.4 / 1024, -2),
+        "records of objects": round(MOST_OBJECTS * 1.4 / 1024, -2),
         "bodies that wait": LIMIT_BYTES // MIB,
         "lines of watches": ALL_LINES_BYTES // MIB,
         "pages": (PAGES + 1) * ANSWER_BYTES // MIB,
         "one object that is being decoded": round((MANIFEST_BYTES + texts + parts) / MIB, -1),
         "nodes": 20,
         "rules and Clusters of its own": round((4 + 2) * MOST_BYTES / MIB, -1),
-        "what its rules move or cannot be evaluated on": round((MOST_MOVED + MOST_WORDS) * 500 / MIB, -1),
+        "objects that its rules move or cannot be evaluated on": round((MOST_MOVED + MOST_WORDS) * 500 / MIB, -1),
     }
     assert f"about {round(sum(told.values()), -1)} MiB" in docs
     limit = VALUES["resources"]["limits"]["memory"]

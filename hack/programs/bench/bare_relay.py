@@ -29,7 +29,8 @@ async def bare_relay(source: Endpoint, sink: Endpoint, path: str, *, connections
     """Run the bare relay in its own process, as the daemon runs in one; the copies must exist."""
     spec = {"source": source.as_json(), "sink": sink.as_json(), "path": path, "connections": connections}
     command = (sys.executable, "-m", "hack.programs.bench.bare_relay", json.dumps(spec))
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+    # With a session of its own, as the daemon has one: Linux shares the CPU between sessions first (autogroup).
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, start_new_session=True)
     try:
         assert process.stdout is not None
         await process.stdout.readline()

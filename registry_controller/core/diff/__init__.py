@@ -1,1 +1,1 @@
-"""How a copy differs from what it should be."""
+"""Compares a copy with the wanted copy, and merges them for a write."""

@@ -1,4 +1,4 @@
-"""A digest of what an author writes of an object: what we remember instead of its body (R6)."""
+"""Digests the content of an object that its author writes; caches keep the digest instead of the body (R6)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
 
 
 def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
-    """Digest an object: 16 bytes, keyed, so that it tells nothing of a Secret.
+    """Return an object's digest: 16 bytes, keyed, so that it reveals nothing about a Secret.
 
-    Left out are kind and apiVersion (items of a list have none), status, what the server sets, and the revision in
-    the provenance. `key` has at most 64 bytes and must not outlive the process.
+    The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
+    and the revision in the provenance. `key` has at most 64 bytes and must not outlive the process.
     """
     info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET_METADATA}
     annotations = dict(info.get("annotations") or {})
@@ -35,12 +35,12 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
 
 
 def _strip_revision(text: str) -> str:
-    """Leave the source's resourceVersion out; by its spelling, because this is done for every event."""
+    """Remove the source's resourceVersion from provenance; by pattern, because this runs for every event."""
     return _REVISION.sub("", text)
 
 
 def _encode_json(content: Mapping[str, Any]) -> bytes:
-    """Spell JSON with sorted keys; what orjson refuses (depth, huge numbers, lone surrogates) the slow way."""
+    """Encode JSON with sorted keys; use the slow encoder where orjson fails (depth, huge numbers, lone surrogates)."""
     try:
         return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:

@@ -1,7 +1,8 @@
-"""Whether a copy still is what it should be, and what to write when it is not (A1).
+"""Compares a copy with the wanted copy, and builds the object to write when it differs (A1).
 
-Laws: compare and merge walk the same way, so what merge would change is what compare reports · an object that merge
-gave back is never said to differ · what the server or its controllers allocate is no drift · no values are reported.
+Laws: compare and merge use the same walk, so compare reports exactly the changes of merge · compare never reports a
+difference for a result of merge · values that the server or its controllers allocate are no drift · values are not
+reported.
 """
 
 from __future__ import annotations
@@ -14,13 +15,10 @@ from typing import Any, Final
 from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest, Target
-from registry_controller.core.diff.digest import content_digest
 from registry_controller.core.diff.managed_fields import FieldOwners, read_owners
 from registry_controller.core.diff.walk import MergeWalk
 from registry_controller.core.mutation.local_fields import fit_service, get_local_fields
 from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
-
-__all__ = ["Comparison", "Drift", "compare", "content_digest", "merge"]
 
 _KEPT_METADATA: Final = ("uid", "resourceVersion", "finalizers", "ownerReferences", "generateName")
 _REMOVED_AT_ADOPTION: Final = frozenset((meta.KUBECTL_LAST_APPLIED, meta.GO_LAST_APPLIED))
@@ -29,16 +27,16 @@ _NEVER_UNDONE: Final = frozenset((meta.CLUSTER_DISABLED, meta.ALLOW_DELETIONS))
 
 
 class Drift(enum.Enum):
-    """How a copy compares to what it should be."""
+    """The result of comparing a copy with the wanted copy."""
 
     IN_SYNC = "in sync"
-    AMBIGUOUS = "has fields beyond what it should be that we may have written: defaults, or what the source had"
+    AMBIGUOUS = "has further fields that the daemon may have written: defaults, or former fields of the source"
     DIFFERS = "differs"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What compare found. `paths` say where it differs, `managers` who else set those fields, both sorted."""
+    """The result of compare: the `paths` that differ, and the other `managers` of those fields, both sorted."""
 
     drift: Drift
     paths: tuple[str, ...] = ()
@@ -46,14 +44,14 @@ class Comparison:
 
 
 def compare(desired: Manifest, current: Manifest, *, manager: str) -> Comparison:
-    """Compare a copy with what it should be; `manager` is the name under which we write."""
+    """Compare a copy with the wanted copy; `manager` is the daemon's field manager."""
     walk = _compare_and_merge(desired, current, manager=manager)[1]
     drift = Drift.DIFFERS if walk.paths else Drift.AMBIGUOUS if walk.is_ambiguous else Drift.IN_SYNC
     return Comparison(drift, tuple(sorted(set(walk.paths))), tuple(sorted(walk.managers)))
 
 
 def merge(desired: Manifest, current: Manifest, *, manager: str) -> Manifest:
-    """Build the body of the PUT that makes `current` what it should be, with what is to be left alone."""
+    """Build the body of the PUT that makes `current` the wanted copy; fields of other managers stay."""
     return _compare_and_merge(desired, current, manager=manager)[0]
 
 
@@ -85,34 +83,34 @@ def _get_target(manifest: Manifest) -> Target:
 
 
 def _merge_metadata(desired: Manifest, current: Manifest, owners: FieldOwners, walk: MergeWalk) -> dict[str, Any]:
-    """Merge metadata: labels and annotations of others stay, what the server sets is no drift."""
+    """Merge metadata: labels and annotations of other managers stay, and metadata that the server sets is no drift."""
     wanted, found = meta.metadata_of(desired), meta.metadata_of(current)
     left_out = SERVER_SET_METADATA | {"labels", "annotations"}
     merged = {name: value for name, value in wanted.items() if name not in left_out}
     merged |= {name: found[name] for name in _KEPT_METADATA if name in found}
-    for which in ("labels", "annotations"):
-        texts = _merge_map(desired, current, owners.of_field(which), walk, which=which)
-        if texts:
-            merged[which] = texts
+    for field in ("labels", "annotations"):
+        pairs = _merge_map(desired, current, owners.of_field(field), walk, field=field)
+        if pairs:
+            merged[field] = pairs
     return merged
 
 
 def _merge_map(
-    desired: Manifest, current: Manifest, owners: FieldOwners, walk: MergeWalk, *, which: str
+    desired: Manifest, current: Manifest, owners: FieldOwners, walk: MergeWalk, *, field: str
 ) -> dict[str, str]:
     """Merge labels or annotations."""
-    wanted: Mapping[str, str] = meta.metadata_of(desired).get(which) or {}
-    found: Mapping[str, str] = meta.metadata_of(current).get(which) or {}
+    wanted: Mapping[str, str] = meta.metadata_of(desired).get(field) or {}
+    found: Mapping[str, str] = meta.metadata_of(current).get(field) or {}
     target = _get_target(desired)
     for name, text in wanted.items():
         if name not in found or not _is_same_text(name, text, found[name], target):
-            walk.add_difference(("metadata", which, name), owners.of_field(name))
+            walk.add_difference(("metadata", field, name), owners.of_field(name))
     merged = dict(wanted)
     for name, text in found.items():
         if name in wanted:
             continue
         if _is_to_be_removed(name, found, owners.of_field(name), target):
-            walk.add_difference(("metadata", which, name), owners.of_field(name))
+            walk.add_difference(("metadata", field, name), owners.of_field(name))
         else:
             merged[name] = text
     return merged
@@ -126,7 +124,7 @@ def _is_same_text(name: str, wanted: str, found: str, target: Target) -> bool:
 
 
 def _is_to_be_removed(name: str, found: Mapping[str, str], owners: FieldOwners, target: Target) -> bool:
-    """Say whether a label or annotation that is not desired is to go: it is ours, or it holds what must not stay."""
+    """Return whether to remove a label or annotation that is not wanted: the daemon wrote it, or it must not stay."""
     if name in _NEVER_UNDONE:
         return False
     if name in _REMOVED_AT_ADOPTION or name in _ONLY_OURS:

@@ -1,4 +1,4 @@
-"""Who set a field, as an object's managedFields say.
+"""Reads the managers of each field from an object's managedFields.
 
 A step in fieldsV1 is `f:` a field, `k:` an element of a list by its key fields, `v:` a member of a set, `i:` an index.
 """
@@ -15,7 +15,7 @@ from registry_controller.api.meta import Manifest, metadata_of
 
 @dataclass(frozen=True, slots=True)
 class _OwnedFields:
-    """What one entry says below some path. No fields below: it owns all that is there."""
+    """One manager's fields below a path. Without fields, it owns everything there."""
 
     manager: str
     is_ours: bool
@@ -24,14 +24,14 @@ class _OwnedFields:
 
 @dataclass(frozen=True, slots=True)
 class FieldOwners:
-    """The managers of a field, or of something below it. `known` is False when the object does not say."""
+    """The managers of a field, or of fields below it. `is_known` is False for an object without managedFields."""
 
     entries: tuple[_OwnedFields, ...]
     is_known: bool
 
     @property
     def own_everything(self) -> bool:
-        """True when none of them owns only a part."""
+        """True when no manager owns only a part."""
         return all(not node.fields for node in self.entries)
 
     @property
@@ -40,15 +40,15 @@ class FieldOwners:
 
     @property
     def other_managers(self) -> frozenset[str]:
-        """Name the other managers."""
+        """The names of the managers other than the daemon."""
         return frozenset(node.manager for node in self.entries if not node.is_ours)
 
     def of_field(self, name: str) -> FieldOwners:
-        """Go down into an object's field."""
+        """Return the owners of an object's field."""
         return self._descend(f"f:{name}")
 
     def of_elements(self, items: Sequence[Any]) -> list[FieldOwners]:
-        """Go down into each element of a list."""
+        """Return the owners of each element of a list."""
         indices = [(node, _index_steps(node.fields)) for node in self.entries]
         return [
             FieldOwners(
@@ -59,7 +59,7 @@ class FieldOwners:
         ]
 
     def element_keys(self) -> tuple[str, ...]:
-        """Name the fields by which a list's elements are told apart; none when it is no keyed list."""
+        """Return the names of the key fields of a list's elements; none for a list without keys."""
         for node in self.entries:
             for step in node.fields:
                 if step.startswith("k:") and isinstance(key := _parse_step(step), dict):
@@ -67,7 +67,7 @@ class FieldOwners:
         return ()
 
     def is_set(self) -> bool:
-        """Say whether a list's elements are members of a set."""
+        """Return whether a list is a set."""
         return any(step.startswith("v:") for node in self.entries for step in node.fields)
 
     def _descend(self, step: str) -> FieldOwners:
@@ -77,7 +77,7 @@ class FieldOwners:
 
 
 def read_owners(manifest: Manifest, *, manager: str) -> FieldOwners:
-    """Read the managedFields of an object; `manager` is our name in entries of plain updates."""
+    """Read the managedFields of an object; `manager` is the daemon's name in entries of updates."""
     entries = [entry for entry in metadata_of(manifest).get("managedFields") or () if isinstance(entry, Mapping)]
     nodes = tuple(
         _OwnedFields(
@@ -92,7 +92,7 @@ def read_owners(manifest: Manifest, *, manager: str) -> FieldOwners:
 
 
 def format_canonical(value: object) -> str:
-    """Spell a value so that equal values are spelled alike."""
+    """Format a value as JSON so that equal values have equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -114,7 +114,7 @@ _Index = Mapping[tuple[tuple[str, ...] | str, str], str]
 
 
 def _index_steps(fields: Mapping[str, Any]) -> _Index:
-    """Find a list's steps: by the key fields and their values, by value, or by index."""
+    """Index a list's steps: by key fields and their values, by value, or by index."""
     index: dict[tuple[tuple[str, ...] | str, str], str] = {}
     for step in fields:
         if step.startswith("k:") and isinstance(key := _parse_step(step), dict):

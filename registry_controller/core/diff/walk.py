@@ -1,6 +1,6 @@
-"""One walk through what an object should be and what it is: gives back the merged value, collects where they differ.
+"""Walks through a wanted and a current object at once: returns the merged object, and collects the differences.
 
-Laws: what the walk carries over it does not report, and what it reports it does not carry over · values never appear.
+Laws: a current value is either kept or reported as a difference, never both · values are not collected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ At = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class MergeWalk:
-    """Collects the `paths` that differ, the other `managers` who set them, and whether something extra may be ours."""
+    """Collects the `paths` that differ, and their other `managers`.
+
+    `is_ambiguous` is set when the daemon may have written a field that is not wanted.
+    """
 
     local_fields: frozenset[Path]
     paths: list[str] = field(default_factory=list)
@@ -27,12 +30,12 @@ class MergeWalk:
     is_ambiguous: bool = False
 
     def add_difference(self, at: At, owners: FieldOwners) -> None:
-        """Note a difference."""
+        """Record a difference."""
         self.paths.append(_format_path(at))
         self.managers |= owners.other_managers
 
     def merge_mapping(self, desired: Manifest, current: Manifest, owners: FieldOwners, at: At) -> dict[str, Any]:
-        """Merge two objects. A null that is desired is as good as nothing: servers drop it, or not."""
+        """Merge two objects. A wanted null is like a missing field: some servers drop it."""
         merged: dict[str, Any] = {}
         for name, value in desired.items():
             here = (*at, name)
@@ -59,7 +62,7 @@ class MergeWalk:
         return desired
 
     def _merge_list(self, desired: Sequence[Any], current: Sequence[Any], owners: FieldOwners, at: At) -> list[Any]:
-        """Merge two lists: by the elements' keys where managers tell them apart by keys, else by index."""
+        """Merge two lists: by the elements' keys where managedFields have them, otherwise by index."""
         pairs = _pair_elements(desired, current, owners)
         elements = owners.of_elements(current)
         merged: list[Any] = []
@@ -82,7 +85,7 @@ class MergeWalk:
         return merged
 
     def _keep_extra(self, value: Any, owners: FieldOwners, at: At) -> bool:
-        """Say whether what is here and not desired is to stay; note what is not."""
+        """Return whether a value that is not wanted stays; record it if it does not."""
         if self.local_fields and is_local_field(_generalize(at), value, fields=self.local_fields):
             return True
         if not owners.is_known:
@@ -94,7 +97,7 @@ class MergeWalk:
         return False
 
     def _note_extra(self, value: Any, owners: FieldOwners, at: At) -> None:
-        """Note who set something that is not desired: down to the fields, for a part of it may be ours."""
+        """Record a value that is not wanted, down to its fields, because the daemon may have written some of them."""
         below: list[tuple[str | int, Any, FieldOwners]] = []
         if isinstance(value, Mapping) and not owners.own_everything:
             below = [(name, child, owners.of_field(name)) for name, child in value.items()]
@@ -112,13 +115,13 @@ class MergeWalk:
 
 
 def _pair_elements(desired: Sequence[Any], current: Sequence[Any], owners: FieldOwners) -> dict[int, int]:
-    """Find for each desired element, by index, the current one that stands for it."""
+    """Return, for each index of a wanted element, the index of the corresponding current element."""
     keys = owners.element_keys()
     if keys or owners.is_set():
         wanted, found = _list_identities(desired, keys), _list_identities(current, keys)
         if len(set(wanted)) == len(wanted) and len(set(found)) == len(found):
-            where = {identity: index for index, identity in enumerate(found)}
-            return {index: where[identity] for index, identity in enumerate(wanted) if identity in where}
+            indices = {identity: index for index, identity in enumerate(found)}
+            return {index: indices[identity] for index, identity in enumerate(wanted) if identity in indices}
     return {index: index for index in range(min(len(desired), len(current)))}
 
 
@@ -129,7 +132,7 @@ def _list_identities(items: Sequence[Any], keys: tuple[str, ...]) -> list[str]:
 
 
 def _is_equal(left: object, right: object) -> bool:
-    """Compare scalars as JSON does: true is not 1, but 1.0 is."""
+    """Compare scalars as JSON does: true differs from 1, 1.0 does not."""
     return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 

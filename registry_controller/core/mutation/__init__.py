@@ -1,1 +1,1 @@
-"""What a copy should be: the source, changed as its rule says."""
+"""Builds copies: the source, changed by the mutations and overrides of a rule."""

@@ -1,6 +1,6 @@
-"""Paths into a copy, as go-patch 0.2 spells them: `/list/name=x:next/field?`.
+"""Parses paths into a copy in the syntax of go-patch 0.2: `/list/name=x:next/field?`.
 
-Law: parsing looks at the text alone. Every token knows where it stands, so an error can say which one it means.
+Law: parsing reads the text alone. Every token has its position, so that an error can name it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAX_LENGTH: Final = 2048
 _MAX_PARTS: Final = 64
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _INT64: Final = range(-(2**63), 2**63)
-"""An integer beyond it is no index for Go's Atoi, and so a key."""
+"""Go's Atoi refuses an integer outside this range, so it is a key and not an index."""
 _ESCAPE: Final = re.compile(r"~([017])")
 _ESCAPED: Final = {"0": "~", "1": "/", "7": ":"}
 
@@ -32,7 +32,7 @@ class Modifier(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyToken:
-    """A key of an object; when `optional`, it is made if it is missing."""
+    """A key of an object; when `optional`, it is created if it is missing."""
 
     name: str
     optional: bool
@@ -72,13 +72,13 @@ PathToken = KeyToken | IndexToken | AppendToken | MatchToken
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A path; no token at all is the whole document."""
+    """A path; without tokens it means the whole document."""
 
     tokens: tuple[PathToken, ...]
 
 
 def parse_pointer(text: str, *, path: str) -> Pointer:
-    """Read a path; raise InvalidObject at the field `path`, with the position."""
+    """Parse a path; raise InvalidObject for the field `path`, with the position of the error."""
     if not text:
         return Pointer(())
     if len(text) > _MAX_LENGTH:
@@ -99,7 +99,7 @@ def parse_pointer(text: str, *, path: str) -> Pointer:
 
 
 def _parse_token(part: str, *, at: int, is_last: bool, optional: bool, path: str) -> PathToken:
-    """Read one part; what is `optional` makes everything to its right optional."""
+    """Parse one part of a path; `optional` is true behind an optional part."""
     name, *suffixes = part.split(":")
     modifiers = _parse_modifiers(suffixes, at=at + len(name) + 1, path=path)
     behind = at + len(name)
@@ -119,14 +119,14 @@ def _parse_token(part: str, *, at: int, is_last: bool, optional: bool, path: str
     return KeyToken(name.removesuffix("?"), optional, at)
 
 
-def _parse_modifiers(words: list[str], *, at: int, path: str) -> tuple[Modifier, ...]:
+def _parse_modifiers(suffixes: list[str], *, at: int, path: str) -> tuple[Modifier, ...]:
     modifiers: list[Modifier] = []
-    for word in words:
+    for suffix in suffixes:
         try:
-            modifiers.append(Modifier(word))
+            modifiers.append(Modifier(suffix))
         except ValueError:
             raise _error_at(path, at, "prev, next, before or after is expected here (a `:` in a key is `~7`)") from None
-        at += len(word) + 1
+        at += len(suffix) + 1
     return tuple(modifiers)
 
 

@@ -1,6 +1,6 @@
-"""What every cluster decides for itself in objects of the built-in kinds: never copied, and no drift in a copy.
+"""The fields of built-in kinds that every cluster sets itself: they are never copied, and are no drift in a copy.
 
-A path is a tuple of keys; `*` stands for any element of a list.
+A path is a tuple of keys; `*` is any element of a list.
 """
 
 from __future__ import annotations
@@ -64,46 +64,46 @@ _CONTROLLER_ANNOTATIONS: Final = frozenset(
         "openshift.io/sa.scc.uid-range",
     )
 )
-"""Kubernetes' own controllers write these, in every cluster their own: a copied one would be fought over."""
+"""The controllers of Kubernetes write these in every cluster, and would overwrite copied values again and again."""
 
 _HEADLESS_VALUES: Final = ("None", ["None"])
 
 
 def get_local_fields(group: str, kind: str) -> frozenset[Path]:
-    """Name the fields of a kind that each cluster decides for itself."""
+    """Return the fields of a kind that each cluster sets itself."""
     return _LOCAL.get((group, kind), frozenset())
 
 
 def is_controller_annotation(key: str) -> bool:
-    """Say whether a controller of Kubernetes keeps this annotation by itself."""
+    """Return whether a controller of Kubernetes writes this annotation."""
     return key in _CONTROLLER_ANNOTATIONS
 
 
 def is_local_field(path: Path, value: object, *, fields: frozenset[Path]) -> bool:
-    """Say whether this value at this path is the cluster's own; a headless Service's `None` is the author's."""
+    """Return whether the cluster set this value at this path; `None` for a headless Service is the author's value."""
     return path in fields and value not in _HEADLESS_VALUES
 
 
-def strip_local_fields(manifest: Manifest, *, group: str, kind: str, spend: Callable[[int], None]) -> Manifest:
-    """Leave out what each cluster decides for itself; the input is not changed.
+def strip_local_fields(manifest: Manifest, *, group: str, kind: str, charge: Callable[[int], None]) -> Manifest:
+    """Return a manifest without the fields that each cluster sets itself; the input is not changed.
 
-    `spend` hears, before, through how many values something goes one by one.
+    `charge` is called with the number of values before they are copied one by one.
     """
     fields = get_local_fields(group, kind)
     if (group, kind) == ("", "Pod"):
-        manifest = _strip_token_volume(manifest, spend)
+        manifest = _strip_token_volume(manifest, charge)
     if (group, kind) == ("batch", "Job") and _get_spec(manifest).get("manualSelector") is True:
         return manifest
     if not fields:
         return manifest
-    stripped: Manifest = _strip(manifest, (), fields, spend)
+    stripped: Manifest = _strip(manifest, (), fields, charge)
     if (group, kind) == ("", "Namespace") and not stripped.get("spec"):
         return {key: value for key, value in stripped.items() if key != "spec"}
     return stripped
 
 
 def _strip(value: Any, path: Path, fields: frozenset[Path], charge: Callable[[int], None]) -> Any:
-    """Build `value` anew along the paths that lead to a local field; everything else is shared."""
+    """Return a value without its local fields; parts without local fields are shared with the input."""
     if not any(field[: len(path)] == path for field in fields):
         return value
     if isinstance(value, Mapping):
@@ -125,7 +125,7 @@ def _get_spec(manifest: Manifest) -> Mapping[str, Any]:
 
 
 def _strip_token_volume(manifest: Manifest, charge: Callable[[int], None]) -> Manifest:
-    """Leave out the token volume that admission adds to every Pod; its name is random."""
+    """Return a Pod without the token volume that admission adds to every Pod; the volume's name is random."""
     spec = _get_spec(manifest)
 
     def is_token(item: object) -> bool:
@@ -150,7 +150,7 @@ def _strip_token_volume(manifest: Manifest, charge: Callable[[int], None]) -> Ma
 
 
 def fit_service(merged: dict[str, Any], current: Manifest) -> dict[str, Any]:
-    """Make what a Service carries over from its present state fit its new type; keep node ports by port name."""
+    """Make the allocated fields of a Service's present state fit its new type; keep node ports by port name."""
     spec = dict(_get_spec(merged))
     kind = spec.get("type", "ClusterIP")
     if kind == "ExternalName":
@@ -175,14 +175,14 @@ def _get_ports(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _keep_node_ports(ports: list[dict[str, Any]], current: list[Mapping[str, Any]]) -> None:
-    """Give ports without a node port the one that their name has now."""
-    taken = {(port["nodePort"], port.get("protocol", "TCP")) for port in ports if "nodePort" in port}
+    """Set the node port of ports without one to the node port that the port of their name has now."""
+    used = {(port["nodePort"], port.get("protocol", "TCP")) for port in ports if "nodePort" in port}
     named = {port["name"]: port for port in current if port.get("name") and port.get("nodePort")}
     for port in ports:
         before = named.get(port.get("name", ""))
         if "nodePort" in port or before is None:
             continue
-        choice = (before["nodePort"], port.get("protocol", "TCP"))
-        if choice not in taken:
+        node_port = (before["nodePort"], port.get("protocol", "TCP"))
+        if node_port not in used:
             port["nodePort"] = before["nodePort"]
-            taken.add(choice)
+            used.add(node_port)

@@ -1,4 +1,4 @@
-"""What a copy should be: the source, changed as its rule's matching entries say, and stripped of what stays behind.
+"""Builds a copy: the source, changed by the matching entries of its rule, without the fields of its own cluster.
 
 Law: the input is never changed. Unchanged parts are shared with it.
 """
@@ -57,9 +57,9 @@ _TRACKING_SUFFIX: Final = ".toolkit.fluxcd.io"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TemplateContext:
-    """What templates see beside the object: the Clusters of the owner and of this cluster, as objects.
+    """The Cluster objects of the owner and of the local cluster, for templates.
 
-    It is told from others by identity: whoever makes one makes another only when something in it has changed.
+    Contexts are compared by identity: the same context is used until one of the Clusters changes.
     """
 
     cluster: Manifest | None = None
@@ -71,9 +71,9 @@ NO_CONTEXT: Final = TemplateContext()
 
 @dataclass(frozen=True, slots=True)
 class MutatedCopy:
-    """A copy as it should be, without provenance and without what the server sets.
+    """A wanted copy, without provenance and without the metadata that the server sets.
 
-    `status` is what its status should be, None where the rule does not ask for it.
+    `status` is the wanted status; None when the rule does not copy it.
     """
 
     target: Target
@@ -83,7 +83,7 @@ class MutatedCopy:
 
 
 def get_copy_kind(gvk: GVK, entries: Sequence[RuleEntry]) -> GVK:
-    """Say as which kind a source of kind `gvk` is written."""
+    """Return the kind of the copy of a source of kind `gvk`."""
     for entry in entries:
         mutation = entry.mutations.kind
         gvk = GVK(mutation.group or gvk.group, mutation.version or gvk.version, mutation.kind or gvk.kind)
@@ -99,16 +99,16 @@ def build_copy(
     context: TemplateContext = NO_CONTEXT,
     pool: Pool | None = None,
 ) -> MutatedCopy:
-    """Build the copy of a source of kind `gvk`; `owner` is the cluster where it was born.
+    """Build the copy of a source of kind `gvk`; `owner` is the cluster that owns the source.
 
-    Raises InvalidObject for metadata that no API server would serve, and for what a rule asks and cannot be done, also
-    for want of steps, of which a pool may have less.
+    Raises InvalidObject for invalid metadata, for a mutation that cannot be applied, and when the object's budget, or
+    the pool, has too few steps left.
     """
     copy_gvk = get_copy_kind(gvk, entries)
     budget = Budget(pool=pool)
     whole = _apply_mutations(source, gvk, copy_gvk, entries, owner=owner, budget=budget)
     try:
-        copy = strip_local_fields(_strip_metadata(whole), group=copy_gvk.group, kind=copy_gvk.kind, spend=budget.step)
+        copy = strip_local_fields(_strip_metadata(whole), group=copy_gvk.group, kind=copy_gvk.kind, charge=budget.step)
     except TemplateError as error:
         raise InvalidObject("spec", str(error)) from None
     overrides = [override for entry in entries for override in entry.mutations.overrides]
@@ -129,7 +129,7 @@ def build_copy(
 def _apply_mutations(
     source: Manifest, gvk: GVK, copy_gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID, budget: Budget
 ) -> Manifest:
-    """Change annotations, labels and kind, and set the owner's marks: what templates see as the object."""
+    """Change annotations, labels and kind, and add the owner's marks: the result is the object of templates."""
     info = Field(source, "")["metadata"]
     info["namespace"].text()
     info["name"].text()
@@ -149,7 +149,7 @@ def _apply_mutations(
 
 
 def _charge_maps(info: Field, budget: Budget) -> None:
-    """Take steps for labels and annotations before they are gone through, one by one and more than once."""
+    """Charge the budget for labels and annotations before they are read one by one."""
     try:
         budget.step(len(info["annotations"].mapping()) + len(info["labels"].mapping()))
     except TemplateError as error:
@@ -157,39 +157,42 @@ def _charge_maps(info: Field, budget: Budget) -> None:
 
 
 def _strip_metadata(manifest: Manifest) -> Manifest:
-    """Leave out the status, and metadata that belongs to one object in one cluster."""
+    """Return a manifest without its status and without the metadata that a server sets."""
     info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET_METADATA}
     return {**{name: value for name, value in manifest.items() if name != "status"}, "metadata": info}
 
 
 def _finish_overrides(before: Manifest, after: Manifest, source: Manifest, *, gvk: GVK, budget: Budget) -> Manifest:
-    """Check what overrides made of a copy, put its marks right, and label it with what it was called."""
+    """Check a copy after its overrides, restore its marks, and label it with the source's name if that changed."""
     field = Field(after, "")
     if (field["apiVersion"].text(), field["kind"].text()) != (gvk.api_version, gvk.kind):
-        raise InvalidObject("overrides", "must not change apiVersion or kind: mutations.groupVersionKind does that")
-    info, was, born = field["metadata"], meta.metadata_of(before), meta.metadata_of(source)
+        raise InvalidObject("overrides", "must not change apiVersion or kind: use mutations.groupVersionKind instead")
+    info, info_before, source_info = field["metadata"], meta.metadata_of(before), meta.metadata_of(source)
     name, namespace = info["name"].text(), info["namespace"].text()
     if not validation.is_name_of(gvk.group, gvk.kind, name):
-        raise InvalidObject("overrides", f"metadata.name is none that a {gvk.kind} can have")
-    if bool(namespace) != bool(was.get("namespace")) or (namespace and not validation.is_namespace(namespace)):
-        raise InvalidObject("overrides", "metadata.namespace is no namespace any more")
+        raise InvalidObject("overrides", f"metadata.name is not a valid name of a {gvk.kind}")
+    if bool(namespace) != bool(info_before.get("namespace")) or (namespace and not validation.is_namespace(namespace)):
+        raise InvalidObject("overrides", "metadata.namespace is not a valid namespace after the overrides")
     _charge_maps(info, budget)
     annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
     annotations = {key: text for key, text in annotations.items() if key not in _NEVER_COPIED}
     labels = {key: text for key, text in labels.items() if key not in _NEVER_COPIED}
-    for which, marks in ((annotations, was.get("annotations") or {}), (labels, was.get("labels") or {})):
-        which.update({key: marks[key] for key in (meta.OWNER, meta.ORIGINAL_GVK) if key in marks})
-    for label, now, then in (
-        (meta.ORIGINAL_NAME, name, born.get("name")),
-        (meta.ORIGINAL_NAMESPACE, namespace, born.get("namespace")),
+    for pairs, marks in (
+        (annotations, info_before.get("annotations") or {}),
+        (labels, info_before.get("labels") or {}),
     ):
-        if then and now != then and validation.is_label_value(then):
-            labels[label] = then
+        pairs.update({key: marks[key] for key in (meta.OWNER, meta.ORIGINAL_GVK) if key in marks})
+    for label, copied, original in (
+        (meta.ORIGINAL_NAME, name, source_info.get("name")),
+        (meta.ORIGINAL_NAMESPACE, namespace, source_info.get("namespace")),
+    ):
+        if original and copied != original and validation.is_label_value(original):
+            labels[label] = original
     return _strip_metadata({**after, "metadata": {**info.mapping(), "annotations": annotations, "labels": labels}})
 
 
 def _merge_string_data(secret: Manifest) -> Manifest:
-    """Merge `stringData` into `data`, as the server does that never stores it: what it gives back is compared."""
+    """Merge `stringData` into `data`, as the API server does: the stored Secret, which is compared, has only `data`."""
     field = Field(secret, "")
     texts = field["stringData"].text_map()
     encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
@@ -199,7 +202,7 @@ def _merge_string_data(secret: Manifest) -> Manifest:
 
 
 def _apply_map_mutations(found: Mapping[str, str], mutations: Iterable[MapMutation]) -> dict[str, str]:
-    """Do all adds, in order, and then all removes."""
+    """Apply all additions, in order, and then all removals."""
     changed = dict(found)
     removed: list[str] = []
     for mutation in mutations:
@@ -211,7 +214,7 @@ def _apply_map_mutations(found: Mapping[str, str], mutations: Iterable[MapMutati
 
 
 def _is_never_copied(name: str) -> bool:
-    """Say whether an annotation or label belongs to the object in its own cluster (W5, W6)."""
+    """Return whether an annotation or label is for the object in its own cluster only (W5, W6)."""
     prefix = name.partition("/")[0]
     return (
         name in _NEVER_COPIED

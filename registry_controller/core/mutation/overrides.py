@@ -1,7 +1,7 @@
-"""Overrides: changes at paths of a copy. A path is resolved against the copy, and jsonpatch does the change.
+"""Applies overrides: a path is resolved against the copy, and jsonpatch applies the change.
 
-Law: the document and the value are never changed, and unchanged parts are shared. All or nothing: what cannot be
-done raises, and no message holds any of the document.
+Laws: the document and the value are never changed, and unchanged parts are shared · either all overrides are applied or
+none: an override that cannot be applied raises · no message contains any part of the document.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STEPS: Final = {Modifier.PREV: -1, Modifier.NEXT: 1, Modifier.BEFORE: 0, Modifi
 
 
 class OverrideAction(enum.Enum):
-    """What is done at a path; spelled as in the API."""
+    """The action of an override; the values are those of the API."""
 
     REPLACE = "replace"
     REMOVE = "remove"
@@ -40,7 +40,7 @@ class OverrideAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An override that was read and found to be well-formed. `path` is where its pointer stands in the rule."""
+    """A parsed override. `path` is the path of its pointer in the rule."""
 
     action: OverrideAction
     pointer: Pointer
@@ -55,20 +55,20 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class PatchOperation:
-    """One operation of RFC 6902: `op` is add, replace or remove; `parts` are the pointer's, not escaped."""
+    """One operation of RFC 6902: `op` is add, replace or remove; `parts` are the pointer's parts, not escaped."""
 
     op: str
     parts: tuple[str | int, ...]
     value: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """Spell the operation as RFC 6902 does."""
+        """Return the operation as JSON of RFC 6902."""
         path = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in self.parts)
         return {"op": self.op, "path": path} | ({} if self.op == "remove" else {"value": self.value})
 
 
 def read_override(override: Override) -> Operation:
-    """Read an override; raise InvalidObject at its type, or at the position in its path."""
+    """Parse an override; raise InvalidObject for its type, or for its path, with the position."""
     try:
         action = OverrideAction(override.type)
     except ValueError:
@@ -80,9 +80,9 @@ def read_override(override: Override) -> Operation:
 
 
 def apply_overrides(document: Any, changes: Iterable[tuple[Operation, Any]], *, budget: Budget | None = None) -> Any:
-    """Do the operations in order, each with its value (ignored by a removal); raise InvalidObject for what fails.
+    """Apply operations in order, each with its value (ignored by a removal); raise InvalidObject if one fails.
 
-    What is looked through and copied on the way to a place takes from the budget.
+    Values that are searched or copied on the way to a path are charged to the budget.
     """
     budget = budget or Budget()
     for operation, value in changes:
@@ -95,7 +95,10 @@ def apply_overrides(document: Any, changes: Iterable[tuple[Operation, Any]], *, 
 
 
 def resolve_override(operation: Operation, document: Any, *, value: Any, budget: Budget) -> PatchOperation | None:
-    """Say what an override does to this document; None when it has nothing to remove; else raise InvalidObject."""
+    """Return the operation of an override on this document; None when there is nothing to remove.
+
+    Raises InvalidObject when the path does not fit the document.
+    """
     tokens = operation.pointer.tokens
     if operation.action is OverrideAction.REMOVE:
         return _resolve_removal(tokens, document, path=operation.path, budget=budget)
@@ -142,15 +145,15 @@ def _resolve_replacement(
 def _locate(
     token: PathToken, found: Any, *, may_insert: bool, path: str, budget: Budget
 ) -> tuple[str | int | None, bool]:
-    """Say which key or index a token means, and whether a value is inserted there; None: optional, and missing."""
+    """Return the key or index of a token, None if it is optional and missing; and whether a value is inserted there."""
     match token:
         case AppendToken():
-            raise _error_at(path, token, "`-` has nothing to remove")
+            raise _error_at(path, token, "`-` is behind the last element: there is nothing to remove")
         case KeyToken():
             if not isinstance(found, Mapping):
-                raise _error_at(path, token, f"an object is expected above this, and there is {_describe(found)}")
+                raise _error_at(path, token, f"its parent must be an object, and is {_describe(found)}")
             if token.name not in found and not token.optional:
-                raise _error_at(path, token, "there is no such key (`?` behind it would make it)")
+                raise _error_at(path, token, "there is no such key (write `?` behind it to create it)")
             return (token.name if token.name in found else None), False
         case IndexToken():
             items = _require_list(token, found, path=path)
@@ -167,14 +170,17 @@ def _locate(
 
 
 def _element_matches(token: MatchToken, item: Any) -> bool:
-    """Compare as texts: a number or a flag equals no text."""
+    """Return whether an element has the token's string; a number or a boolean is never equal to a string."""
     return isinstance(item, Mapping) and isinstance(text := item.get(token.key), str) and text == token.value
 
 
 def _resolve_index(
     token: IndexToken | MatchToken, number: int, length: int, *, may_insert: bool, path: str
 ) -> tuple[int, bool]:
-    """Take the modifiers' steps; below 0 counts from the end, wherever the steps began."""
+    """Apply the modifiers to an index; return the index, and whether a value is inserted there.
+
+    An index below 0 counts from the end.
+    """
     modifiers = token.modifiers
     inserting = [modifier for modifier in modifiers if modifier in _INSERTING]
     if inserting and (not may_insert or inserting != [modifiers[-1]]):
@@ -187,13 +193,13 @@ def _resolve_index(
 
 
 def _build_missing(token: PathToken, rest: tuple[PathToken, ...], value: Any, *, path: str) -> Any:
-    """Build what stands at a missing token, down to the value."""
+    """Build the value of a missing token, with all parts down to the override's value."""
     if not rest:
         return value
     following, behind = rest[0], rest[1:]
     if isinstance(token, MatchToken):
         if not isinstance(following, KeyToken) or (following.name == token.key and behind):
-            raise _error_at(path, following, "cannot be made: what stands above it is an object with one text")
+            raise _error_at(path, following, "cannot be created: its parent is a new object with one string")
         return {token.key: token.value, following.name: _build_missing(following, behind, value, path=path)}
     match following:
         case KeyToken():
@@ -201,12 +207,12 @@ def _build_missing(token: PathToken, rest: tuple[PathToken, ...], value: Any, *,
         case MatchToken() | AppendToken():
             return [_build_missing(following, behind, value, path=path)]
         case IndexToken():
-            raise _error_at(path, following, "an index cannot be made; only a key, `key=value` or `-` can")
+            raise _error_at(path, following, "an index cannot be created; only a key, `key=value` or `-` can")
 
 
 def _require_list(token: PathToken, found: Any, *, path: str) -> list[Any]:
     if not isinstance(found, list):
-        raise _error_at(path, token, f"an array is expected above this, and there is {_describe(found)}")
+        raise _error_at(path, token, f"its parent must be an array, and is {_describe(found)}")
     return found
 
 
@@ -221,11 +227,11 @@ def _apply(document: Any, change: PatchOperation, *, path: str, budget: Budget) 
     try:
         return jsonpatch.apply_patch(copy, [change.to_json()], in_place=True)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
-        raise InvalidObject(path, "cannot be applied") from None  # its own message holds the document
+        raise InvalidObject(path, "cannot be applied") from None  # jsonpatch's message contains the document
 
 
 def _copy_spine(document: Any, parts: tuple[str | int, ...], budget: Budget) -> Any:
-    """Copy the containers that lead to a place, which are all that a change there touches."""
+    """Copy the objects and arrays on the way to a path: the change modifies only these."""
     if not parts:
         return document
     budget.step_for_lookups(1 + len(document))

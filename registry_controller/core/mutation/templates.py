@@ -1,7 +1,7 @@
-"""The values of overrides: templates that see the object and both Clusters, rendered before anything is changed.
+"""Renders the values of overrides: templates of the object and both Clusters, rendered before the copy is changed.
 
-Laws: the same rule on the same object in the same context gives the same values · all values of a rule together take
-no more from the budget than one template may. No I/O, no clock, no chance.
+Laws: the same rule on the same object in the same context gives the same values · all values of a rule share the
+budget of one template. No I/O, no clock, no chance.
 """
 
 from __future__ import annotations
@@ -21,61 +21,61 @@ _NOT_MOVING = frozenset(("labels", "annotations", "finalizers", "ownerReferences
 
 
 class _TemplateCache:
-    """The templates that were read last, together no longer than `most` characters."""
+    """The compiled templates that were used last, together no longer than `max_characters`."""
 
-    def __init__(self, *, most: int) -> None:
-        self._most = most
-        self._held: dict[tuple[str, str], Template] = {}
+    def __init__(self, *, max_characters: int) -> None:
+        self._max_characters = max_characters
+        self._templates: dict[tuple[str, str], Template] = {}
         self._size = 0
 
     def get(self, source: str, *, path: str) -> Template:
-        """Read a template, if it is not held."""
+        """Return a template from the cache, or compile it."""
         key = (source, path)
-        template = self._held.pop(key, None)
+        template = self._templates.pop(key, None)
         if template is None:
             template = compile_template(source, path=path)
             self._size += _OVERHEAD_CHARACTERS + len(source)
-        self._held[key] = template
-        while self._size > self._most:
-            oldest, path = next(iter(self._held))
-            del self._held[(oldest, path)]
+        self._templates[key] = template
+        while self._size > self._max_characters:
+            oldest, path = next(iter(self._templates))
+            del self._templates[(oldest, path)]
             self._size -= _OVERHEAD_CHARACTERS + len(oldest)
         return template
 
 
 _OVERHEAD_CHARACTERS: Final = 64
 _CHARACTERS_A_STEP: Final = 2
-_TEMPLATES: Final = _TemplateCache(most=8 * DEFAULT.source)  # a character takes up to 75 bytes: 38 MiB
+_TEMPLATES: Final = _TemplateCache(max_characters=8 * DEFAULT.source)  # a character takes up to 75 bytes: 38 MiB
 
 
 def is_template(override: Override) -> bool:
-    """Say whether an override's value is rendered."""
+    """Return whether an override's value is a template."""
     return "{{" in override.value
 
 
 def check_override(override: Override) -> None:
-    """Raise InvalidObject, with the field's path, for an override that no object could satisfy."""
+    """Raise InvalidObject, with the field's path, for an override that is invalid for every object."""
     _get_template(override, read_operation(override))
 
 
 def render_overrides(
     overrides: Iterable[Override], *, data: Mapping[str, Any], budget: Budget
 ) -> list[tuple[Operation, Any]]:
-    """Render all values within one budget; raise InvalidObject for the first that cannot be."""
-    readings = [
+    """Render all values within one budget; raise InvalidObject for the first one that fails."""
+    parsed = [
         (override, operation := read_operation(override), _get_charged_template(override, operation, budget))
         for override in overrides
     ]
-    if any(template is not None for _, _, template in readings):
+    if any(template is not None for _, _, template in parsed):
         data = _decode_data(data, budget)
     return [
         (operation, _render_value(override, operation, template, data, budget))
-        for override, operation, template in readings
+        for override, operation, template in parsed
     ]
 
 
 def may_move(override: Override) -> bool:
-    """Say whether an override may change an object's name or namespace."""
+    """Return whether an override may change an object's name or namespace."""
     tokens = read_operation(override).pointer.tokens
     if not tokens or not isinstance(tokens[0], KeyToken) or tokens[0].name != "metadata":
         return not tokens
@@ -83,7 +83,7 @@ def may_move(override: Override) -> bool:
 
 
 def read_operation(override: Override) -> Operation:
-    """Read an override, if it is not held; raise InvalidObject at its type, or at the position in its path."""
+    """Parse an override, or return it from a cache; raise InvalidObject for its type or its path."""
     return _read_cached(override.type, override.pointer, override.path)
 
 
@@ -99,7 +99,7 @@ def _get_template(override: Override, operation: Operation) -> Template | None:
 
 
 def _get_charged_template(override: Override, operation: Operation, budget: Budget) -> Template | None:
-    """Read a template, which is paid for before, and each time: not all that there are can be kept."""
+    """Return an override's template; charge for it each time, because it may have to be compiled again."""
     if operation.action is not OverrideAction.REMOVE and is_template(override):
         try:
             budget.step(len(override.value) // _CHARACTERS_A_STEP)

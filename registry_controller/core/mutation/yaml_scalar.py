@@ -1,6 +1,6 @@
-"""Scalars of YAML, as yaml.v2 2.4 resolves them: which text is a number, a flag, null, or a text.
+"""Resolves YAML scalars as yaml.v2 2.4 does: to numbers, booleans, null, or strings.
 
-Law: with no tag nothing fails, the text is a text then; with a tag of YAML's own the text must be of that kind.
+Laws: without a tag, a scalar that is nothing else is a string · with a tag of YAML's own, it must have that type.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z
 
 
 class InvalidScalar(Exception):
-    """A text is not of the kind that its tag says."""
+    """A scalar does not have the type of its tag."""
 
 
 def is_merge_key(text: str, *, tag: str, is_plain: bool) -> bool:
-    """Say whether a key is `<<` with its special meaning."""
+    """Return whether a key is the merge key `<<`."""
     return text == "<<" and (is_plain or tag == _MERGE)
 
 
 def read_scalar(text: str, *, tag: str, is_plain: bool) -> Scalar:
-    """Read a scalar; `tag` is empty when there is none. Raise Unreadable when the text is not what the tag says."""
+    """Resolve a scalar; `tag` is empty without one. Raise InvalidScalar when the text has another type."""
     if tag == _BINARY:
         return _decode_base64(text)
     if tag not in _RESOLVED or tag == _STR or (not tag and not is_plain):
@@ -63,12 +63,12 @@ def read_scalar(text: str, *, tag: str, is_plain: bool) -> Scalar:
     if tag == _FLOAT and kind == _INT and value in _INT64:
         return float(value or 0)
     if tag not in ("", kind):
-        raise InvalidScalar(f"is no {tag.removeprefix(_PREFIX)}")
+        raise InvalidScalar(f"is not a valid {tag.removeprefix(_PREFIX)}")
     return value
 
 
 def _resolve(text: str, *, may_be_timestamp: bool) -> tuple[str, Scalar]:
-    """Say what a text is, and its value; a moment in time is its text, as Go leaves it."""
+    """Return the tag and the value of a plain scalar; a timestamp stays a string, as in Go."""
     if text in _KEYWORDS:
         value = _KEYWORDS[text]
         kind = _NULL if value is None else _BOOL if isinstance(value, bool) else _FLOAT
@@ -89,7 +89,7 @@ def _resolve(text: str, *, may_be_timestamp: bool) -> tuple[str, Scalar]:
 
 
 def _read_integer(text: str) -> int | None:
-    """Read an integer in Go's spellings; None for anything else, and beyond 64 bits."""
+    """Parse an integer as Go does; None for any other text, and for more than 64 bits."""
     found = _INTEGER.fullmatch(text) or _SIGNED_BINARY.fullmatch(text)
     if found is None or len(text) > _MAX_INTEGER_LENGTH:
         return None
@@ -117,4 +117,4 @@ def _decode_base64(text: str) -> str:
             raise ValueError
         return binascii.a2b_base64(digits).decode()
     except ValueError:
-        raise InvalidScalar("is no text in base64") from None
+        raise InvalidScalar("is not text in base64") from None

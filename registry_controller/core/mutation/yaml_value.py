@@ -1,10 +1,10 @@
-"""YAML in an override's value (`parseValue: true`), as yaml.v2 2.4 reads it, into what JSON can say.
+"""Parses YAML in an override's value (`parseValue: true`) into JSON values, as yaml.v2 2.4 does.
 
-Law: bounded in size, depth and, aliases counted, in values; what could say two things at once is refused; no message
-holds any of the text.
+Laws: size, depth and number of values, aliases included, are bounded · ambiguous text is refused · no message contains
+any part of the text.
 
-Where that is not YAML 1.1 by the book: `y` and `n` are flags, `1:30` and dates are texts, `1e3` is a number, and a
-merge key acts where it stands: it overrides the keys before it.
+The differences from YAML 1.1: `y` and `n` are booleans, `1:30` and dates are strings, `1e3` is a number, and a merge
+key overrides the keys before it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from registry_controller.gotemplate.limits import Budget
 _MAX_LENGTH: Final = 256 * 1024  # a quarter of what a Secret or ConfigMap can hold
 _MAX_DEPTH: Final = 64
 _MAX_VALUES: Final = 50_000
-_STEPS_A_VALUE: Final = 2  # so that no more than _MOST_VALUES are in all values of a rule together
-_MAX_ALIAS_CHARACTERS: Final = 4 * _MAX_LENGTH  # what all aliases together may stand for
+_STEPS_A_VALUE: Final = 2  # so that all values of a rule together have at most _MAX_VALUES
+_MAX_ALIAS_CHARACTERS: Final = 4 * _MAX_LENGTH  # that all aliases together may stand for
 
 _EventLoader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT64: Final = range(-(2**63), 2**63)
@@ -33,11 +33,11 @@ _BARE_TAG: Final = re.compile(r"(?:&[\w-]+\s+)?!(?:\s|\Z)")
 _BYTE_ORDER_MARK: Final = re.compile(r"(?:\A|[\n\r\x85\u2028\u2029])\ufeff")
 _COLON: Final = re.compile(r":[,\[\]{}]")
 _OPEN: Final = object()
-"""What an anchor stands for inside its own value."""
+"""The value of an anchor while its own value is being read."""
 
 
 class _YamlError(Exception):
-    """A text is no YAML, or none that we take; `line` is counted from 1, 0 is unknown."""
+    """A text is not accepted as YAML; `line` is counted from 1, 0 is unknown."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
@@ -45,9 +45,9 @@ class _YamlError(Exception):
 
 
 def parse_value(text: str, *, path: str, budget: Budget | None = None) -> Any:
-    """Read one YAML document into JSON values; no document is null. Raise InvalidObject at the field `path`.
+    """Parse one YAML document into JSON values; an empty text is null. Raise InvalidObject for the field `path`.
 
-    Each value takes steps from the budget, as if it were written out where an alias stands; TemplateError for too many.
+    Each value takes steps from the budget, also each value that an alias stands for; TemplateError for too many steps.
     """
     if len(text) > _MAX_LENGTH:
         raise InvalidObject(path, f"is longer than {_MAX_LENGTH} characters")
@@ -58,20 +58,20 @@ def parse_value(text: str, *, path: str, budget: Budget | None = None) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark is not None else ""
-        # yaml.v2 reads such a colon as part of the text, later YAML as a mapping: people may mean either.
-        advice = "; inside [] or {} a text that ends in a colon needs quotes" if _COLON.search(text) else ""
-        raise InvalidObject(path, f"the rendered text is no valid YAML{where}{advice}") from None
+        # yaml.v2 reads such a colon as part of the string, later YAML as a mapping, so the text is ambiguous.
+        advice = "; inside [] or {} a string that ends in a colon needs quotes" if _COLON.search(text) else ""
+        raise InvalidObject(path, f"the rendered text is not valid YAML{where}{advice}") from None
     except ValueError:  # a lone surrogate
-        raise InvalidObject(path, "the rendered text is no valid Unicode") from None
+        raise InvalidObject(path, "the rendered text is not valid Unicode") from None
 
 
 class _DocumentReader:
-    """The events of one text, and the anchors so far."""
+    """Reads the document of one text from its YAML events; keeps the anchors read so far."""
 
     def __init__(self, text: str, budget: Budget) -> None:
         self._budget = budget
         self._text = text.removeprefix("\ufeff")  # libyaml does not count it
-        if mark := _BYTE_ORDER_MARK.search(self._text):  # part of a text for yaml.v2, nothing at all for libyaml
+        if mark := _BYTE_ORDER_MARK.search(self._text):  # yaml.v2 reads it as text, libyaml ignores it
             line = 1 + len(re.findall(r"\r\n|[\n\r\x85\u2028\u2029]", self._text[: mark.end()]))
             raise _YamlError(line, "a line begins with a byte order mark")
         self._events: Iterator[Any] = yaml.parse(self._text, Loader=_EventLoader)
@@ -85,12 +85,12 @@ class _DocumentReader:
         if isinstance(start, yaml.StreamEndEvent):
             return None
         if start.version not in (None, (1, 1)):
-            raise _error_at(start, "only version 1.1 of YAML is read")
+            raise _error_at(start, "only version 1.1 of YAML is supported")
         value = self._read_value(next(self._events), depth=0)
         next(self._events)  # the document's end
         behind = next(self._events)
         if not isinstance(behind, yaml.StreamEndEvent):
-            raise _error_at(behind, "there is a second document")  # which yaml.v2 would not look at
+            raise _error_at(behind, "there is a second document")  # which yaml.v2 would ignore
         return value
 
     def _read_value(self, event: Any, *, depth: int) -> Any:
@@ -107,7 +107,7 @@ class _DocumentReader:
             value = [self._read_value(item, depth=depth + 1) for item in self._iterate_until(yaml.SequenceEndEvent)]
         else:
             value = self._read_mapping(depth)
-        # An anchor that was given again inside keeps its newer meaning.
+        # An anchor that was defined again inside the value keeps its newer value.
         if event.anchor and self._anchors[event.anchor] is _OPEN:
             self._anchors[event.anchor] = value
         return value
@@ -127,22 +127,22 @@ class _DocumentReader:
         return mapping
 
     def _read_key(self, event: Any, depth: int) -> str:
-        """Read a key: a text, or an integer or flag, which are texts in JSON."""
+        """Read a key: a string, or an integer or boolean, which become strings in JSON."""
         key = self._read_value(event, depth=depth + 1)
         if isinstance(key, float) or (isinstance(event, yaml.ScalarEvent) and isinstance(_read_scalar(event), float)):
-            raise _error_at(event, "a key that is no whole number loses digits: write it in quotes")
+            raise _error_at(event, "a key with a fraction loses digits: write it in quotes")
         if isinstance(key, bool):
             return "true" if key else "false"
         if isinstance(key, int):
             return str(key)
         if not isinstance(key, str):
-            raise _error_at(event, "a key must be a text, an integer or a flag")
-        if key == "<<":  # as the original writes it again before it is stored, it merges after all
-            raise _error_at(event, "`<<` in quotes or with a tag could be a key or a merge")
+            raise _error_at(event, "a key must be a string, an integer or a boolean")
+        if key == "<<":  # the original writes the value as YAML again, where this key merges
+            raise _error_at(event, "`<<` in quotes or with a tag is ambiguous: it may be a key or a merge key")
         return key
 
     def _merge(self, mapping: dict[str, Any], depth: int) -> None:
-        """Take over the keys of a mapping, or of a list of mappings, the first of which wins."""
+        """Merge the keys of a mapping, or of a list of mappings; the first mapping wins."""
         event = next(self._events)
         merged = self._read_value(event, depth=depth + 1)
         sources = merged[::-1] if isinstance(event, yaml.SequenceStartEvent) else [merged]
@@ -155,11 +155,11 @@ class _DocumentReader:
         if event.anchor not in self._anchors:
             raise _error_at(event, "this alias has no anchor before it")
         if self._anchors[event.anchor] is _OPEN:
-            raise _error_at(event, "this alias is part of what it stands for")
+            raise _error_at(event, "this alias is part of its own value")
         return self._anchors[event.anchor]
 
     def _copy_alias(self, value: Any, event: Any, depth: int) -> Any:
-        """Copy what an alias stands for, counting it as if it were written out."""
+        """Copy the value of an alias; count its values as if they were written out."""
         self._count_one(event, depth)
         if isinstance(value, dict):
             self._count_text("".join(value), event)
@@ -178,7 +178,7 @@ class _DocumentReader:
             raise _error_at(event, f"there are more than {_MAX_DEPTH} levels")
 
     def _count_text(self, value: Any, event: Any) -> None:
-        """Count a text that an alias stands for; what is written out has the length of the whole for its limit."""
+        """Count a string that an alias stands for; the length of the text limits all other strings."""
         self._characters += len(value) if isinstance(value, str) else 0
         if self._characters > _MAX_ALIAS_CHARACTERS:
             raise _error_at(event, f"aliases stand for more than {_MAX_ALIAS_CHARACTERS} characters")
@@ -202,15 +202,15 @@ def _read_scalar(event: Any) -> Scalar:
 
 
 def _read_json_scalar(event: Any) -> Scalar:
-    """Read a scalar as the JSON that is stored of it: a whole number is one however it was spelled.
+    """Read a scalar as the JSON value that is stored: a float without a fraction is an integer.
 
-    Go spells a large float with its significant digits and zeros, not with what its bits are: 6.5e16 is 65 and zeros.
+    Go formats a large float with its significant digits and zeros, not with its exact value: 6.5e16 is 65 and zeros.
     """
     event.value.encode()  # a lone surrogate raises
     value = _read_scalar(event)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise _error_at(event, "JSON has no such number")
+            raise _error_at(event, "JSON has no number for this value")
         whole = int(Decimal(repr(value)))
         return whole if value.is_integer() and whole in _INT64 else value
     if isinstance(value, int) and value not in _INT64:

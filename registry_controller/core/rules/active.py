@@ -53,7 +53,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ActiveRule:
-    """A rule that is accepted and not suspended. `created_at` and `owner` are those of the rule in its own cluster.
+    """A rule that is accepted and not suspended. `created_at` and `owner` describe the rule in its own cluster.
 
     `target_policy` decides which targets the rule may write here. `context` holds the Clusters for its templates; it
     is NO_CONTEXT until the rule reads a peer.
@@ -68,7 +68,7 @@ class ActiveRule:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Everything that the rule's result depends on: while it is equal, no source has to be listed again."""
+        """The values that the rule's result depends on: while they are equal, no source has to be listed again."""
         rule = self.rule
         made = (rule.kind, rule.entries, rule.deletion_policy, rule.create_namespaces)
         return (rule.name, self.created_at, self.owner, made, self.target_policy, self.context)

@@ -1,7 +1,7 @@
-"""Values in an object's body, and how they compare with what a rule asks for.
+"""Finds values in an object's body, and compares them with the values that a rule asks for.
 
-Laws: a path that cannot be evaluated is an error, never "no match"; a path that finds nothing does not match · what is
-looked at takes from a budget, before it is, so that no rule stalls the daemon.
+Laws: a path that cannot be evaluated is an error, never "no match"; a path that finds nothing does not match · values
+are charged to a budget before they are read, so that no rule stalls the daemon.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from registry_controller.core.rules.gjson import (
 )
 from registry_controller.gotemplate.limits import Budget, Pool, TemplateError
 
-__all__ = ["ContentPath", "ObjectContent", "compile_path", "content_matches", "find_value", "value_matches"]
-
 _DIGITS, _HEX_DIGITS, _EXPONENT = r"\d(?:_?\d)*", r"[\da-f](?:_?[\da-f])*", r"[+-]?\d(?:_?\d){0,3}"
 _NUMBER: Final = re.compile(
     rf"[+-]?(({_DIGITS}(\.({_DIGITS})?)?|\.{_DIGITS})(e{_EXPONENT})?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
@@ -45,18 +43,21 @@ _ESCAPED: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029
 
 _CHARACTERS_A_STEP: Final = 64
 _KEY_CHARACTERS_A_STEP: Final = 4
-"""Characters of a path, which is read again for each object where too many others were read since."""
+"""Characters of a path, which is compiled again for an object when it is no longer in the cache."""
 
 
 class _Missing:
-    """What a path finds where nothing is; null is something."""
+    """The result of a path that finds nothing; null is a value."""
 
 
 _MISSING: Final = _Missing()
 
 
 def find_value(document: object, path: ContentPath, *, budget: Budget | None = None) -> tuple[bool, Any]:
-    """Find a value: whether something is there (null is), and what. TemplateError when that takes too many steps."""
+    """Return whether there is a value at a path (null is one), and the value; raise TemplateError for too many steps.
+
+    `document` is decoded JSON.
+    """
     found = _find(document, path.steps, budget or Budget())
     return (False, None) if found is _MISSING else (True, found)
 
@@ -78,7 +79,7 @@ def _find_in_object(value: Mapping[str, Any], step: PathStep, rest: tuple[PathSt
         case KeyStep():
             return _find(value[step.name], rest, budget) if step.name in value else _MISSING
         case WildcardStep():
-            budget.step_for_lookups(2 * len(value))  # all are sorted, however soon one is found
+            budget.step_for_lookups(2 * len(value))  # all keys are sorted, even if the first one fits
             fitting = (
                 _find(value[key], rest, budget) for key in sorted(value) if _glob_matches(step.glob, key, budget)
             )
@@ -113,7 +114,7 @@ def _find_in_array(value: list[Any], step: PathStep, rest: tuple[PathStep, ...],
 def _query_matches(query: QueryStep, item: object, budget: Budget) -> bool:
     budget.step()
     if query.steps is None:
-        # An object is asked for its empty key, as gjson does.
+        # gjson compares the value of an object's empty key.
         found = item.get("", _MISSING) if isinstance(item, Mapping) else _MISSING if isinstance(item, list) else item
     else:
         found = _find(item, query.steps, budget)
@@ -139,15 +140,15 @@ def _glob_matches(glob: Glob, text: str, budget: Budget) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _read_operand(text: str) -> float:
-    """Read a number as Go's ParseFloat does; what is none is 0."""
-    plain = text.replace("_", "")  # which may stand between digits
+    """Read a number as Go's ParseFloat does; any other text is 0."""
+    plain = text.replace("_", "")  # allowed between digits
     if _HEX_NUMBER.fullmatch(text):
         return float.fromhex(plain)
     return float(plain) if _NUMBER.fullmatch(text) else 0.0
 
 
 def _compare_boolean(found: bool, query: QueryStep) -> bool:
-    """Compare as gjson does: false is less than true, and no other operand has a place in that order."""
+    """Compare as gjson does: false is less than true, and other operands cannot be compared with them."""
     if query.operator in ("=", "!="):
         return (query.operand == ("true" if found else "false")) == (query.operator == "=")
     if query.operator == (">" if found else "<"):
@@ -166,7 +167,7 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 class ObjectContent:
-    """The body of one object, as one rule looks at it: read when it is first asked for, and with one budget."""
+    """The body of one object, for one rule: it is decoded at the first use, and all clauses share one budget."""
 
     __slots__ = ("_body", "_budget", "_pool", "_read")
 
@@ -177,9 +178,9 @@ class ObjectContent:
         self._budget: Budget | None = None
 
     def matches(self, wanted: ContentMatch, *, known: str | None = None) -> bool:
-        """Say whether the body holds a value, which may be known without it.
+        """Return whether the body fulfils a clause; `known` is the value when it is known without the body.
 
-        Raises InvalidObject when that cannot be evaluated, or takes too many steps with all that was asked before.
+        Raises InvalidObject when the clause cannot be evaluated, or takes too many steps together with those before.
         """
         if self._budget is None:
             self._budget = Budget(pool=self._pool)
@@ -191,7 +192,7 @@ class ObjectContent:
 
 
 def content_matches(wanted: ContentMatch, document: object, *, budget: Budget | None = None) -> bool:
-    """Say whether the body holds the value; raise InvalidObject when the key cannot be evaluated."""
+    """Return whether the body has the wanted value; raise InvalidObject when the key cannot be evaluated."""
     budget = budget or Budget()
     compiled = compile_path(wanted.key, path=f"{wanted.path}.key")
     try:
@@ -210,11 +211,11 @@ def _compare_value(wanted: ContentMatch, found: object, budget: Budget) -> bool:
 
 
 def _build_exhausted_error(wanted: ContentMatch, error: TemplateError) -> InvalidObject:
-    return InvalidObject(f"{wanted.path}.key", f"{error}, together with what is asked before")
+    return InvalidObject(f"{wanted.path}.key", f"{error}, together with the clauses before it")
 
 
 def value_matches(wanted: str | int, found: object, *, budget: Budget) -> bool:
-    """Compare a value that is there with what a rule asks for; TemplateError when that takes too many steps."""
+    """Compare a value with the one that a rule asks for; raise TemplateError for too many steps."""
     if isinstance(wanted, str):
         return _format_as_string(found, budget) == wanted
     if isinstance(found, str):
@@ -223,7 +224,7 @@ def value_matches(wanted: str | int, found: object, *, budget: Budget) -> bool:
 
 
 def _format_as_string(found: object, budget: Budget) -> str:
-    """Spell a value as gjson's String() does; objects and arrays as Go writes JSON."""
+    """Format a value as gjson's String() does; objects and arrays as Go writes JSON."""
     if found is None:
         return ""
     if isinstance(found, str):
@@ -234,7 +235,7 @@ def _format_as_string(found: object, budget: Budget) -> str:
 
 
 def _format_json(value: object, budget: Budget) -> str:
-    """Write JSON as Go does: keys sorted, nothing spaced, whole numbers without a fraction."""
+    """Format JSON as Go does: sorted keys, no spaces, whole numbers without a fraction."""
     budget.step()
     if isinstance(value, Mapping):
         return (
@@ -253,13 +254,13 @@ def _format_json(value: object, budget: Budget) -> str:
 
 
 def _format_number(number: float) -> str:
-    """Write a number without an exponent."""
+    """Format a number without an exponent."""
     text = format(Decimal(repr(number)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _read_integer(found: object) -> int:
-    """Read a value as gjson's Int() does: what is no number is 0."""
+    """Read a value as gjson's Int() does: a value that is not a number is 0."""
     if isinstance(found, float):
         return int(found) if math.isfinite(found) else 0
     if isinstance(found, (bool, int)):

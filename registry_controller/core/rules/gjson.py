@@ -1,8 +1,8 @@
-"""Paths into an object's body, as gjson 1.9 reads them.
+"""Compiles paths into an object's body, as gjson 1.9 reads them.
 
-The part of gjson that is implemented: keys parted by dots, `\\` escapes, array indices, `*` and `?` in keys of
-objects, `#` (an array's length), `#.rest` (the rest of every element), `#(query)` (the first element that holds it)
-and `#(query)#` (all of them). Law: what is not implemented is an error that says where, never "no match".
+The implemented part of gjson: keys separated by dots, `\\` escapes, array indices, `*` and `?` in keys of objects, `#`
+(an array's length), `#.rest` (the rest of every element), `#(query)` (the first element that fulfils it) and
+`#(query)#` (all such elements). Law: any other syntax is an error with its position, never "no match".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMPARISONS_A_STEP: Final = 512
 
 
 class PathError(Exception):
-    """A path or pattern is not implemented, from `position` (0 is the first character) on."""
+    """A path or pattern is invalid or not implemented, from `position` on; 0 is the first character."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(why)
@@ -35,7 +35,10 @@ class PathError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A pattern as tokens: a character, `_ONE` or `_ANY`. `parts` are what stands between stars; none of a literal."""
+    """A pattern with `*` (any text), `?` (any character) and `\\` (the next character itself).
+
+    A token is a character, `_ONE` or `_ANY`. `parts` are the expressions between stars; a literal has none.
+    """
 
     tokens: tuple[str | None, ...]
     parts: tuple[re.Pattern[str], ...] = field(repr=False, compare=False)
@@ -51,11 +54,11 @@ class Glob:
         return "".join(token or "" for token in self.tokens)
 
     def cost(self, text: str) -> int:
-        """Count the steps that a comparison with a text may take: each character with each of the pattern."""
+        """Return the steps that a comparison with a text may take: its length times the pattern's."""
         return 1 + len(self.tokens) * len(text) // _COMPARISONS_A_STEP
 
     def matches(self, text: str) -> bool:
-        """Say whether the whole text fits: each part between stars where it comes first, and the last at the end."""
+        """Return whether the whole text fits: each part between stars at its first place, and the last at the end."""
         if not self.parts:
             return text == self.literal
         found = self.parts[0].match(text)
@@ -66,7 +69,7 @@ class Glob:
 
 @dataclass(frozen=True, slots=True)
 class KeyStep:
-    """A key of an object; of an array the element at `index`, if the key is a number."""
+    """A key of an object, or the element of an array at `index` if the key is a number."""
 
     name: str
     index: int | None
@@ -74,7 +77,7 @@ class KeyStep:
 
 @dataclass(frozen=True, slots=True)
 class WildcardStep:
-    """The first key of an object, in sorted order, that fits and under which the rest is found."""
+    """The first key of an object, in sorted order, that fits and below which the rest is found."""
 
     glob: Glob
 
@@ -86,16 +89,16 @@ class LengthStep:
 
 @dataclass(frozen=True, slots=True)
 class EachStep:
-    """What `rest` finds in each element of an array, as an array."""
+    """The array of the values that `rest` finds in the elements of an array."""
 
     rest: tuple[PathStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStep:
-    """The first element of an array that holds the comparison, or (`every`) an array of all of them.
+    """The first element of an array that fulfils the comparison, or (`every`) an array of all such elements.
 
-    `steps` is None where the element itself is compared; no operator asks only whether something is there.
+    `steps` is None when the element itself is compared; without an operator the value must only exist.
     """
 
     steps: tuple[PathStep, ...] | None
@@ -110,14 +113,14 @@ PathStep = KeyStep | WildcardStep | LengthStep | EachStep | QueryStep
 
 @dataclass(frozen=True, slots=True)
 class ContentPath:
-    """A path, read and found to be implemented."""
+    """A compiled path."""
 
     text: str
     steps: tuple[PathStep, ...]
 
 
 def compile_path(key: str, *, path: str) -> ContentPath:
-    """Read a gjson path; raise InvalidObject at the field `path`, with the position, for what is not implemented."""
+    """Compile a gjson path; raise InvalidObject for the field `path`, with the position, if that is not possible."""
     try:
         return _compile_cached(key)
     except PathError as refused:
@@ -132,7 +135,7 @@ def _compile_cached(key: str) -> ContentPath:
 
 
 def _compile(text: str, start: int, end: int, *, depth: int) -> tuple[PathStep, ...]:
-    """Read the path that stands in text[start:end]."""
+    """Compile the path in text[start:end]."""
     if depth > _MAX_DEPTH:
         raise PathError(start, "is nested too deeply")
     steps: list[PathStep] = []
@@ -157,7 +160,7 @@ def _compile(text: str, start: int, end: int, *, depth: int) -> tuple[PathStep, 
 
 
 def _compile_key(text: str, start: int, end: int) -> tuple[PathStep, int]:
-    """Read one key, up to the dot behind it."""
+    """Compile one key, up to the dot behind it."""
     at = start
     while at < end and text[at] != ".":
         if text[at] == "|":
@@ -165,7 +168,7 @@ def _compile_key(text: str, start: int, end: int) -> tuple[PathStep, int]:
         if text[at] == "\\" and at + 1 == end:
             raise PathError(at, "an escape ends the key")
         if text.startswith("\\.", at) and at + 2 < end and text[at + 2] in "@{[!":
-            # Under an array gjson reads no escapes, and begins a modifier or a selection here.
+            # Below an array, gjson reads no escapes, and begins a modifier or a selection here.
             raise PathError(at + 2, f"write `\\{text[at + 2]}` behind an escaped dot")
         at += 2 if text[at] == "\\" else 1
     part = text[start:at]
@@ -177,7 +180,7 @@ def _compile_key(text: str, start: int, end: int) -> tuple[PathStep, int]:
 
 
 def _compile_query(text: str, start: int, end: int, *, depth: int) -> tuple[PathStep, int]:
-    """Read `#(...)` or `#(...)#`, up to the dot behind it."""
+    """Compile `#(...)` or `#(...)#`, up to the dot behind it."""
     if text[start + 1] == "[":
         raise PathError(start + 1, "`#[...]` is not implemented; write `#(...)`")
     compares, close = _find_query_end(text, start, end)
@@ -202,7 +205,7 @@ def _compile_query(text: str, start: int, end: int, *, depth: int) -> tuple[Path
 
 
 def _find_query_end(text: str, start: int, end: int) -> tuple[int | None, int]:
-    """Find a query's comparison (None when there is none) and its closing parenthesis."""
+    """Find a query's comparison operator (None without one) and its closing parenthesis."""
     compares: int | None = None
     depth, at = 1, start + 2
     while at < end:
@@ -228,22 +231,22 @@ def _find_query_end(text: str, start: int, end: int) -> tuple[int | None, int]:
 def _read_comparison(text: str, start: int, end: int) -> tuple[str, str]:
     operator = next((known for known in _OPERATORS if text.startswith(known, start)), None)
     if operator is None:
-        raise PathError(start, "is no comparison: use ==, !=, <, <=, >, >=, % or !%")
+        raise PathError(start, "is not a comparison: use ==, !=, <, <=, >, >=, % or !%")
     operand = text[start + len(operator) : end].strip(_BLANK)
     if operand.startswith("~"):
         raise PathError(text.index("~", start), "`~` is not implemented")
-    if operand.startswith('"') and operand != '""':  # which gjson takes for two quotation marks, not for an empty text
+    if operand.startswith('"') and operand != '""':  # gjson reads `""` as two quotation marks, not as an empty string
         try:
             operand = json.loads(operand, strict=False)
         except ValueError:
-            raise PathError(text.index('"', start), "is no complete string") from None
+            raise PathError(text.index('"', start), "is not a complete string") from None
         if operand.startswith("~"):
-            raise PathError(text.index("~", start), "`~` is not implemented, in quotes neither")
+            raise PathError(text.index("~", start), "`~` is not implemented, also not in quotes")
     return ("=" if operator == "==" else operator), operand
 
 
 def compile_glob(pattern: str) -> Glob:
-    """Read a pattern; a trailing backslash stands for itself."""
+    """Compile a pattern; a trailing backslash is a backslash."""
     tokens: list[str | None] = []
     characters = iter(pattern)
     for char in characters:
@@ -255,7 +258,7 @@ def compile_glob(pattern: str) -> Glob:
 
 
 def _compile_parts(tokens: list[str | None]) -> tuple[re.Pattern[str], ...]:
-    """Make an expression of each part between stars; the last one ends where the text does."""
+    """Compile an expression for each part between stars; the last one matches at the end of the text."""
     parts = [""]
     for token in tokens:
         if token is _ANY:

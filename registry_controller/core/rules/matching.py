@@ -1,6 +1,6 @@
-"""Which objects a rule asks for, and with which of its entries.
+"""Matches objects with the entries of a rule.
 
-Law: what cannot be evaluated is an error, never "no match".
+Law: an entry that cannot be evaluated is an error, never "no match".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from registry_controller.gotemplate.limits import Pool
 NAMESPACE: Final = GroupKind("", "Namespace")
 CUSTOM_RESOURCE_DEFINITION: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 CREDENTIAL_TYPES: Final = frozenset(("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"))
-"""Types of Secrets that Kubernetes fills with a token of the cluster in which they are, or lets their reader in by."""
+"""Types of Secrets that grant access to their cluster: Kubernetes fills them with a token, or accepts their content."""
 
 _HELM_RELEASE: Final = "helm.sh/release.v1"
 
@@ -34,12 +34,12 @@ _MADE_BY_KUBERNETES: Final[Mapping[tuple[str, str], frozenset[tuple[str, str]]]]
     ),
     ("scheduling.k8s.io", "PriorityClass"): frozenset({("", "system-cluster-critical"), ("", "system-node-critical")}),
 }
-"""Namespace, or `*` for each, and name of what is in every cluster, and comes again where somebody deletes it: no copy
-can take its place."""
+"""Namespace (`*` for every one) and name of objects that Kubernetes creates in every cluster, and again after a
+deletion: no copy can replace them."""
 
 
 class RequiredClause(enum.Enum):
-    """What a match has to ask for to get what every cluster has of its own."""
+    """The condition that a match needs to select objects that every cluster has itself."""
 
     ANYTHING = "anything"
     NAME = "name"
@@ -47,7 +47,7 @@ class RequiredClause(enum.Enum):
 
 
 class ObjectFacts(Protocol):
-    """What a match may ask of an object without its body. `kind_type` is a Secret's `type`."""
+    """The properties of an object that a match can check without its body. `kind_type` is a Secret's `type`."""
 
     @property
     def key(self) -> ObjectKey: ...
@@ -65,34 +65,24 @@ class ObjectFacts(Protocol):
 def find_matching_entries(
     rule: SyncRule, facts: ObjectFacts, body: Callable[[], Manifest], *, pool: Pool | None = None
 ) -> tuple[RuleEntry, ...]:
-    """Find the entries of a rule that match an object of the rule's kind, in order.
+    """Return the entries of a rule that match an object of the rule's kind, in order.
 
-    `body` is called at most once, and only when a match asks for content that `facts` cannot answer. Raises
-    InvalidObject for content that cannot be evaluated, or takes too many steps in all, or of the pool.
+    `body` is called at most once, and only when a match checks content that is not in `facts`. Raises InvalidObject
+    for content that cannot be evaluated, or that takes too many steps of the object's budget or of the pool.
     """
     if facts.labels.get(meta.CORE_RESOURCE) == "true":
         return ()
-    contents = ObjectContent(body, pool=pool)
-    return tuple(entry for entry in rule.entries if _entry_matches(entry, rule.kind, facts, contents))
+    content = ObjectContent(body, pool=pool)
+    return tuple(entry for entry in rule.entries if _entry_matches(entry, rule.kind, facts, content))
 
 
-def needs_body(rule: SyncRule) -> bool:
-    """Say whether the rule asks for content that is not known without the body."""
-    return any(
-        not asks_for_secret_type(content, rule.kind)
-        for entry in rule.entries
-        for match in entry.matches
-        for content in match.content
-    )
-
-
-def _entry_matches(entry: RuleEntry, kind: GVK, facts: ObjectFacts, contents: ObjectContent) -> bool:
+def _entry_matches(entry: RuleEntry, kind: GVK, facts: ObjectFacts, content: ObjectContent) -> bool:
     if not entry.matches:
         return find_required_clause(kind, facts) is None
-    return any(_matches(match, kind, facts, contents) for match in entry.matches)
+    return any(_match_holds(match, kind, facts, content) for match in entry.matches)
 
 
-def _matches(match: Match, kind: GVK, facts: ObjectFacts, contents: ObjectContent) -> bool:
+def _match_holds(match: Match, kind: GVK, facts: ObjectFacts, content: ObjectContent) -> bool:
     namespace, name = facts.key
     return (
         match.name in ("", name)
@@ -101,15 +91,15 @@ def _matches(match: Match, kind: GVK, facts: ObjectFacts, contents: ObjectConten
         and (not match.labels or any(selector.matches(facts.labels) for selector in match.labels))
         and (not match.annotations or any(selector.matches(facts.annotations) for selector in match.annotations))
         and has_required_clause(match, find_required_clause(kind, facts), kind)
-        and all(has_content(content, kind, facts, contents) for content in match.content)
+        and all(has_content(clause, kind, facts, content) for clause in match.content)
     )
 
 
 def find_required_clause(kind: GVK, facts: ObjectFacts) -> RequiredClause | None:
-    """Say what a match has to ask for to get an object; None for one that is no cluster's own (W7).
+    """Return the clause that a match needs to select an object; None for objects that need none (W7).
 
-    Whoever offers an object chooses its name, labels and type: a rule that selects by others means no Secret that lets
-    somebody in. And what Kubernetes makes here itself is not meant by who selects a namespace.
+    The owner of an object chooses its name, labels and type. So a rule that does not ask for the type must not select
+    a Secret that grants access. A rule that selects a namespace does not mean the objects that Kubernetes creates.
     """
     is_secret = (kind.group, kind.kind) == ("", "Secret")
     if is_secret and facts.kind_type in CREDENTIAL_TYPES:
@@ -122,7 +112,7 @@ def find_required_clause(kind: GVK, facts: ObjectFacts) -> RequiredClause | None
 
 
 def has_required_clause(match: Match, required: RequiredClause | None, kind: GVK) -> bool:
-    """Say whether a match that holds otherwise asks for what it has to; None is nothing."""
+    """Return whether a match has the required clause, if any is required."""
     match required:
         case None:
             return True
@@ -135,23 +125,23 @@ def has_required_clause(match: Match, required: RequiredClause | None, kind: GVK
 
 
 def is_container(target: Target) -> bool:
-    """Say whether deleting the target deletes other objects with it."""
+    """Return whether deleting the target deletes other objects with it."""
     return GroupKind(target.group, target.kind) in (NAMESPACE, CUSTOM_RESOURCE_DEFINITION)
 
 
 def is_made_by_kubernetes(kind: GVK, key: ObjectKey) -> bool:
-    """Say whether Kubernetes makes this object by itself in every cluster, or in every namespace."""
-    made = _MADE_BY_KUBERNETES.get((kind.group, kind.kind))
-    return made is not None and not made.isdisjoint({key, ("*", key.name)})
+    """Return whether Kubernetes itself creates this object in every cluster, or in every namespace."""
+    keys = _MADE_BY_KUBERNETES.get((kind.group, kind.kind))
+    return keys is not None and not keys.isdisjoint({key, ("*", key.name)})
 
 
-def has_content(content: ContentMatch, kind: GVK, facts: ObjectFacts, contents: ObjectContent) -> bool:
-    """Say whether an object has what a match asks of its content; InvalidObject when that cannot be evaluated."""
-    if asks_for_secret_type(content, kind):
-        return bool(facts.kind_type) and contents.matches(content, known=facts.kind_type)
-    return contents.matches(content)
+def has_content(clause: ContentMatch, kind: GVK, facts: ObjectFacts, content: ObjectContent) -> bool:
+    """Return whether an object fulfils a content clause; raise InvalidObject when that cannot be evaluated."""
+    if asks_for_secret_type(clause, kind):
+        return bool(facts.kind_type) and content.matches(clause, known=facts.kind_type)
+    return content.matches(clause)
 
 
-def asks_for_secret_type(content: ContentMatch, kind: GVK) -> bool:
-    """Say whether it is a Secret's type that is asked for, which is known without the body."""
-    return content.key == "type" and kind.group == "" and kind.kind == "Secret"
+def asks_for_secret_type(clause: ContentMatch, kind: GVK) -> bool:
+    """Return whether a content clause asks for a Secret's type, which is known without the body."""
+    return clause.key == "type" and kind.group == "" and kind.kind == "Secret"

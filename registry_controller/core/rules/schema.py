@@ -1,6 +1,6 @@
 """Checks objects against the schema of a CustomResourceDefinition, and finds the fields that a definition prunes (A8).
 
-Law: every keyword under `spec` is checked here, or is in `SILENT`. `core.rules.validation` checks what CEL rules do.
+Law: every keyword of our definitions under `spec` is checked here; `core.rules.validation` checks what CEL rules do.
 """
 
 from __future__ import annotations
@@ -18,17 +18,9 @@ from registry_controller.core.rules.findings import Finding
 
 Schema = Mapping[str, Any]
 
-CHECKED: Final = frozenset(
-    (
-        "type", "properties", "required", "items", "additionalProperties", "enum", "format", "minimum", "maximum",
-        "minLength", "maxItems", "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields",
-    )
-)  # fmt: skip
-SILENT: Final = frozenset(("description", "x-kubernetes-validations"))
 READERS: Final[Mapping[str, Callable[[Field], object]]] = {
     "object": Field.mapping, "array": Field.items, "string": Field.text, "boolean": Field.flag,
 }  # fmt: skip
-FORMATS: Final = frozenset(("byte",))
 
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _METADATA: Final = {

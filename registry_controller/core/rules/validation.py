@@ -17,8 +17,8 @@ from registry_controller.api.meta import GVK
 from registry_controller.api.syncrule import MapMutation, Override, SyncRule, read_rule
 from registry_controller.core.mutation.overrides import Operation, OverrideAction
 from registry_controller.core.mutation.templates import check_override, is_template, read_operation
-from registry_controller.core.rules.content import compile_path
 from registry_controller.core.rules.findings import Finding, find_warnings
+from registry_controller.core.rules.gjson import compile_path
 from registry_controller.gotemplate import DEFAULT
 
 _MAX_VALUES: Final = 20_000
@@ -57,7 +57,7 @@ def read_and_validate(manifest: meta.Manifest) -> tuple[SyncRule | None, RuleVer
 def find_problems(manifest: meta.Manifest) -> tuple[SyncRule | None, list[Finding]]:
     """Read a rule and find errors and warnings; the rule is None when it cannot be read."""
     if has_too_many_values(manifest.get("spec")):
-        return None, [Finding("spec", f"has more than {_MAX_VALUES} values; split it into several rules")]
+        return None, [Finding("spec", f"holds more than {_MAX_VALUES} values; split it into several rules")]
     try:
         rule = read_rule(manifest)
     except InvalidObject as error:
@@ -99,7 +99,7 @@ def _check_rule(rule: SyncRule) -> Iterator[Finding]:
     yield from _check_kind(rule.kind, "spec.groupVersionKind")
     for entry in rule.entries:
         if not entry.matches and len(rule.entries) > 1:
-            message = "is required when there are other entries: write `match: [{}]` to match every object"
+            message = "is missing in one of several entries: write `match: [{}]` to match every object"
             yield Finding(f"{entry.path}.match", message)
         for content in (content for match in entry.matches for content in match.content):
             yield from _run_check(compile_path, content.key, path=f"{content.path}.key")

@@ -1,1 +1,1 @@
-"""What the status of a Cluster and of a rule says."""
+"""Computes the status of Clusters and rules from facts, and merges it into the stored status."""

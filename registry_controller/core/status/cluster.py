@@ -1,7 +1,7 @@
-"""What is said on a Cluster object: its state, its conditions and what kind of cluster it is.
+"""Computes the status of a Cluster object: its state, its conditions and its metadata.
 
-Laws: the same facts give the same status. What is not known yet is left as it was said last, so that a restart
-changes nothing. A cluster that is dead makes only the conditions that concern it False.
+Laws: the same facts give the same status · a field that is not known yet keeps its stored value, so that a restart
+changes nothing · a cluster that does not answer changes the conditions of its own Cluster only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from registry_controller.api.cluster import ClusterType, State
 from registry_controller.api.meta import ClusterUID
 
 CONDITIONS: Final = ("LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced")
-"""The condition types that are ours."""
+"""The condition types that the daemon writes."""
 
 METADATA_FIELDS: Final = ("provider", "distribution", "version", "kubeletVersions", "kubeProxyVersions", "locality")
 
@@ -23,10 +23,10 @@ _MAX_PROBLEMS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class KnownCluster:
-    """One Cluster object as some member holds it.
+    """One Cluster object in one member.
 
-    `ready` is that member's `status.state == Ready`. `compared` is False for what `ClustersSynced` leaves out: our
-    aliases and the clusters that are disabled here.
+    `ready` is true for `status.state == Ready` there. `compared` is False for Clusters that `ClustersSynced` ignores:
+    aliases, and clusters that are disabled here.
     """
 
     cluster_id: ClusterUID
@@ -37,12 +37,12 @@ class KnownCluster:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Everything that a Cluster's status is made of. Texts are words for people, empty when there is nothing to say.
+    """The facts that determine a Cluster's status. Texts are for people, and empty when there is nothing to report.
 
-    `failure` is why the peer is not read (unreachable, another cluster, 401); `connected` says that it is read and
-    proven. Neither of both is the time before the first answer. `reported_left_by` names those who say that a silent
-    peer has left, `reported_rebuilt_by` those who hold another cluster of its name, at another address. `metadata` and
-    `known_there` (the Clusters that the peer holds) are None until they were heard.
+    `failure` is why the peer is not read (unreachable, another cluster, 401). `connected` is true while the peer is
+    read and its identity is proven. Before the first answer, there is neither. `reported_left_by` has the names of
+    members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another cluster of
+    its name at another address. `metadata` and `known_there` (the Clusters in the peer) are None until they were read.
     """
 
     is_local: bool
@@ -65,10 +65,10 @@ class ClusterFacts:
 
 
 def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-    """Compute the status of one Cluster: every field of ours, None for those that must not be there.
+    """Compute the status of one Cluster: every field that the daemon writes, None to remove a field.
 
-    `current` is the stored status. `conditions` are ours, without times; one with the status None must not be there,
-    one that is missing is not known yet and stays as it is. The state of a new peer that was not heard is None.
+    `current` is the stored status. `conditions` have no times; a condition with the status None is removed, a condition
+    that is missing is not known yet and stays as it is. The state of a new peer without an answer is None.
     """
     current = current or {}
     if facts.disabled:
@@ -77,7 +77,7 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
             "type": ClusterType.PEER.value,
             "message": "disabled by the annotation cluster-disabled",
             **dict.fromkeys(METADATA_FIELDS),
-            # A clone stays one, also for the next daemon.
+            # A clone stays a clone after a restart.
             "conditions": [
                 _build_local_conflict(facts)
                 if kind == "LocalConflict" and not facts.is_local
@@ -105,41 +105,41 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
 
 
 def find_sync_problems(here: Sequence[KnownCluster], *, there: Sequence[KnownCluster]) -> Sequence[str]:
-    """Say in what a peer disagrees with us: a cluster that it lacks, names otherwise, or does not find Ready."""
+    """List the differences of a peer's Clusters: one that it lacks, has under another name, or does not find Ready."""
     problems = []
-    for view in sorted(here, key=lambda view: (view.name, view.cluster_id)):
-        if not view.compared:
+    for local in sorted(here, key=lambda cluster: (cluster.name, cluster.cluster_id)):
+        if not local.compared:
             continue
-        theirs = [other for other in there if other.cluster_id == view.cluster_id]
-        same_name = [other for other in theirs if other.name == view.name]
-        if not theirs:
-            problems.append(f"does not know cluster {view.name}")
+        same_id = [remote for remote in there if remote.cluster_id == local.cluster_id]
+        same_name = [remote for remote in same_id if remote.name == local.name]
+        if not same_id:
+            problems.append(f"does not know cluster {local.name}")
         elif not same_name:
-            known_as = ", ".join(sorted(other.name for other in theirs))
-            problems.append(f"knows cluster {view.name} by the name {known_as}")
-        elif view.ready and not any(other.ready for other in same_name):
-            problems.append(f"does not find cluster {view.name} Ready")
+            known_as = ", ".join(sorted(remote.name for remote in same_id))
+            problems.append(f"knows cluster {local.name} by the name {known_as}")
+        elif local.ready and not any(remote.ready for remote in same_name):
+            problems.append(f"does not find cluster {local.name} Ready")
     return problems
 
 
 def _decide_state(facts: ClusterFacts) -> tuple[str, str] | None:
-    """Decide state and message; None before the first answer. Only a peer is read, so only its credentials count."""
+    """Decide state and message; None before the first answer. Only peers need credentials."""
     if facts.conflict:
         return State.FAILED.value, facts.conflict
     if not facts.is_local:
         if facts.alias_of:
-            return State.FAILED.value, f"is another name of cluster {facts.alias_of}, which is read instead"
+            return State.FAILED.value, f"is a second Cluster of cluster {facts.alias_of}, which is read instead"
         if facts.missing_auth:
             return State.MISSING_AUTH_INFO.value, "spec.authInfo.secretRef needs a name and a namespace"
         if facts.auth_problem:
             return State.INVALID_AUTH_INFO.value, facts.auth_problem
     problem = facts.failure or facts.local_problem
     if problem:
-        sayers = " and ".join(facts.reported_left_by[:_MAX_PROBLEMS])
-        holders = " and ".join(facts.reported_rebuilt_by[:_MAX_PROBLEMS])
-        left = f"; {sayers} said that it has left" if sayers else ""
-        rebuilt = f"; {holders} said that another cluster, at another address, has its name now" if holders else ""
-        return State.FAILED.value, f"{problem}{left}{rebuilt}"
+        left_by = " and ".join(facts.reported_left_by[:_MAX_PROBLEMS])
+        rebuilt_by = " and ".join(facts.reported_rebuilt_by[:_MAX_PROBLEMS])
+        left = f"; it has left the group, as reported by {left_by}" if left_by else ""
+        rebuilt = "; another cluster, at another address, has its name now, as reported by " if rebuilt_by else ""
+        return State.FAILED.value, f"{problem}{left}{rebuilt}{rebuilt_by}"
     if not (facts.connected or facts.is_local):
         return None
     if facts.metadata_problem:
@@ -162,8 +162,8 @@ def _build_local_cluster(facts: ClusterFacts) -> Mapping[str, Any]:
 def _build_local_conflict(facts: ClusterFacts) -> Mapping[str, Any]:
     if not (facts.is_local or facts.conflict):
         return {"type": "LocalConflict", "status": None}
-    whose = "LocalCluster" if facts.is_local else "Cluster"
-    reason = f"{whose}IsConflicting" if facts.conflict else f"{whose}IsNotConflicting"
+    subject = "LocalCluster" if facts.is_local else "Cluster"
+    reason = f"{subject}IsConflicting" if facts.conflict else f"{subject}IsNotConflicting"
     return _build_condition("LocalConflict", bool(facts.conflict), reason=reason, message=facts.conflict, facts=facts)
 
 

@@ -1,6 +1,6 @@
-"""What kind of cluster is it? Read from its nodes: provider, distribution, versions and locality.
+"""Reads a cluster's metadata from its nodes: provider, distribution, versions and locality.
 
-Law: the same nodes in any order say the same. What nothing matches is left out.
+Law: the result does not depend on the order of the nodes. Fields without a value are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "gce": "google",
     "kind": "kind",
     "vsphere": "vsphere",
-    # Beyond the first release of the API; the schemes are those that the cloud controller managers write:
+    # Not in the first release of the API. The cloud controller managers write these schemes:
     "digitalocean": "digitalocean",  # digitalocean/digitalocean-cloud-controller-manager, droplets.go
     "hcloud": "hetzner",  # hetznercloud/hcloud-cloud-controller-manager, docs on the provider ID
     "hrobot": "hetzner",  # the same, for dedicated servers
@@ -36,10 +36,10 @@ _PROVIDERS: Final[Mapping[str, str]] = {
 }
 
 _MAX_TEXT_LENGTH: Final = 256
-"""Characters of what a node says of itself: a label's value has 63 at most."""
+"""Characters of a text in a node; a label's value has 63 at most."""
 
 _MAX_VALUES: Final = 64
-"""Versions, regions or zones that are told of one cluster."""
+"""Versions, regions or zones of one cluster."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -47,7 +47,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What one node says of its cluster; empty where it says nothing. `problem` is why its providerID is unreadable."""
+    """The metadata in one node; empty texts are unknown. `problem` is why its providerID cannot be read."""
 
     name: str
     provider: str = ""
@@ -71,8 +71,8 @@ class _NodeTraits:
         return any(key.startswith(prefix) for key in self.annotations)
 
 
-# The first hit counts. The first four are younger than the API; they stand before EKS because that one is known only
-# by what its nodes lack. Everything after them is in the order of the first release.
+# The first match wins. The first four are younger than the API. They stand before EKS, because EKS is recognized only
+# by labels and annotations that its nodes lack. All others are in the order of the first release.
 _DISTRIBUTIONS: Final[tuple[tuple[str, Callable[[_NodeTraits], bool]], ...]] = (
     # rancher/rke2 is built from k3s-io/k3s, whose annotations begin with the name of the program.
     ("RKE2", lambda node: node.has_annotation("rke2.io/") or "+rke2" in node.kubelet),
@@ -99,7 +99,7 @@ _DISTRIBUTIONS: Final[tuple[tuple[str, Callable[[_NodeTraits], bool]], ...]] = (
 
 
 def read_node(node: Manifest) -> NodeFacts:
-    """Read what a Node object says; it need not be kept for `combine`."""
+    """Read a Node object; `combine_nodes` needs only the result."""
     labels = _read_texts(meta.labels_of(node))
     info = _read_mapping(_read_mapping(node.get("status")).get("nodeInfo"))
     name = _read_text(meta.metadata_of(node).get("name"))
@@ -123,9 +123,9 @@ def read_node(node: Manifest) -> NodeFacts:
 
 
 def combine_nodes(facts: Iterable[NodeFacts], *, server_version: str) -> Mapping[str, Any]:
-    """Sum up the nodes as the fields of a Cluster's status; fields that nothing is known of are missing.
+    """Combine the nodes into the fields of a Cluster's status; unknown fields are missing.
 
-    `server_version` is the API server's gitVersion. Raise InvalidObject for a providerID that cannot be read.
+    `server_version` is the API server's gitVersion. Raises InvalidObject for a providerID that cannot be read.
     """
     nodes = sorted(facts, key=lambda node: node.name)
     for node in nodes:
@@ -143,15 +143,10 @@ def combine_nodes(facts: Iterable[NodeFacts], *, server_version: str) -> Mapping
     return {field: value for field, value in found.items() if value}
 
 
-def cluster_metadata(nodes: Iterable[Manifest], *, server_version: str) -> Mapping[str, Any]:
-    """Read Node objects and sum them up; see `combine`."""
-    return combine_nodes((read_node(node) for node in nodes), server_version=server_version)
-
-
 def _read_provider(provider_id: str, *, labels: Mapping[str, str]) -> str:
-    """Read the provider out of a URL's scheme; raise ValueError where Go finds no URL either.
+    """Read the provider from a URL's scheme; raise ValueError for a text that is not a URL in Go either.
 
-    Only the scheme is judged: `gce://example.com:project/...` is what Google writes for domain-scoped projects.
+    Only the scheme is checked: for domain-scoped projects, Google writes `gce://example.com:project/...`.
     """
     if _CONTROL.search(provider_id):
         raise ValueError("must not contain control characters")

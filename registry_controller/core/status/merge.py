@@ -1,7 +1,7 @@
-"""Merge the status that we want into the status that is stored.
+"""Merges a wanted status into the stored status.
 
-Laws: nothing to write is None; merging twice is merging once; what we do not know stays; a moment alone
-(`lastTransitionTime`, `lastHeartbeatTime`) is never a reason to write.
+Laws: the result is None when nothing is to be written · merging twice is merging once · unknown fields stay · a changed
+time alone (`lastTransitionTime`, `lastHeartbeatTime`) is never written.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ Status = Mapping[str, Any]
 
 
 def merge_status(current: Status | None, wanted: Status, *, now: str) -> Status | None:
-    """Return the merge patch's `status`, or None when the stored one says all of `wanted`.
+    """Return the merge patch's `status`, or None when the stored status contains all of `wanted`.
 
-    `wanted` has the fields that we own: each replaces the stored one whole, None removes it, and those that it does
-    not name stay. Its `conditions` replace those of their types; one whose status is None is taken away, and all
-    other types stay as they are. A condition's `lastTransitionTime` changes only with its status. `now` is RFC 3339
-    in UTC.
+    Each field of `wanted` replaces the whole stored field, or removes it with None; all other fields stay. Its
+    `conditions` replace the conditions of their types; a condition whose status is None is removed, and conditions of
+    other types stay. A condition's `lastTransitionTime` changes only with its status. `now` is RFC 3339 in UTC.
     """
     stored = current or {}
     patch: dict[str, Any] = {}
@@ -49,7 +48,7 @@ def merge_conditions(stored: Sequence[Status], wanted: Sequence[Status], *, now:
         new = news.pop(kind, None)
         if kind not in ours:
             merged.append(old)
-        elif new is None:  # taken away, or a second one of its type
+        elif new is None:  # removed, or a second condition of its type
             changed = True
         elif _is_same_condition(old, new):
             merged.append(old)
@@ -75,7 +74,7 @@ def find_transitions(current: Status | None, wanted: Status) -> list[Status]:
 
 
 def is_same_value(stored: object, wanted: object) -> bool:
-    """Say whether a stored value says what is wanted: for Go, and so on the wire, empty and absent are one."""
+    """Return whether a stored value is the wanted one; an empty value and a missing one are equal, as in Go."""
     if isinstance(stored, str | int) and type(stored) is type(wanted):
         return stored == wanted
     if isinstance(stored, dict) and isinstance(wanted, dict) and stored.keys() == wanted.keys():
@@ -90,7 +89,7 @@ def is_same_value(stored: object, wanted: object) -> bool:
 
 
 def is_same_status(stored: Status, wanted: Status) -> bool:
-    """Say what `same` says, of what is equal nearly always: that is seen in one step."""
+    """Return what `is_same_value` returns; faster for statuses that are equal, as most are."""
     return stored == wanted or is_same_value(stored, wanted)
 
 
@@ -99,11 +98,11 @@ def _is_empty(value: object) -> bool:
 
 
 def _build_replacement(stored: object, wanted: Any) -> Any:
-    """Spell a value so that a merge patch replaces the stored one: objects name what has to go with null."""
+    """Build the value with which a merge patch replaces the stored one: null removes a key of an object."""
     if not (isinstance(stored, Mapping) and isinstance(wanted, Mapping)):
         return wanted
-    gone = {key: None for key in stored if key not in wanted}
-    return gone | {key: _build_replacement(stored.get(key), value) for key, value in wanted.items()}
+    removed = {key: None for key in stored if key not in wanted}
+    return removed | {key: _build_replacement(stored.get(key), value) for key, value in wanted.items()}
 
 
 def _list_conditions(status: Status) -> Sequence[Status]:
@@ -112,9 +111,10 @@ def _list_conditions(status: Status) -> Sequence[Status]:
 
 
 def _is_same_condition(old: Status, new: Status) -> bool:
-    """Say whether a stored condition says what is wanted.
+    """Return whether a stored condition is the wanted one.
 
-    One without any observedGeneration was written by the original, or pruned by its CRDs: no reason to write.
+    A condition without observedGeneration was written by the original controller, or pruned by its CRDs; that alone is
+    no reason to write.
     """
     wanted = {key: value for key, value in new.items() if key != "observedGeneration" or key in old}
     return is_same_status(_strip_times(old), _strip_times(wanted))
@@ -125,5 +125,5 @@ def _strip_times(condition: Status) -> Status:
 
 
 def _set_times(condition: Status, *, since: object, now: str) -> Status:
-    """Give a condition its moments: since when it is so, and when it was said."""
+    """Return a condition with its times: that of its last transition, and that of this write."""
     return {**_strip_times(condition), "lastTransitionTime": since or now, "lastHeartbeatTime": now}

@@ -1,26 +1,26 @@
-"""What is said on a ResourceSyncRule: is it applied, is everything here, must somebody act.
+"""Computes the status of a ResourceSyncRule: whether it is accepted, synced, or needs an administrator.
 
-Laws: the same facts give the same status, in the same order. It is bounded, and it holds no data of any object.
+Laws: the same facts give the same status, in the same order · the status is bounded · it contains no data of objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from registry_controller.api.meta import ClusterUID
 
 _MAX_PEERS: Final = 100
 _MAX_FAILURES: Final = 5
 _MAX_SAMPLES: Final = 100
-"""Of all peers together, so that the status of a large group stays far below what an object may hold (1.5 MiB)."""
+"""Failures of all peers together, so that the status of a large group stays far below an object's limit (1.5 MiB)."""
 _MAX_TEXT: Final = 512
 _MAX_MESSAGE: Final = 2048
 
 
 class Acceptance(Protocol):
-    """Whether a rule can be applied: `reason` is one word, `warnings` are said even where it is accepted."""
+    """The result of validating a rule. `reason` is one word; an accepted rule may have `warnings`."""
 
     @property
     def accepted(self) -> bool: ...
@@ -35,22 +35,14 @@ class Acceptance(Protocol):
     def warnings(self) -> Sequence[str]: ...
 
 
-class SyncFailure(NamedTuple):
-    """One object that fails, conflicts, waits or is left alone: which, why in one word, and why in words."""
-
-    object: str
-    reason: str
-    message: str
-
-
 @dataclass(frozen=True, slots=True)
 class PeerCounts:
-    """What a rule does for one source cluster.
+    """A rule's results for one source cluster.
 
-    `matched` are those that are `synced`, `failing`, `skipped` or `conflicting`, and those that wait for something
-    here; `held` copies, which nothing proves unwanted, are not among them. `last_sync` is when something was last
-    written (RFC 3339), so an idle group keeps it. `last_error` is why not everything is read there at the moment.
-    `deletions` is the brake's state as stored, None without one.
+    `matched` counts the objects that are `synced`, `failing`, `skipped` or `conflicting`, and those that wait for
+    something here. It does not count `held` copies, which wait for proof. `last_sync` is the time of the last write
+    (RFC 3339). `last_error` is why not everything is read there at the moment. `deletions` is the deletion limiter's
+    stored state, None without one. `failures` have object, reason and message.
     """
 
     cluster_id: ClusterUID
@@ -94,14 +86,13 @@ def build_rule_status(
     restored: str = "",
     current: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any]:
-    """Compute the status of one rule; `conditions` holds all of ours, without times; status None takes one away.
+    """Compute the status of one rule; `conditions` have no times, and a condition with the status None is removed.
 
-    `barred` is what does not allow it to act here, or to tell whether it is for this cluster, as a reason and in words,
-    empty where nothing does. `idle` is why it reads nobody (no peer has the feature, not selected here), `problems`
-    what somebody must act on (`peer b: cannot watch secrets.v1: forbidden; ...`), `pending` what passes by itself,
-    `halted` and `restored` the words for DeletionHalted and HistoryRestored, empty when they do not hold. `current` is
-    the stored status: when something was last written is taken from there where it is not known, so that a restart
-    writes nothing.
+    `barred` has reason and message when the rule may not act here, or when that is unknown; otherwise both are empty.
+    `idle` lists why it reads no peer (no peer has the feature, not selected here), `problems` what an administrator
+    must solve (`peer b: cannot watch secrets.v1: forbidden; ...`), `pending` what ends by itself. `halted` and
+    `restored` are the messages of DeletionHalted and HistoryRestored; empty when these do not hold. `current` is the
+    stored status: it has the times of the last writes before a restart, so that a restart writes nothing.
     """
     facts = _RuleFacts(generation, verdict, suspended, barred, idle, peers, problems, pending, halted)
     conditions = [
@@ -110,10 +101,10 @@ def build_rule_status(
         _build_stalled(facts),
         _build_flag("DeletionHalted", "TooManyDeletions", message=facts.halted, facts=facts),
         _build_flag(
-            "HistoryRestored", "SourceWentBack", message=restored or _get_earlier_message(facts, current), facts=facts
+            "HistoryRestored", "SourceWentBack", message=restored or _get_stored_message(facts, current), facts=facts
         ),
     ]
-    # A brake that is not stored would be released by a restart: those peers are shown before all others.
+    # A restart would lose a deletion limiter's state that is not stored: peers with one are shown first.
     kept = sorted(peers, key=lambda peer: (not peer.deletions, peer.name, peer.cluster_id))[:_MAX_PEERS]
     shown = sorted(kept, key=lambda peer: (peer.name, peer.cluster_id))
     samples = max(1, min(_MAX_FAILURES, _MAX_SAMPLES // max(1, len(shown))))
@@ -129,11 +120,11 @@ def build_rule_status(
     }
 
 
-def _get_earlier_message(facts: _RuleFacts, current: Mapping[str, Any] | None) -> str:
-    """Find what a former life said of a restored history: it stands until the rule is edited."""
-    for held in (current or {}).get("conditions") or ():
-        if held.get("type") == "HistoryRestored" and held.get("observedGeneration") == facts.generation:
-            return str(held.get("message") or "")
+def _get_stored_message(facts: _RuleFacts, current: Mapping[str, Any] | None) -> str:
+    """Return the stored message of HistoryRestored, which stays over a restart until the rule is edited."""
+    for condition in (current or {}).get("conditions") or ():
+        if condition.get("type") == "HistoryRestored" and condition.get("observedGeneration") == facts.generation:
+            return str(condition.get("message") or "")
     return ""
 
 
@@ -161,9 +152,9 @@ def _build_synced(facts: _RuleFacts) -> Mapping[str, Any]:
     if facts.halted:
         return _build_condition("Synced", False, reason="DeletionHalted", message=facts.halted, facts=facts)
     unread = [peer.name for peer in peers if peer.last_error]
-    wrong = [
-        f"{count} {word}"
-        for count, word in (
+    failing = [
+        f"{count} {text}"
+        for count, text in (
             (sum(peer.failing for peer in peers), "failing"),
             (sum(peer.conflicting for peer in peers), "conflicting"),
             (_count_pending(peers), "waiting"),
@@ -171,24 +162,24 @@ def _build_synced(facts: _RuleFacts) -> Mapping[str, Any]:
         if count
     ]
     if unread:
-        wrong.append(f"not read: {', '.join(sorted(unread)[:_MAX_FAILURES])}")
-    if wrong or facts.problems or facts.pending:
-        counted = "; ".join(wrong) or "not everything can be read"
-        words = _join_texts([counted, *_list_first_problem(facts)])
-        return _build_condition("Synced", False, reason=_get_unsynced_reason(peers), message=words, facts=facts)
+        failing.append(f"not read: {', '.join(sorted(unread)[:_MAX_FAILURES])}")
+    if failing or facts.problems or facts.pending:
+        counts_text = "; ".join(failing) or "not everything can be read"
+        message = _join_texts([counts_text, *_list_first_problem(facts)])
+        return _build_condition("Synced", False, reason=_get_unsynced_reason(peers), message=message, facts=facts)
     if facts.idle:
         return _build_condition(
             "Synced", True, reason="Idle", message=_join_texts(sorted(set(facts.idle))), facts=facts
         )
     counts = ((sum(peer.skipped for peer in peers), "skipped"), (sum(peer.held for peer in peers), "held"))
-    message = "; ".join(f"{count} {word}" for count, word in counts if count)
+    counts_text = "; ".join(f"{count} {text}" for count, text in counts if count)
     warnings = [f"warning: {warning}" for warning in sorted(set(verdict.warnings))[:1]]
-    said = _join_texts([message, *_list_first_problem(facts), *warnings])
-    return _build_condition("Synced", True, reason="Synced", message=said, facts=facts)
+    message = _join_texts([counts_text, *_list_first_problem(facts), *warnings])
+    return _build_condition("Synced", True, reason="Synced", message=message, facts=facts)
 
 
 def _list_first_problem(facts: _RuleFacts) -> list[str]:
-    """Name the first thing that somebody may have to look at; the others are in `Stalled` and in `clusters`."""
+    """Return the first problem or failure, in a list; `Stalled` and `clusters` have all of them."""
     if facts.problems:
         return sorted(set(facts.problems))[:1]
     failures = sorted({failure for peer in facts.peers for failure in peer.failures})

@@ -33,7 +33,7 @@ async def farewell(group: SimGroup, at: str, *, say: Callable[[str], None]) -> A
             local=group[at].id,
             settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
             today=datetime.now(UTC).date(),
-            say=say,
+            report=say,
         )
     finally:
         await writer.close()

@@ -73,8 +73,8 @@ class Watches:
 
     def __init__(self, cluster_id: ClusterUID, **options: Any) -> None:
         self.features, self.clusters = SimpleNamespace(held=None), SimpleNamespace(held=None)
-        self.signal: Callable[[], None] = options["heard_from"]
-        self.refused: Callable[[], None] = options["refused_by"]
+        self.signal: Callable[[], None] = options["observer"].on_answer
+        self.refused: Callable[[], None] = options["observer"].on_unauthorized
         self.server = ""
         self.is_closed = False
 

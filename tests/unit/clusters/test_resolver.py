@@ -161,7 +161,7 @@ def test_p1_clones_are_in_conflict_and_none_of_their_clusters_is_read() -> None:
 def test_the_local_cluster_needs_no_credentials_and_two_of_them_are_in_conflict() -> None:
     one, two = (cluster(name, cluster_id=LOCAL) for name in ("one", "two"))
     assert reasons(resolve(one, found={}).clusters["one"]) == {}
-    words = "Clusters one, two all have this cluster's ID: keep one, delete the others"
+    words = "Clusters one, two all have this cluster's ID: keep one, delete the rest"
     resolution = resolve(two, one)
     assert {name: reasons(found) for name, found in resolution.clusters.items()} == {
         "one": {"conflict": words},

@@ -7,10 +7,9 @@ import pytest
 from registry_controller.core.peer_health import PROBE_INTERVAL_S, SILENCE_S, PeerHealth
 
 
-def test_a_peer_that_was_never_heard_counts_as_alive_but_not_as_proven() -> None:
+def test_a_peer_that_was_never_heard_counts_as_alive() -> None:
     health = PeerHealth(now=100.0)
     assert health.alive
-    assert not health.proven
     assert health.next_probe_at() == 115.0
 
 
@@ -42,7 +41,7 @@ def test_an_unreachable_peer_that_is_heard_is_alive_and_says_so_once() -> None:
     health.probe_failed(20.0)
     assert health.signal_received(21.0) is True
     assert health.signal_received(22.0) is False
-    assert health.last_signal_at == 22.0
+    assert health.next_probe_at() == 22.0 + SILENCE_S
 
 
 def test_probes_follow_15_s_after_the_last_sign_and_then_every_5_s() -> None:
@@ -70,14 +69,11 @@ def test_a_probe_that_began_before_the_last_sign_of_life_is_old_news() -> None:
     assert health.alive
 
 
-def test_proof_is_a_sign_of_life_and_stays_until_another_cluster_answers() -> None:
+def test_an_answered_probe_makes_an_unreachable_peer_alive() -> None:
     health = PeerHealth(now=0.0)
     health.probe_failed(15.0)
     health.probe_failed(20.0)
-    assert health.prove(21.0) is True
-    assert health.proven
-    health.disprove()
-    assert not health.proven
+    assert health.answered(21.0) is True
     assert health.alive
 
 
@@ -124,7 +120,7 @@ def test_who_refuses_us_does_so_until_it_answers_whatever_older_streams_bring() 
     assert health.alive
     assert health.probe_failed(18.0, refused=True) is False
     assert health.probe_failed(23.0, refused=True) is True
-    assert health.prove(24.0) is True
+    assert health.answered(24.0) is True
     assert not health.refused
 
 

@@ -18,7 +18,6 @@ NOT_CONVERTED = frozenset({
     "local/controller.py", "local/kubeconfig_secret.py", "local/reader_token.py",
     "membership/departures.py", "membership/tombstones.py",
     "status/writer.py",
-    "sync/controller.py", "sync/deletion_limiter.py",
 })  # fmt: skip
 """Files whose calls are still to be converted."""
 

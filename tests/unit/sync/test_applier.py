@@ -15,7 +15,7 @@ from registry_controller.api.syncrule import read_rule
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import NATIVE, Voice
 from registry_controller.core.decision.state import Claim, TargetState
-from registry_controller.core.mutation.mutate import NOWHERE
+from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.watch import decode_object
 from registry_controller.sync.applier import Applier
@@ -30,12 +30,14 @@ OWNER, LOCAL = ClusterUID("11111111-1111-1111-1111-111111111111"), ClusterUID("l
 KIND, KEY = GVK("", "v1", "ConfigMap"), ObjectKey("default", "one")
 TARGET = Target("", "ConfigMap", *KEY)
 
+NO_CONTEXT = TemplateContext()
+
 
 def hit(name: str, *, added: str = "") -> Hit:
     entry = {"mutations": {"labels": {"add": {"by": added}}}} if added else {}
     spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [entry]}
     rule = read_rule({"metadata": {"name": name, "uid": name}, "spec": spec})
-    return Hit((name, LOCAL, name), name, LOCAL, "Orphan", rule.entries, KIND, NOWHERE)
+    return Hit((name, LOCAL, name), name, LOCAL, "Orphan", rule.entries, KIND, NO_CONTEXT)
 
 
 def body(revision: int, *, size: int = 0) -> bytes:

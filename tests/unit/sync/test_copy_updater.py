@@ -142,7 +142,7 @@ async def test_a_field_that_may_not_change_has_the_copy_made_anew() -> None:
     bench = Bench()
     bench.immutable = True
     assert await bench.update()
-    assert bench.log == ["delete uid at 1", "create", "recreated: a field of it cannot be changed"]
+    assert bench.log == ["delete uid at 1", "create", "recreated: a changed field is immutable"]
 
 
 @pytest.mark.parametrize(

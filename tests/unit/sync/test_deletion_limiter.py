@@ -52,9 +52,9 @@ class Bench:
     def _now(self) -> datetime:
         return BEGIN + timedelta(seconds=asyncio.get_running_loop().time() - BEGIN_S)
 
-    def judge(self, decision_of: Callable[[Target], Decision], count: int, *, begin: int = 0) -> list[Decision]:
+    def limit(self, decision_of: Callable[[Target], Decision], count: int, *, begin: int = 0) -> list[Decision]:
         return [
-            self.limiter.judge(name(number), decision_of(name(number)), rule=RULE)
+            self.limiter.limit(name(number), decision_of(name(number)), rule=RULE)
             for number in range(begin, begin + count)
         ]
 
@@ -113,10 +113,10 @@ def test_a_small_set_waits_for_its_judgment_and_goes(decision_of: Callable[[Targ
 
     async def scenario() -> None:
         bench = Bench(120)
-        assert bench.judge(decision_of, 40) == [JUDGED] * 40
+        assert bench.limit(decision_of, 40) == [JUDGED] * 40
         await asyncio.sleep(0.1)
         assert await bench.drain() == {name(number) for number in range(40)}
-        assert bench.judge(decision_of, 40) == [decision_of(name(number)) for number in range(40)]
+        assert bench.limit(decision_of, 40) == [decision_of(name(number)) for number in range(40)]
 
     run(scenario)
 
@@ -128,12 +128,12 @@ def test_a_set_is_not_judged_before_all_that_was_enqueued_with_it_was_looked_at(
             bench.queue.add(name(number))
         for _ in range(60):
             target, _since = await bench.queue.get()
-            assert bench.limiter.judge(target, presumed(target), rule=RULE) == JUDGED
+            assert bench.limiter.limit(target, presumed(target), rule=RULE) == JUDGED
             bench.queue.done(target)
         await asyncio.sleep(60.0)
         assert not bench.halted_at
         assert await bench.drain() == {name(60)}
-        assert bench.judge(presumed, 1, begin=60) == [JUDGED]
+        assert bench.limit(presumed, 1, begin=60) == [JUDGED]
         await asyncio.sleep(0.1)
         assert bench.halted_at
 
@@ -145,12 +145,12 @@ def test_a_set_that_is_too_large_is_halted_and_lets_nobody_ask() -> None:
 
     async def scenario() -> None:
         bench = Bench(120)
-        bench.judge(presumed, 61)
+        bench.limit(presumed, 61)
         await asyncio.sleep(0.1)
         assert bench.limiter.halted(RULE) == {OWNER: (spell(BEGIN), 61)}
         assert await bench.drain() == {name(number) for number in range(61)}
-        assert bench.judge(presumed, 62) == [HALTED] * 62
-        assert bench.judge(doubtful, 1, begin=70) == [HALTED]
+        assert bench.limit(presumed, 62) == [HALTED] * 62
+        assert bench.limit(doubtful, 1, begin=70) == [HALTED]
         await asyncio.sleep(3600.0)
         assert await bench.drain() == set()
         assert bench.limiter.halted(RULE) == {OWNER: (spell(BEGIN), 63)}
@@ -161,13 +161,13 @@ def test_a_set_that_is_too_large_is_halted_and_lets_nobody_ask() -> None:
 def test_a_halt_ends_when_it_is_allowed_or_when_fewer_are_to_go() -> None:
     async def scenario(*, is_allowed: bool) -> None:
         bench = Bench(120)
-        bench.judge(presumed, 61)
+        bench.limit(presumed, 61)
         await asyncio.sleep(0.1)
         await bench.drain()
         if is_allowed:
             bench.allow(bench.halted_at)
         else:
-            assert bench.judge(stays, 1) == [stays(name(0))]
+            assert bench.limit(stays, 1) == [stays(name(0))]
             bench.store()
         await asyncio.sleep(0.5)
         bench.store()
@@ -184,7 +184,7 @@ def test_beyond_a_handful_nothing_goes_before_the_window_is_stored() -> None:
 
     async def scenario(*, is_stored: bool) -> None:
         bench = Bench(200)
-        bench.judge(presumed, 60)
+        bench.limit(presumed, 60)
         await asyncio.sleep(20.0)
         assert await bench.drain() == set()
         assert bench.limiter.stored_form(ORIGIN) == {"windowStart": spell(BEGIN), "baseline": 200, "deleted": 60}
@@ -207,15 +207,15 @@ def test_what_may_stay_is_asked_about_before_the_set_is_halted() -> None:
 
     async def scenario() -> None:
         bench = Bench(120)
-        assert bench.judge(doubtful, 60) == [JUDGED] * 60
-        assert bench.judge(presumed, 5, begin=60) == [JUDGED] * 5
+        assert bench.limit(doubtful, 60) == [JUDGED] * 60
+        assert bench.limit(presumed, 5, begin=60) == [JUDGED] * 5
         await asyncio.sleep(0.1)
         assert not bench.halted_at
         assert await bench.drain() == {name(number) for number in range(60)}
-        assert bench.judge(doubtful, 60) == [doubtful(name(number)) for number in range(60)]
-        assert bench.judge(presumed, 5, begin=60) == [JUDGED] * 5
-        assert bench.judge(stays, 58) == [stays(name(number)) for number in range(58)]
-        assert bench.judge(delete, 2, begin=58) == [JUDGED] * 2
+        assert bench.limit(doubtful, 60) == [doubtful(name(number)) for number in range(60)]
+        assert bench.limit(presumed, 5, begin=60) == [JUDGED] * 5
+        assert bench.limit(stays, 58) == [stays(name(number)) for number in range(58)]
+        assert bench.limit(delete, 2, begin=58) == [JUDGED] * 2
         await asyncio.sleep(0.1)
         assert not bench.halted_at
         assert await bench.drain() == {name(number) for number in range(58, 65)}
@@ -229,15 +229,15 @@ def test_a_set_is_halted_once_its_questions_are_over(answered: int) -> None:
 
     async def scenario() -> None:
         bench = Bench(120)
-        bench.judge(doubtful, 61)
+        bench.limit(doubtful, 61)
         await asyncio.sleep(0.1)
         assert len(await bench.drain()) == 61
         assert not bench.halted_at
-        bench.judge(doubtful, 61)
-        assert bench.judge(delete, answered) == [JUDGED] * answered
+        bench.limit(doubtful, 61)
+        assert bench.limit(delete, answered) == [JUDGED] * answered
         await asyncio.sleep(0.1)
         assert bench.halted_at
-        assert bench.judge(doubtful, 61) == [HALTED] * 61
+        assert bench.limit(doubtful, 61) == [HALTED] * 61
 
     run(scenario)
 
@@ -247,12 +247,12 @@ def test_what_was_let_go_and_stays_gives_its_place_back() -> None:
 
     async def scenario() -> None:
         bench = Bench(100)
-        bench.judge(presumed, 50)
+        bench.limit(presumed, 50)
         await asyncio.sleep(0.1)
         await bench.drain()
         for number in range(50):
             bench.limiter.withdraw(name(number))
-        bench.judge(presumed, 50, begin=50)
+        bench.limit(presumed, 50, begin=50)
         await asyncio.sleep(0.1)
         assert not bench.halted_at
         assert len(await bench.drain()) == 50
@@ -267,7 +267,7 @@ def test_what_was_allowed_and_stays_allows_nothing_later(kept: int, is_stored: b
 
     async def scenario() -> None:
         bench = Bench(300)
-        bench.judge(presumed, 200)
+        bench.limit(presumed, 200)
         await asyncio.sleep(0.1)
         await bench.drain()
         bench.allow(bench.halted_at)
@@ -282,10 +282,10 @@ def test_what_was_allowed_and_stays_allows_nothing_later(kept: int, is_stored: b
             bench.limiter.withdraw(name(number))
         assert bench.limiter.stored_form(ORIGIN)["allowed"] == 200 - kept  # type: ignore[index]
         may_go = max(50, (300 - (200 - kept)) // 2)
-        bench.judge(presumed, may_go, begin=200)
+        bench.limit(presumed, may_go, begin=200)
         await asyncio.sleep(40.0)
         assert len(await bench.drain()) == may_go
-        bench.judge(presumed, 1, begin=0 if kept else 299)
+        bench.limit(presumed, 1, begin=0 if kept else 299)
         await asyncio.sleep(0.1)
         assert bench.halted_at
 
@@ -297,14 +297,14 @@ def test_a_halt_that_was_stored_holds_after_a_restart_and_asks_nobody() -> None:
 
     async def scenario() -> None:
         bench = Bench(120)
-        bench.judge(presumed, 61)
+        bench.limit(presumed, 61)
         await asyncio.sleep(0.1)
         since = bench.halted_at
         bench.store()
         await bench.drain()
         copies: Any = SimpleNamespace(counts=bench, has=bench.here.__contains__)
         bench.limiter = bench.restarted(copies, 50)
-        assert bench.judge(doubtful, 61) == [HALTED] * 61
+        assert bench.limit(doubtful, 61) == [HALTED] * 61
         await asyncio.sleep(600.0)
         assert await bench.drain() == set()
         assert bench.halted_at == since
@@ -329,16 +329,16 @@ def test_a_hold_ends_no_deletion_and_what_is_gone_is_counted_no_more() -> None:
 
     async def scenario() -> None:
         bench = Bench(120)
-        bench.judge(presumed, 30)
+        bench.limit(presumed, 30)
         silent = Hold(Reason.OWNER_SILENT, OWNER)
-        assert bench.judge(lambda _: silent, 30) == [silent] * 30
+        assert bench.limit(lambda _: silent, 30) == [silent] * 30
         await asyncio.sleep(0.1)
         await bench.drain()
-        assert bench.judge(lambda _: silent, 30) == [silent] * 30
-        assert bench.judge(delete, 30) == [delete(name(number)) for number in range(30)]
+        assert bench.limit(lambda _: silent, 30) == [silent] * 30
+        assert bench.limit(delete, 30) == [delete(name(number)) for number in range(30)]
         bench.here.discard(name(0))
-        assert bench.judge(lambda _: silent, 1) == [silent]
-        assert bench.judge(delete, 2) == [JUDGED, delete(name(1))]
+        assert bench.limit(lambda _: silent, 1) == [silent]
+        assert bench.limit(delete, 2) == [JUDGED, delete(name(1))]
 
     run(scenario)
 
@@ -348,7 +348,7 @@ def test_the_deletion_of_a_rule_is_an_order_and_zero_percent_limits_nothing() ->
 
     async def scenario() -> None:
         ordered = Delete("uid", 1, Reason.RULE_GONE, OWNER)
-        assert Bench(120).judge(lambda _: ordered, 120) == [ordered] * 120
-        assert Bench(120, percent=0).judge(presumed, 120) == [presumed(name(number)) for number in range(120)]
+        assert Bench(120).limit(lambda _: ordered, 120) == [ordered] * 120
+        assert Bench(120, percent=0).limit(presumed, 120) == [presumed(name(number)) for number in range(120)]
 
     run(scenario)

@@ -67,7 +67,7 @@ class Bench:
         states: Any = self
         local: Any = self
         departures: Any = SimpleNamespace(
-            hear=lambda decision, state: self.log.append(f"heard {decision.reason.value}")
+            record_decision=lambda decision, state: self.log.append(f"heard {decision.reason.value}")
         )
         self.reconciler = Reconciler(
             states=states,
@@ -115,7 +115,7 @@ class Bench:
 
     # The limiter.
 
-    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         self.log.append(f"counted {type(decision).__name__}")
         return decision if self.lets_go or not isinstance(decision, NeedsProof | Delete) else JUDGED
 

@@ -9,7 +9,7 @@ import pytest
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.syncrule import read_rule
-from registry_controller.core.mutation.mutate import NOWHERE, desired
+from registry_controller.core.mutation.mutate import TemplateContext, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.core.rules.policy import Barrier
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
@@ -22,12 +22,14 @@ SOURCE: dict[str, Any] = {
     "metadata": {"namespace": "default", "name": "one", "uid": "u"}, "spec": {"n": 1}, "status": {"phase": "Ready"},
 }  # fmt: skip
 
+NO_CONTEXT = TemplateContext()
+
 
 def hit(name: str, mutations: dict[str, Any] | None = None, **more: Any) -> Hit:
     kind = {"group": KIND.group, "version": KIND.version, "kind": KIND.kind}
     entry = {"mutations": mutations or {}}
     rule = read_rule({"metadata": {"name": name, "uid": name}, "spec": {"groupVersionKind": kind, "rules": [entry]}})
-    return Hit((name, OWNER, name), name, OWNER, "Orphan", rule.entries, KIND, NOWHERE)._replace(**more)
+    return Hit((name, OWNER, name), name, OWNER, "Orphan", rule.entries, KIND, NO_CONTEXT)._replace(**more)
 
 
 def offer_of(*hits: Hit, peer: ClusterUID = OWNER, kind: GVK = KIND, key: ObjectKey = KEY) -> Offer:
@@ -38,7 +40,7 @@ def offer_of(*hits: Hit, peer: ClusterUID = OWNER, kind: GVK = KIND, key: Object
 
 def losers(*hits: Hit) -> tuple[str, ...]:
     offer = offer_of(*hits)
-    ours = desired(SOURCE, KIND, hits[0].entries, owner=OWNER)
+    ours = build_copy(SOURCE, KIND, hits[0].entries, owner=OWNER)
     return losers_of(offer, ours, SOURCE, owner=OWNER)
 
 

@@ -11,7 +11,8 @@ from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import CLUSTER, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.core.diff.drift import Comparison, Drift, compare, content_digest, merge
+from registry_controller.core.diff.digest import content_digest
+from registry_controller.core.diff.drift import Comparison, Drift, compare, merge
 
 US = meta.FIELD_MANAGER
 KEY = b"k" * 32

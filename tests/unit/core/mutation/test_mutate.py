@@ -81,7 +81,7 @@ def test_an_override_gives_no_name_that_the_kind_cannot_have(gvk: GVK, name: str
     if is_good:
         assert copy_of(source(), renamed, gvk=gvk)["metadata"]["name"] == name
     else:
-        with pytest.raises(InvalidObject, match=f"metadata.name is none that a {gvk.kind} can have"):
+        with pytest.raises(InvalidObject, match=f"metadata.name is not a valid name of a {gvk.kind}"):
             copy_of(source(), renamed, gvk=gvk)
 
 

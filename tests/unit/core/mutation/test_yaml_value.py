@@ -105,7 +105,7 @@ def test_what_is_not_taken_is_refused_with_its_line(text: str, line: int) -> Non
     "text", ["{", "a: b: c", "'secret", "\t- secret: [", "secret: %", "@secret", "secret: \x01", "\ud800"]
 )
 def test_what_is_no_yaml_is_refused_without_the_text(text: str) -> None:
-    with pytest.raises(InvalidObject, match=r"^p: the rendered text is no valid ") as refused:
+    with pytest.raises(InvalidObject, match=r"^p: the rendered text is not valid ") as refused:
         parse_value(text, path="p")
     assert "secret" not in str(refused.value)
     assert refused.value.__cause__ is None

@@ -6,7 +6,8 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.syncrule import ContentMatch
-from registry_controller.core.rules.content import compile_path, content_matches, find_value
+from registry_controller.core.rules.content import content_matches, find_value
+from registry_controller.core.rules.gjson import compile_path
 
 
 @pytest.mark.parametrize(

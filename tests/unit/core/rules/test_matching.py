@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.api.syncrule import SyncRule, read_rule
-from registry_controller.core.rules.matching import find_matching_entries, needs_body
+from registry_controller.core.rules.matching import find_matching_entries
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,11 @@ def test_all_content_must_hold() -> None:
 
 def test_a_secrets_type_needs_no_body() -> None:
     typed = {"match": [{"content": [{"key": "type", "value": "Opaque"}]}]}
-    assert not needs_body(rule(typed, kind="Secret"))
-    assert needs_body(rule(typed, kind="ConfigMap"))
-    assert needs_body(rule({"match": [{"content": [{"key": "data.a", "value": "1"}]}]}, kind="Secret"))
+    assert find_matching_entries(rule(typed, kind="Secret"), Object(kind_type="Opaque"), body_is_not_needed)
+    other = {"match": [{"content": [{"key": "data.a", "value": "1"}]}]}
+    for needy in (rule(typed, kind="ConfigMap"), rule(other, kind="Secret")):
+        with pytest.raises(AssertionError):
+            find_matching_entries(needy, Object(), body_is_not_needed)
     assert not matches(typed["match"][0], Object(kind_type="other"), kind="Secret")
     assert not matches({"content": [{"key": "type", "value": 0}]}, Object(), kind="Secret")
 

@@ -57,7 +57,7 @@ FIRST = "spec.rules[0].match[0]"
         (
             {"labels": [{"matchExpressions": [{"key": "sync", "operator": "NotIn", "values": ["no", "never"]}]}]},
             Object(labels={"sync": "no"}),
-            '.labels[0]: label sync is one of "never" or "no", which the rule leaves out',
+            '.labels[0]: label sync is one of "never" or "no", which the rule excludes',
         ),
         (
             {"labels": [{"matchExpressions": [{"key": "sync", "operator": "Exists"}]}]}, Object(),
@@ -66,7 +66,7 @@ FIRST = "spec.rules[0].match[0]"
         (
             {"labels": [{"matchExpressions": [{"key": "sync", "operator": "DoesNotExist"}]}]},
             Object(labels={"sync": ""}),
-            ".labels[0]: label sync is there, the rule asks for objects without it",
+            ".labels[0]: label sync is set, the rule asks for objects without it",
         ),
         (
             {"labels": [{"matchLabels": {"a": "1", "b": "2"}}, {"matchLabels": {"a": "2", "b": "2"}}]},
@@ -107,7 +107,7 @@ def test_a_secrets_type_is_no_secret() -> None:
 def test_what_everything_leaves_out_is_said(entry: dict[str, Any]) -> None:
     """W7."""
     miss = find_mismatch(rule(entry), Object(ObjectKey("kube-system", "one")), dict)
-    assert "leaves out what every cluster has of its own" in str(miss)
+    assert "excludes objects that every cluster has itself" in str(miss)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_everything_leaves_out_is_said(entry: dict[str, Any]) -> None:
 def test_what_has_to_be_named_is_said(entry: dict[str, Any], path: str) -> None:
     """W7."""
     miss = find_mismatch(rule(entry), Object(ObjectKey("apps", "kube-root-ca.crt")), dict)
-    assert str(miss) == f'{path}: Kubernetes itself makes "kube-root-ca.crt" in every cluster: a match has to name it'
+    assert str(miss) == f'{path}: Kubernetes itself creates "kube-root-ca.crt" in every cluster: a match must name it'
 
 
 @pytest.mark.parametrize("match", [{}, {"namespaces": ["apps"]}])
@@ -131,7 +131,7 @@ def test_a_type_that_has_to_be_asked_for_is_said(match: dict[str, Any]) -> None:
 def test_what_the_daemon_made_itself_is_said() -> None:
     """W7."""
     miss = find_mismatch(rule({"match": [{}]}), Object(labels={meta.CORE_RESOURCE: "true"}), dict)
-    assert "the daemon made it itself" in str(miss)
+    assert "the daemon itself created it" in str(miss)
 
 
 def test_a_rule_without_entries_says_so() -> None:
@@ -155,7 +155,7 @@ def test_content_that_cannot_be_evaluated_is_an_error() -> None:
         ([("mesh", {"role": "a"})], "[1]: that cluster has no ClusterFeature with featureName db"),
         (
             [("mesh", {}), ("db", {})],
-            "[0]: that cluster has no ClusterFeature with featureName mesh and the labels that are asked for",
+            "[0]: that cluster has no ClusterFeature with featureName mesh and the labels that the rule asks for",
         ),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_feature_that_a_peer_lacks_is_named(features: list[tuple[str, dict[str
     ("asked", "said"),
     [
         ({}, "that cluster has no ClusterFeature at all"),
-        ({"matchLabels": {"role": "a"}}, "that cluster has no ClusterFeature with the labels that are asked for"),
+        ({"matchLabels": {"role": "a"}}, "that cluster has no ClusterFeature with the labels that the rule asks for"),
     ],
 )
 def test_a_feature_without_a_name_that_a_peer_lacks_is_said_in_whole_words(asked: dict[str, Any], said: str) -> None:

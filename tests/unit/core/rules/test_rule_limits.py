@@ -122,10 +122,10 @@ def test_a_mistake_of_ours_in_a_template_is_an_error_on_its_rule(monkeypatch: py
 
 
 def test_the_templates_that_are_kept_are_limited_in_characters() -> None:
-    kept = templates._TemplateCache(most=10_000)
+    kept = templates._TemplateCache(max_characters=10_000)
     for number in range(100):
         kept.get("{{ 1 }}" + f"{number:0500}", path="p")
-    assert 5 < len(kept._held) < 20
+    assert 5 < len(kept._templates) < 20
     newest = kept.get("{{ 1 }}" + f"{99:0500}", path="p")
     assert kept.get("{{ 1 }}" + f"{99:0500}", path="p") is newest
 
@@ -149,7 +149,7 @@ def test_all_content_that_a_rule_asks_for_shares_one_budget() -> None:
     assert few is not None
     assert many is not None
     assert find_matching_entries(few, _facts(), lambda: body) == ()
-    with pytest.raises(InvalidObject, match=f"key: {STEPS}, together with what is asked before"):
+    with pytest.raises(InvalidObject, match=f"key: {STEPS}, together with the clauses before it"):
         find_matching_entries(many, _facts(), lambda: body)
 
 

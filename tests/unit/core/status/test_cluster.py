@@ -169,7 +169,9 @@ def test_a_dead_cluster_makes_only_its_own_condition_false() -> None:
 def test_who_says_of_a_silent_cluster_that_it_has_left_is_named() -> None:
     """O6: so that nobody wonders why it goes in a day."""
     dead = peer(connected=False, failure="unreachable", reported_left_by=("a", "this cluster"))
-    assert build_cluster_status(dead)["message"] == "unreachable; a and this cluster said that it has left"
+    assert (
+        build_cluster_status(dead)["message"] == "unreachable; it has left the group, as reported by a and this cluster"
+    )
 
 
 def test_aliases_and_disabled_clusters_are_not_compared() -> None:

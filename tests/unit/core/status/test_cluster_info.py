@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.core.status.cluster_info import cluster_metadata, combine_nodes, read_node
+from registry_controller.core.status.cluster_info import combine_nodes, read_node
 
 CRI = "kubeadm.alpha.kubernetes.io/cri-socket"
 SOCKET = {CRI: "/run/containerd/containerd.sock"}
@@ -34,7 +34,7 @@ def node(
 
 
 def read(*nodes: Mapping[str, Any], server_version: str = "v1.32.9") -> Mapping[str, Any]:
-    return cluster_metadata(nodes, server_version=server_version)
+    return combine_nodes((read_node(node) for node in nodes), server_version=server_version)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import yaml
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.status.merge import merge_status
-from registry_controller.core.status.rule import PeerCounts, SyncFailure, build_rule_status
+from registry_controller.core.status.rule import PeerCounts, build_rule_status
 
 CRD = Path(__file__).parents[4] / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
 
@@ -52,7 +52,7 @@ def test_a_rule_that_is_not_allowed_here_is_accepted_and_says_what_does_not_let_
 
 
 def test_what_a_rule_may_not_write_is_said_where_everything_else_is_here() -> None:
-    left_out = SyncFailure("ConfigMap a/b", "NotAllowedHere", "an option does not let it")
+    left_out = ("ConfigMap a/b", "NotAllowedHere", "an option does not let it")
     found = status(peers=[counts(matched=3, synced=2, skipped=1, failures=[left_out])])
     assert said(found, "Synced") == ("True", "Synced")
     assert message(found, "Synced") == "1 skipped; ConfigMap a/b: an option does not let it"
@@ -142,7 +142,7 @@ def test_a_halt_of_deletions_is_a_condition_while_it_lasts() -> None:
 
 
 def test_the_status_is_bounded_and_keeps_every_brake() -> None:
-    failures = [SyncFailure(f"Secret x/{number:03}", "Failed", "m" * 5000) for number in range(60)]
+    failures = [(f"Secret x/{number:03}", "Failed", "m" * 5000) for number in range(60)]
     peers = [counts(f"{number:03}", failures=failures, last_error="e" * 5000) for number in range(150)]
     braked = counts("zzz", deletions={"baseline": 3, "deleted": 2})
     found = status(peers=[*peers, braked], problems=[f"problem {number}" * 9 for number in range(999)])
@@ -175,7 +175,7 @@ def test_every_field_is_one_of_the_schema() -> None:
         failing=1,
         last_sync="2026-01-01T00:00:00Z",
         last_error="e",
-        failures=[SyncFailure("o", "R", "m")],
+        failures=[("o", "R", "m")],
         deletions={"windowStart": "x", "baseline": 1, "deleted": 1, "haltedAt": "x"},
     )
     found = status(peers=[full])
