@@ -290,7 +290,7 @@ YAML: Final = (
 )  # fmt: skip
 
 SHAPES: Final = (
-    _row("no current-context", document(top={"current-context": None}), "current-context: is missing"),
+    _row("no current-context", document(top={"current-context": None}), "current-context: is missing; name one of the contexts"),
     _row("another current-context", document(top={"current-context": CANARY}),
          "current-context: names no context; name one of the contexts"),
     _row("a current-context that is a number", document(top={"current-context": 5}), f"current-context: {QUOTES}"),
@@ -311,10 +311,10 @@ SHAPES: Final = (
     _row("users that are a text", document(top={"users": CANARY}), "users: is not a list"),
     _row("a user that is a text", document(top={"users": [CANARY]}), "users[0]: is not a mapping"),
     _row("a user without a name", document(top={"users": [{"user": {"token": CANARY}}]}),
-         "users[0].name: is missing or not the only one of that name"),
+         "users[0].name: is missing, or another entry has the same name"),
     _row("two users of one name",
          document(top={"users": [{"name": "u", "user": {"token": CANARY}}, {"name": "u", "user": {"token": "b"}}]}),
-         "users[1].name: is missing or not the only one of that name"),
+         "users[1].name: is missing, or another entry has the same name"),
     _row("a name that is true", document(top={"users": [{"name": True, "user": {"token": CANARY}}]}),
          f"users[0].name: {QUOTES}"),
     _row("credentials that are a list", document(top={"users": [{"name": "u", "user": [CANARY]}]}),
@@ -361,7 +361,7 @@ SERVERS: Final = (
     _address("a tab", "https://a\t.test", PLAIN),
     _address("a backslash", f"https://a.test\\@{CANARY}", PLAIN),
     _address("upper case", "HTTPS://A.TEST:6443", Accepted()),
-    _address("an empty host", f"https:///{CANARY}", "has no host"),
+    _address("an empty host", f"https:///{CANARY}", "has no host; write https://HOST:PORT"),
     _address("no scheme", "a.test", "must be an https URL"),
     _address("a name and port without a scheme", "a.test:6443", "must be an https URL"),
     _address("a file as the server", f"file:///{CANARY}", "must be an https URL"),

@@ -165,7 +165,7 @@ async def test_items_are_decoded_one_by_one() -> None:
 )
 async def test_what_a_list_has_said_back_to_it_is_short(metadata: dict[str, str]) -> None:
     body = json.dumps({"metadata": metadata, "items": []}).encode()
-    with pytest.raises(errors.ProtocolError, match="longer than any server says it"):
+    with pytest.raises(errors.ProtocolError, match="longer than that of any server"):
         await names_of(Server(lambda query: body))
 
 
