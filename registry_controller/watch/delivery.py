@@ -30,7 +30,7 @@ class KeySet:
         return len(self._known)
 
     def begin(self) -> None:
-        """Begin a list, and drop the names of a list that did not end."""
+        """Start a list, and drop the names of a list that did not end."""
         self._named = {}
 
     def add(self, key: ObjectKey) -> None:
@@ -82,7 +82,7 @@ class Delivery:
         return len(self._keys)
 
     def begin_list(self) -> None:
-        """Begin a list."""
+        """Start a list."""
         self.is_tainted = False
         self._keys.begin()
         self._handler.on_list()

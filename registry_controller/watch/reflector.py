@@ -1,7 +1,7 @@
 """Lists and watches one kind at one API server, forever: list, watch, resume, list again.
 
-Law: a reflector never returns. It handles what a server may do (refuse, vanish, send wrong data, be slow); an error of
-our own code propagates and ends the daemon. It never reports a list as complete that is not.
+Law: a reflector never returns. It handles all faults of a server (refusals, lost connections, wrong data, slow
+answers); an error of our own code propagates and ends the daemon. It never reports an incomplete list as complete.
 """
 
 from __future__ import annotations

@@ -290,7 +290,8 @@ YAML: Final = (
 )  # fmt: skip
 
 SHAPES: Final = (
-    _row("no current-context", document(top={"current-context": None}), "current-context: is missing; name one of the contexts"),
+    _row("no current-context", document(top={"current-context": None}),
+         "current-context: is missing; name one of the contexts"),
     _row("another current-context", document(top={"current-context": CANARY}),
          "current-context: names no context; name one of the contexts"),
     _row("a current-context that is a number", document(top={"current-context": 5}), f"current-context: {QUOTES}"),
