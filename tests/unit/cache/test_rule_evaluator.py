@@ -260,7 +260,7 @@ def test_words_on_what_other_clusters_rules_cannot_tell_are_limited(monkeypatch:
 
 def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that is too much is left as it was, and the others come; what goes makes limits."""
-    monkeypatch.setattr(limits, "MOST_WEIGHT", 10_000)
+    monkeypatch.setattr(limits, "MOST_BYTES", 10_000)
     every, _ = read_and_validate({
         "metadata": {"name": "core", "uid": "core", "generation": 1},
         "spec": {"groupVersionKind": meta.RULE._asdict(), "rules": [{"match": [{}]}]},
