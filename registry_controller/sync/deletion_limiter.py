@@ -38,7 +38,8 @@ class _Budget:
 
     `waiting` holds the deletions that are not evaluated yet, or halted; the value is true for a proven or presumed one.
     The owner may be asked about the targets in `asked` before the next evaluation. `going` holds the copies that were
-    let go and are still here, `allowed` the copies that the administrator let go; `kept` counts allowed copies that stay.
+    let go and are still here, `allowed` the copies that the administrator let go. `kept` counts the allowed copies that
+    stay.
     """
 
     window: Window | None

@@ -25,8 +25,8 @@ LIMITS = {
     "pages with hardly anything in them": f"{listing._FREE_PAGES}, then a tenth of the requested size on average",
     "objects, of all kinds that are read": f"{limits.MOST_OBJECTS:,}",
     "Clusters; rules; ClusterFeatures": "; ".join(f"{most:,}" for most in _OWN),
-    "a decoded object": f"{format_size(objects.MANIFEST_BYTES)}, {objects.CONTAINERS:,} mappings and lists, "
-    f"{objects.COMMAS:,} entries",
+    "a decoded object": f"{format_size(objects.MANIFEST_BYTES)}, "
+    f"{objects.CONTAINERS:,} mappings and lists, {objects.COMMAS:,} entries",
     "the text of an error": format_size(translate.STATUS_BYTES),
     "the answers of `/version` and discovery": format_size(connect.DISCOVERY_BYTES),
     "an answer's headers": "128, each of 64 KiB",

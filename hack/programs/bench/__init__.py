@@ -56,6 +56,10 @@ def main(options: argparse.Namespace) -> int:
     print(f"\n{os.cpu_count()} cores for two control planes, both daemons and the bare client;", end=" ")
     print(f"etcd {'syncs' if options.fsync else 'does not sync'} its log to disk. Medians of the rounds, A B B A.")
     print(", ".join(f"{name}: {value}" for name, value in card.items()))
+    if card["loadBeforeStart"] > card["cores"] / 2:
+        print(
+            f"The load average was {card['loadBeforeStart']} before the start: other work makes these figures invalid."
+        )
     return 0
 
 
@@ -88,6 +92,7 @@ def _measure(works: Sequence[tuple[str, int]], *, options: argparse.Namespace) -
     effort = Effort(options.rounds, changes=options.changes, seconds=options.seconds)
     if options.quick:
         effort = Effort(rounds=1, changes=5, seconds=1.0, connections=(8,), sample=_QUICK)
+    load = os.getloadavg()[0]
     with make_bed(fsync=options.fsync, is_sampled=options.profile) as bed:
         version = bed.source.api.get("/version")["gitVersion"]
         lines: list[Line] = []
@@ -103,7 +108,7 @@ def _measure(works: Sequence[tuple[str, int]], *, options: argparse.Namespace) -
         for name, usage in bed.meter.usages.items():
             usage.show(name)
         profiles = [usage.as_json(name) for name, usage in bed.meter.usages.items()]
-    found = card(kubernetes=version, fsync=options.fsync)
+    found = card(kubernetes=version, fsync=options.fsync, load=load)
     if options.json:
         write_json(options.json, card=found, lines=lines, profiles=profiles)
     return lines, found

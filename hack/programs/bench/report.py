@@ -86,8 +86,8 @@ def show(lines: Sequence[Line]) -> None:
         print(f"{line.name:<58}{floor:>11}{ours:>11}{figures}{'' if line.is_reached else '  missed'}")
 
 
-def card(*, kubernetes: str, fsync: bool) -> dict[str, Any]:
-    """Return the machine and the versions on which the figures depend."""
+def card(*, kubernetes: str, fsync: bool, load: float) -> dict[str, Any]:
+    """Return the machine and the versions on which the figures depend. `load` is the load average before the start."""
     models = [line for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -97,6 +97,7 @@ def card(*, kubernetes: str, fsync: bool) -> dict[str, Any]:
         "python": platform.python_version(),
         "kubernetes": kubernetes,
         "etcdSyncsToDisk": fsync,
+        "loadBeforeStart": round(load, 2),
     }
 
 

@@ -12,6 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.syncrule import read_rule
+from registry_controller.cache.write_results import Rendered
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import NATIVE, Voice
 from registry_controller.core.decision.state import Claim, TargetState
@@ -63,9 +64,16 @@ class Bench:
         self.record: Any = SimpleNamespace(
             uid="uid", revision=7, marks=NATIVE, hits=hits or (hit("rule"),), membership=False
         )
-        self.cache: Any = SimpleNamespace(peer=OWNER, kind=KIND, records={KEY: self.record}, reread=self._reread)
+        self.is_outdated = False
+        self.cache: Any = SimpleNamespace(
+            peer=OWNER,
+            kind=KIND,
+            records={KEY: self.record},
+            reread=self._reread,
+            is_outdated=lambda record, hit: self.is_outdated,
+        )
         self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",))
-        self.local: Any = SimpleNamespace(records={KEY: self.copy})
+        self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)
         copies: Any = SimpleNamespace(cache_of=lambda group, kind: self.local)
         updater: Any = self
         relays: Any = self
@@ -98,6 +106,10 @@ class Bench:
         return self.at_peer
 
     # What writes here, and what says whom another member may speak of.
+
+    def _record_write(self, key: ObjectKey, result: Rendered) -> None:
+        assert key == KEY
+        self.copy.made_from, self.copy.outranked_rules = result.made_from, result.outranked_rules
 
     def is_in_step(self, target: Target, made_from: object) -> bool:
         return made_from == self.made_from
@@ -221,4 +233,13 @@ async def test_other_decisions_write_nothing() -> None:
     skip = Skip(Reason.SYNC_DISABLED, OWNER)
     assert await bench.apply(skip) == Result(skip, ("loser before",))
     assert bench.log == ["deleted", "absent"]
+    assert not bench.written
+
+
+async def test_a_source_that_a_changed_rule_has_not_seen_yet_is_not_written() -> None:
+    """W3: the rule's own list brings the source again, with what the rule makes of it now."""
+    bench = Bench()
+    bench.is_outdated = True
+    assert await bench.apply(Apply(bench.claim, Reason.UPDATE)) == Result(Hold(Reason.OWNER_NOT_HEARD, OWNER))
+    assert not bench.asked
     assert not bench.written
