@@ -16,7 +16,6 @@ class KopfLogin:
 
     server: str
     ca_pem: str = field(default="", repr=False)
-    ca_file: str = ""
     token: str = field(default="", repr=False)
     certificate_file: str = ""
     key_file: str = ""

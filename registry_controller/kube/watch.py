@@ -16,26 +16,10 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.listing import (
     DECODE_ERRORS,
     REVISION_LENGTH,
-    Page,
     check_scope,
-    list_objects,
-    read_revision,
 )
-from registry_controller.kube.object import PartialObject, decode_manifest, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.kube.translate import STATUS_BYTES, StatusAnswer, error_of_status
-
-__all__ = [
-    "Page",
-    "PartialObject",
-    "WatchEvent",
-    "WatchEventType",
-    "decode_manifest",
-    "decode_object",
-    "list_objects",
-    "read_object",
-    "read_revision",
-    "watch_events",
-]
 
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _INITIAL_END: Final = "k8s.io/initial-events-end"

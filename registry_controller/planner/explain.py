@@ -17,7 +17,7 @@ from registry_controller.core.decision.decision import Reason
 from registry_controller.core.decision.ownership import Marks, is_membership, read_marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.engine import Engine
-from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.planner.dry_run import DryRun
 from registry_controller.planner.plan import PlanAction, PlanRow, build_rows, explain_row, get_rule_name
 from registry_controller.planner.planned_deletions import hold_halted_deletions

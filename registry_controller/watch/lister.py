@@ -9,7 +9,7 @@ from registry_controller.api.errors import NotServed, ProtocolError, RegistryErr
 from registry_controller.api.meta import GVK, revision
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import list_objects
+from registry_controller.kube.listing import list_objects
 from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
 from registry_controller.watch.reflector import ServerObserver, proves_life
 from registry_controller.watch.retry import RetryDelay

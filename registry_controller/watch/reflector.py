@@ -117,21 +117,6 @@ class Reflector:
         """Return the number of known objects."""
         return self._delivery.size
 
-    @property
-    def revision(self) -> int:
-        """Return the last delivered resourceVersion; 0 before a list."""
-        return self._delivery.revision
-
-    @property
-    def synced(self) -> bool:
-        """Return whether a list was ever complete."""
-        return self._delivery.synced
-
-    @property
-    def refused(self) -> int:
-        """Return the number of objects that could not be read."""
-        return self._delivery.refused
-
     async def run(self) -> NoReturn:
         """List and watch until cancelled."""
         loop = asyncio.get_running_loop()
@@ -233,7 +218,7 @@ class Reflector:
                 await self._delivery.add(page.items)
                 if page.refused:
                     words = f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
-                    self._delivery.refuse(words, count=page.refused)
+                    self._delivery.refuse(words)
                 if page.is_last:
                     await self._delivery.end_list(page.resource_version)
 

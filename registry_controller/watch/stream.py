@@ -8,7 +8,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.report.reasons import describe_grant, describe_narrowing
 from registry_controller.watch.event_handler import EventHandler
 

@@ -18,7 +18,7 @@ from registry_controller.cache.credentials import CredentialStore
 from registry_controller.core.status.cluster import ClusterFacts, build_cluster_status
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_object
+from registry_controller.kube.object import decode_object
 from registry_controller.report import logs
 from tests.hostile.kubeconfigs import (
     CANARY,

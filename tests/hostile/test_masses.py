@@ -14,8 +14,9 @@ from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.listing import list_objects
 from registry_controller.kube.object import MANIFEST_BYTES, decode_manifest
-from registry_controller.kube.watch import list_objects, watch_events
+from registry_controller.kube.watch import watch_events
 from tests.hostile.cases import Case, config_map, good_name
 from tests.hostile.server.stranger import Grounds, Stranger
 from tests.hostile.tables import FAMILIES

@@ -21,7 +21,7 @@ from registry_controller.core.mutation.mutate import build_copy
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import TargetPolicy
 from registry_controller.core.rules.validation import read_and_validate
-from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync.rule_conflicts import losers_of
 from registry_controller.sync.state_reader import Offer
 from registry_controller.watch import limits

@@ -16,8 +16,9 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.kube.connect import PAGES
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.line_budget import ALL_LINES_BYTES, LineBudget
+from registry_controller.kube.listing import list_objects
 from registry_controller.kube.transport import ANSWER_BYTES
-from registry_controller.kube.watch import list_objects, read_object
+from registry_controller.kube.watch import read_object
 
 KEY = ObjectKey("default", "a")
 

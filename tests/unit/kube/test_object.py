@@ -11,7 +11,7 @@ import pytest
 
 from registry_controller.api.errors import ProtocolError
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.kube.watch import decode_manifest, decode_object
+from registry_controller.kube.object import decode_manifest, decode_object
 
 SECRET = GVK("", "v1", "Secret")
 
