@@ -25,7 +25,7 @@ from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvalua
 from registry_controller.cache.shared_watches import plan_covers
 from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import ActiveRule, Hit
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
 from registry_controller.watch.limits import MOST_OWN, SizeMeter
 from registry_controller.watch.stream import SelectionList, SelectionStream

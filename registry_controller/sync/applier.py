@@ -15,7 +15,7 @@ from registry_controller.core.decision.provenance import provenance_of, with_pro
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import DesiredCopy

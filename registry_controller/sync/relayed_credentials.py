@@ -19,7 +19,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_manifest
+from registry_controller.kube.object import decode_manifest
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.state_reader import Offer, StateReader
 

@@ -38,7 +38,7 @@ from registry_controller.core.decision.state import (
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.core.rules.matching import is_container
 from registry_controller.core.rules.policy import Barrier
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
 

@@ -31,7 +31,7 @@ from tests.hostile.shown import (
 
 _ANOTHER: Final = "is another cluster: the UID of its kube-system namespace is"
 _UNREADABLE: Final = "an object without readable metadata"
-_NO_UID: Final = "has a uid that is none"
+_NO_UID: Final = "has an invalid uid"
 _FAILED: Final = "Failed"
 _OTHER: Final = "99999999-0000-4000-8000-000000000000"
 _SOME_KINDS: Final = 4  # of the core group, are read by rules and by what makes the group
@@ -250,7 +250,7 @@ ANSWERS: Final = (
         replies({"gitVersion": 5}),
         "has a version that is a number",
         holds("none is said", _no_version),
-        said=("/version is not what an API server says",),
+        said=("/version is no answer of an API server",),
     ),
     _asked(
         "/version",
@@ -271,7 +271,7 @@ ANSWERS: Final = (
         replies([]),
         "serves a list in place of its kinds",
         _KINDS,
-        said=("/api/v1 is not what an API server says",),
+        said=("/api/v1 is no answer of an API server",),
         copied=(),
     ),
     _asked(

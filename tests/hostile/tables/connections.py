@@ -41,7 +41,7 @@ _LATE: Final = "no answer in time"
 _BROKEN: Final = "the answer is no valid HTTP"
 _LOST: Final = "connection lost"
 _LARGE: Final = "the answer is larger than 8 MiB"
-COMPRESSED: Final = "the answer is compressed, which was not asked for"
+COMPRESSED: Final = "the answer is compressed, which was not requested"
 _FAILED: Final = "Failed"
 
 _TWICE: Final = paced(DIALLED.words, dials, each=2)  # the client itself tries once more what a closed connection ended

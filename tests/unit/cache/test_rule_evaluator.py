@@ -21,7 +21,7 @@ from registry_controller.core.mutation.mutate import build_copy
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import TargetPolicy
 from registry_controller.core.rules.validation import read_and_validate
-from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync.rule_conflicts import losers_of
 from registry_controller.sync.state_reader import Offer
 from registry_controller.watch import limits
@@ -272,9 +272,7 @@ def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatc
     offer("one", 4_000, status={"text": "x" * 20_000})
     offer("two", 4_000)
     assert stream.error is None
-    with pytest.raises(
-        TooMuch, match="it offers more than 0 MiB of the kind ResourceSyncRule: the others are not heard"
-    ):
+    with pytest.raises(TooMuch, match="it offers more than 0 MiB of the kind ResourceSyncRule: the rest is not read"):
         offer("three", 4_000)
     assert [key.name for key in cache.records] == ["one", "two"]
     stream.on_delete(ObjectKey("ns", "one"), None)

@@ -13,7 +13,7 @@ from registry_controller.core.decision.decision import Reason
 from registry_controller.kube.connect import DRY_RUNNING, READING, WRITING
 from registry_controller.kube.transport import is_allowed
 from registry_controller.planner.dry_run import merge_stored, stage_rule
-from registry_controller.report.reasons import WORDS
+from registry_controller.report.reasons import MESSAGES
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 OWNED = {meta.OWNER: "somebody", "note": "old"}
@@ -86,5 +86,5 @@ def test_a_staged_rule_stands_in_the_registry_in_the_place_of_the_other() -> Non
 
 
 def test_every_reason_has_words_and_no_two_the_same() -> None:
-    assert set(WORDS) == set(Reason)
-    assert len(set(WORDS.values())) == len(WORDS)
+    assert set(MESSAGES) == set(Reason)
+    assert len(set(MESSAGES.values())) == len(MESSAGES)

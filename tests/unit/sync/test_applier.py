@@ -18,7 +18,7 @@ from registry_controller.core.decision.ownership import NATIVE, Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.watch import decode_object
+from registry_controller.kube.object import decode_object
 from registry_controller.sync.applier import Applier
 from registry_controller.sync.copy_writer import DesiredCopy
 from registry_controller.sync.reconciler import Judgment, Result
