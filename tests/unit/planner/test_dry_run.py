@@ -14,7 +14,7 @@ from registry_controller.core.decision.decision import Hold, Reason
 from registry_controller.kube.connect import READING, REHEARSING, WRITING
 from registry_controller.kube.transport import is_allowed
 from registry_controller.planner.dry_run import PlannedResult, merge_stored, stage_rule
-from tests.unit.planner.fakes import APPLY, PEER, planned
+from tests.unit.planner.planned_results import APPLY, PEER, planned
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 OWNED = {meta.OWNER: "somebody", "note": "old"}

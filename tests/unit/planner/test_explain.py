@@ -14,8 +14,8 @@ from registry_controller.planner.dry_run import DryRun, PlannedResult
 from registry_controller.planner.explain import Explanation, explain
 from registry_controller.planner.plan import PlanAction
 from registry_controller.planner.rule_fit import Fit
-from tests.unit.planner.fakes import KEY, LOCAL, PEER, TARGET, WIDGET, engine, state
-from tests.unit.status.fakes import FakeCache, FakeClusters, FakePeer, registry, rule
+from tests.unit.planner.planned_results import KEY, LOCAL, PEER, TARGET, WIDGET, engine, state
+from tests.unit.status.engine_parts import FakeCache, FakeClusters, FakePeer, registry, rule
 
 WIDGETS = GVR(WIDGET.group, WIDGET.version, "widgets", True)
 FORBIDDEN = Forbidden("get widgets.example.com/v1 default/x: 403 Forbidden", status=403)

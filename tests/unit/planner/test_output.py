@@ -19,8 +19,8 @@ from registry_controller.planner.output import (
 )
 from registry_controller.planner.plan import Plan, PlanAction, PlanRow
 from registry_controller.planner.rule_fit import Fit, RuleFit
-from tests.unit.planner.fakes import KEY, LOCAL, OTHER, PEER, TARGET, WIDGET, engine
-from tests.unit.status.fakes import FakeClusters, FakePeer, registry, resolved
+from tests.unit.planner.planned_results import KEY, LOCAL, OTHER, PEER, TARGET, WIDGET, engine
+from tests.unit.status.engine_parts import FakeClusters, FakePeer, registry, resolved
 
 NAMES = ClusterNames(
     engine(

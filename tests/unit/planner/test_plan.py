@@ -21,7 +21,7 @@ from registry_controller.planner.plan import (
     get_reason,
 )
 from registry_controller.planner.recording_client import RecordedWrite
-from tests.unit.planner.fakes import (
+from tests.unit.planner.planned_results import (
     APPLY,
     COPY,
     DELETE,
@@ -34,7 +34,7 @@ from tests.unit.planner.fakes import (
     planned,
     state,
 )
-from tests.unit.status.fakes import FakeClusters, registry, resolved, rule
+from tests.unit.status.engine_parts import FakeClusters, registry, resolved, rule
 
 WIDGETS = GVR(WIDGET.group, WIDGET.version, "widgets", True)
 CREATE, UPDATE, REMOVE = (RecordedWrite(verb, WIDGETS, "default", "x") for verb in ("create", "update", "delete"))

@@ -17,8 +17,8 @@ from registry_controller.core.decision.decision import Delete, Hold, Reason
 from registry_controller.planner.dry_run import DryRun, PlannedResult
 from registry_controller.planner.planned_deletions import hold_halted_deletions, limit_deletions
 from registry_controller.planner.recording_client import RecordedWrite
-from tests.unit.planner.fakes import COPY, DELETE, PEER, WIDGET, planned, state
-from tests.unit.status.fakes import registry, rule
+from tests.unit.planner.planned_results import COPY, DELETE, PEER, WIDGET, planned, state
+from tests.unit.status.engine_parts import registry, rule
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HALTED_AT = "2026-05-01T11:00:00Z"

@@ -20,8 +20,8 @@ from registry_controller.planner.rule_fit import (
     list_local_features,
     list_rules_for,
 )
-from tests.unit.planner.fakes import KEY, PEER, WIDGET, engine
-from tests.unit.status.fakes import FakeCache, registry, rule
+from tests.unit.planner.planned_results import KEY, PEER, WIDGET, engine
+from tests.unit.status.engine_parts import FakeCache, registry, rule
 
 REF = SourceRef(PEER, WIDGET, KEY)
 

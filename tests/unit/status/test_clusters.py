@@ -9,7 +9,7 @@ from registry_controller.api.errors import Forbidden
 from registry_controller.api.meta import CLUSTER, ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.status.clusters import ClusterStatusReporter
-from tests.unit.status.fakes import (
+from tests.unit.status.engine_parts import (
     LOCAL,
     OTHER,
     PEER,

@@ -9,7 +9,7 @@ from registry_controller.api.meta import Target
 from registry_controller.report.metrics import Metrics
 from registry_controller.status.gauges import Gauges
 from registry_controller.sync.results import ReportedResult, ResultClass, Results, TargetResult
-from tests.unit.status.fakes import (
+from tests.unit.status.engine_parts import (
     LOCAL,
     OTHER,
     PEER,

@@ -9,7 +9,7 @@ from registry_controller.api.errors import ApiError, Forbidden, NotServed, Unrea
 from registry_controller.api.meta import GVK
 from registry_controller.engine import Engine
 from registry_controller.status.readiness import find_unserved_kinds, list_pending, list_problems
-from tests.unit.status.fakes import (
+from tests.unit.status.engine_parts import (
     LOCAL,
     OTHER,
     WIDGET,

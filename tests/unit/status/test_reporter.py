@@ -12,7 +12,7 @@ import pytest
 from registry_controller.cache.registry import Registry
 from registry_controller.status import reporter
 from registry_controller.status.reporter import StatusReporter
-from tests.unit.status.fakes import LOCAL, registry, rule
+from tests.unit.status.engine_parts import LOCAL, registry, rule
 
 REPORTED = {"observedGeneration": 3}
 SOON_S = 0.05

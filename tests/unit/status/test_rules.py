@@ -15,7 +15,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.core.rules.policy import RulePolicy
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.sync.results import ReportedResult, ResultClass, Results, TargetResult
-from tests.unit.status.fakes import (
+from tests.unit.status.engine_parts import (
     LOCAL,
     OTHER,
     PEER,

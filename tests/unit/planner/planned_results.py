@@ -17,7 +17,7 @@ from registry_controller.planner.dry_run import PlannedResult
 from registry_controller.planner.recording_client import RecordedWrite
 from registry_controller.sync.applier import Result
 from registry_controller.sync.reconciler import Judgment
-from tests.unit.status.fakes import FakeCache, FakeClusters, FakeCopies, FakeSources
+from tests.unit.status.engine_parts import FakeCache, FakeClusters, FakeCopies, FakeSources
 
 LOCAL, PEER, OTHER = ClusterUID("uid-local"), ClusterUID("uid-peer"), ClusterUID("uid-other")
 WIDGET = GVK("example.com", "v1", "Widget")
