@@ -47,7 +47,7 @@ def explain(
     settings = load_settings(ctx, flags)
     namespace, last = _read_name(ctx, name, in_namespace=in_namespace)
     from registry_controller.cli.asking import DryRunCommand, end  # noqa: PLC0415  a wrong command is refused at once
-    from registry_controller.planner import explain as room  # noqa: PLC0415
+    from registry_controller.planner.explain import explain_object  # noqa: PLC0415
     from registry_controller.planner.output import (  # noqa: PLC0415
         ClusterNames,
         build_explanation_document,
@@ -67,7 +67,7 @@ def explain(
         if gvr.namespaced != bool(namespace):
             words = "live in namespaces: give NAMESPACE/NAME" if gvr.namespaced else "have no namespace: give NAME"
             raise click.UsageError(f"{name}: {gvr.resource} {words}", ctx)
-        found = await room.explain(dry_run, found_kind, gvr, ObjectKey(namespace, last))
+        found = await explain_object(dry_run, found_kind, gvr, ObjectKey(namespace, last))
         names = ClusterNames(dry_run.engine)
         return (build_explanation_document if form == "json" else format_explanation)(found, names), found.is_found
 

@@ -101,7 +101,7 @@ class RulePolicy:
             # The type of each Secret decides whether it is the registry's, so Secrets are checked one by one.
             is_checked_alone = group == meta.GROUP or _is_secret(group, kind)
             if not is_checked_alone and any(listed.covers(group, kind) for listed in self.closed_kinds):
-                message = f"covers {GroupKind(group, kind)}, which the rule writes: no copies of it are written here"
+                message = f"covers {GroupKind(group, kind)}, which the rule writes: its copies are not written here"
                 return BarredRule(Barrier.CLOSED, "CLOSED_KINDS", message)
         return None
 

@@ -32,7 +32,7 @@ def ask(*args: str, stdin: str = "") -> tuple[int, str, str]:
     ("text", "said"),
     [
         (WRONG, "<stdin>:10:7: error: spec.rules[1].match: is missing"),
-        (GOOD.replace("{name: a}", "{nam: a}"), "error: spec.rules[0].match[0].objectKey.nam: is no field"),
+        (GOOD.replace("{name: a}", "{nam: a}"), "error: spec.rules[0].match[0].objectKey.nam: is not a field"),
         ("a: [", "<stdin>:1:5: error: yaml: "),
         ("a: b", "holds no ResourceSyncRule"),
         (GOOD.replace("name: good", "labels: {}"), "<stdin>:3:1: error: metadata.name: is missing"),

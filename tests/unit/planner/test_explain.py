@@ -11,7 +11,7 @@ import pytest
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError
 from registry_controller.api.meta import GVK, GVR, OWNER, ClusterUID, ObjectKey, Target
 from registry_controller.planner.dry_run import DryRun, PlannedResult
-from registry_controller.planner.explain import Explanation, explain
+from registry_controller.planner.explain import Explanation, explain_object
 from registry_controller.planner.plan import PlanAction
 from registry_controller.planner.rule_fit import Fit
 from tests.unit.planner.planned_results import KEY, LOCAL, PEER, TARGET, WIDGET, engine, state
@@ -70,7 +70,7 @@ async def ask(
         return []
 
     dry_run = SimpleNamespace(engine=parts, local_client=Client(local), plan_targets=plan_targets)
-    return await explain(cast(DryRun, dry_run), WIDGET, WIDGETS, KEY)
+    return await explain_object(cast(DryRun, dry_run), WIDGET, WIDGETS, KEY)
 
 
 async def test_an_object_of_a_peer_is_its_source_with_the_fits_of_the_rules() -> None:
