@@ -98,7 +98,7 @@ class Daemon:
             changed=self._rule_changed,
             now=lambda: datetime.now(UTC),
         )
-        self.report = self._standing()
+        self.report = self._build_status_reporter()
         self.worker = Controller(
             queue=self.queue,
             judge=self.engine.reconciler,
@@ -126,7 +126,7 @@ class Daemon:
             results=self.ledger,
         )
 
-    def _standing(self) -> StatusReporter:
+    def _build_status_reporter(self) -> StatusReporter:
         def is_idle() -> bool:
             return self.queue.idle
 
