@@ -8,7 +8,6 @@ sync reconciles and writes; status reports. A package imports only from below it
     planner/     what the daemon would do, and why; the engine without a writer
     app.py       builds the daemon and owns its one TaskGroup
     handlers.py  passes kopf's events of our own three kinds to the registry cache
-    webhook/     answers the API server that asks before it stores a Cluster
     status/      the status of Clusters and rules, readiness and gauges
     engine.py    builds the caches, the clusters and the reconciler; nothing in it writes
     sync/        from a key to a write: work queue, reconciler, applier, copy writer

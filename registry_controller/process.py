@@ -1,6 +1,6 @@
 """The daemon as a process: signals, tuning, probes, exit code.
 
-Law: SIGTERM ends it cleanly, a second one at once; a bug ends it loudly.
+Law: SIGTERM ends it cleanly, a second SIGTERM ends it at once; a bug ends it with a traceback and exit code 1.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from registry_controller import __version__
 from registry_controller.api.errors import InvalidOption
 from registry_controller.app import Daemon
 from registry_controller.handlers import KopfWatcher, as_connection
-from registry_controller.kube.connect import connect_home
+from registry_controller.kube.connect import connect_local
 from registry_controller.kube.kopf_login import read_login
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report import logs
 from registry_controller.report.health import HealthServer
+from registry_controller.report.lines import describe
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
-from registry_controller.watch.patience import until_answered
+from registry_controller.watch.retry import until_answered
 
 log = logs.get_logger(__name__)
 
@@ -54,10 +55,10 @@ def run(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> 
 
 
 def _leave_no_core() -> None:
-    """Let a crash leave nothing of our memory, in which credentials are.
+    """Prevent core dumps: the memory of the daemon holds credentials.
 
-    A limit of 0 keeps files from being written; where cores are piped to a program, limits do not count, and it gets
-    no memory because the filter names none (core(5)).
+    A limit of 0 prevents files. Where the kernel pipes a dump to a program, it ignores limits; the filter then leaves
+    all memory out (core(5)).
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # only Linux has it
@@ -65,9 +66,9 @@ def _leave_no_core() -> None:
 
 
 def _tune() -> None:
-    """Keep pauses short: what was imported is never garbage, and the ear's thread hands over after half a millisecond.
+    """Shorten pauses: exclude imported modules from garbage collection, and switch threads after 0.5 ms.
 
-    Python's own interval is 5 ms, more than a whole relay takes.
+    Python's default interval is 5 ms, more than the relay of a change takes; kopf runs in a second thread.
     """
     gc.collect()
     gc.freeze()
@@ -77,13 +78,13 @@ def _tune() -> None:
 
 
 def _keep_memory_whole() -> None:
-    """Let glibc take large buffers from the system, and give them back, instead of cutting them out of its heap.
+    """Make glibc map large buffers, and return them to the system, instead of taking them from its heap.
 
-    By itself it raises the size from which it does so as such buffers are freed, and what is small and stays then
-    settles between them: in a group of three whose third member left and joined every 12 s, the heap of a daemon grew
-    by more than a MiB a minute, all of it holes; with this it stays. Threads share one heap, as they share the GIL.
+    By default glibc raises this threshold as such buffers are freed, and small long-lived blocks settle between them.
+    In a group of three whose third member left and joined every 12 s, the heap of a daemon grew by more than 1 MiB a
+    minute, all holes; with a fixed threshold it does not grow. Threads share one heap, as they share the GIL.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other libraries have none, and need none
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # only glibc has it
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
         mallopt(_M_ARENA_MAX, 1)
@@ -97,7 +98,7 @@ async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | N
         loop.add_signal_handler(number, _stop, stopping)
     log.info("starting", version=__version__, namespace=settings.namespace)
     for remark in settings.remarks():
-        log.info("about an option", remark=remark)
+        log.info("option is ignored", remark=remark)
     daemon = asyncio.create_task(_run_daemon(settings, kubeconfig=kubeconfig, context=context), name="daemon")  # noqa: TID251
     waiter = asyncio.create_task(stopping.wait(), name="stop")  # noqa: TID251
     await asyncio.wait((daemon, waiter), return_when=asyncio.FIRST_COMPLETED)
@@ -113,9 +114,9 @@ async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | N
 
 
 def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say what no task hears. A connection that broke while TLS still wrote to it is the peer's news, not an error."""
+    """Log errors outside of tasks. A connection that ended while TLS wrote to it is no error of the daemon."""
     if "transport" in context:
-        log.debug("a connection ended while it was written to", error_type=logs.describe(context["exception"]))
+        log.debug("connection ended during a write", error=describe(context["exception"]))
         return
     loop.default_exception_handler(context)
 
@@ -127,42 +128,43 @@ def _stop(stopping: asyncio.Event) -> None:
 
 
 async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> NoReturn:
-    writer = await connect_home(kubeconfig=kubeconfig, context=context)
-    log.info("this is home", server=writer.server)
+    writer = await connect_local(kubeconfig=kubeconfig, context=context)
+    log.info("connected to the local cluster", server=writer.server)
     metrics = Metrics()
     try:
-        ready: dict[str, str | None] = {"home": "the own API server was not heard yet"}
-        live: dict[str, KopfWatcher] = {}
+        ready: dict[str, str | None] = {"home": "the local API server has not answered yet"}
+        watchers: list[KopfWatcher] = []
         rendering: list[Callable[[str], tuple[bytes, str]]] = [metrics.render]
 
         def render(accept: str) -> tuple[bytes, str]:
-            return rendering[0](accept)  # the daemon, which knows more, is made later
+            return rendering[0](accept)  # the daemon adds its gauges below
+
+        def check_kopf() -> str | None:
+            return None if all(watcher.healthy for watcher in watchers) else "kopf no longer watches our own kinds"
 
         server = HealthServer(
             health=settings.health_addr,
             metrics=settings.metrics_addr,
-            live={"ear": lambda: None if not live or live["ear"].healthy else "listening to our own kinds has stopped"},
+            live={"kopf": check_kopf},
             ready={"home": lambda: ready["home"]},
             render=render,
         )
-        async with contextlib.AsyncExitStack() as doors:
-            await doors.enter_async_context(server.serve())
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(server.serve())
             local = await until_answered(functools.partial(read_cluster_id, writer), what="read our own cluster's ID")
             daemon = Daemon(settings, writer=writer, local=local, metrics=metrics)
             rendering[0] = daemon.gauges.render
-            if daemon.webhook is not None:
-                await doors.enter_async_context(daemon.webhook.serve())
-            ear = KopfWatcher(
+            watcher = KopfWatcher(
                 login=lambda: as_connection(read_login(kubeconfig=kubeconfig, context=context)),
                 on_event=daemon.hand_over,
                 on_restart=daemon.hand_over_restart,
             )
-            live["ear"] = ear
-            writer.on_new_ca(ear.rewatch)
+            watchers.append(watcher)
+            writer.on_new_ca(watcher.rewatch)
             try:
-                await daemon.run(ear, ready)
+                await daemon.run(watcher, ready)
             finally:
-                await asyncio.to_thread(ear.stop, 3.0)
+                await asyncio.to_thread(watcher.stop, 3.0)
     finally:
         await writer.close()
     raise AssertionError("a daemon never returns")

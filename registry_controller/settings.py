@@ -1,7 +1,8 @@
 """Every option: default, unit, environment name.
 
-One table, `OPTIONS`: the fields of `Settings`, the environment names, the flags, `--dump-config` and the tables of
-the docs are readings of it. A flag beats the environment; a variable that is set and empty is a value.
+The fields of `Settings`, the environment names, the flags, `--dump-config` and the tables in the docs come from one
+table, `OPTIONS`. They are read once at the start, and do not change. A flag takes precedence over the environment. A
+variable that is set but empty is a value.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from registry_controller.api.optiontext import Address
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `parse` raises ValueError with what the value must be; `unit` is what a plain number counts."""
+    """An option. `parse` raises ValueError with a description of a valid value; `unit` is the unit of a number."""
 
     environment: str
     default: str
@@ -40,7 +41,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """An option of the original that is accepted and has no effect. `environment` may be empty."""
+    """An option that is accepted and has no effect. `environment` may be empty."""
 
     environment: str
     flag: str
@@ -53,107 +54,90 @@ class Ignored:
 OPTIONS: Final = (
     Option(
         "NAMESPACE", "cluster-registry", optiontext.namespace, "name",
-        "Namespace of the daemon and of the Secrets it publishes.",
+        "Namespace of the daemon and of the Secrets that it publishes.",
     ),
-    Option("POD_NAME", "", optiontext.object_name_or_none, "name", "Name of the Pod that this daemon runs in."),
+    Option("POD_NAME", "", optiontext.object_name_or_none, "name", "Name of the Pod that runs this daemon."),
     Option(
         "POD_SELECTOR", "", optiontext.text, "labels",
-        "Labels of all Pods that run daemons for this cluster: they share the writing of status. Empty: there is one.",
+        "Label selector of all Pods that run this cluster's daemon; they share the writing of status. Empty: one Pod.",
     ),
     Option(
         "PROVISION_LOCAL_CLUSTER", "", optiontext.object_name_or_none, "name",
-        "Make the Cluster object of this cluster, under this name, when there is none. Empty: you make it.",
+        "Name with which the daemon creates a missing Cluster object of this cluster. Empty: you create it.",
     ),
     Option(
         "MANAGE_LOCAL_CLUSTER_SECRET", "true", optiontext.flag, "true|false",
-        "Keep the Secret that the local Cluster names filled with a kubeconfig for the reader ServiceAccount.",
+        "Keep a kubeconfig for the reader ServiceAccount in the Secret to which the local Cluster refers.",
     ),
     Option(
         "READER_SERVICE_ACCOUNT_NAME", "cluster-registry-controller-reader", optiontext.object_name, "name",
-        "ServiceAccount with whose token the other clusters read here.",
+        "Name of the reader ServiceAccount; the other clusters read this cluster with its token.",
     ),
     Option(
         "READER_TOKEN_EXPIRATION_SECONDS", "0", optiontext.none_or_whole(600, 999_999_999), "number",
-        "How long the token of the reader is good; it is renewed in time. 0: until its Secret is deleted.", "s",
+        "Lifetime of the reader's token; the daemon renews the token in time. 0: as long as the token's Secret exists.",
+        "s",
     ),
     Option(
         "NETWORK_NAME", "default", optiontext.text, "text",
-        "Network that this cluster is in: chooses among the endpoints of the other clusters.",
+        "Name of the network of this cluster; it selects the endpoints of the other clusters.",
     ),
     Option(
         "APISERVER_ENDPOINT_ADDRESS", "", optiontext.text, "host[:port] or URL",
-        "Address of this API server for the other clusters. Empty: what the API server says of itself.",
+        "Address of this API server for the other clusters. Empty: the address that the API server itself reports.",
     ),
     Option(
         "CORE_RESOURCES_SOURCE_ENABLED", "true", optiontext.flag, "true|false",
-        "Let the other clusters learn of Clusters, their Secrets and rules from this one.",
+        "Let the other clusters sync Clusters, their Secrets and rules from this cluster.",
     ),
     Option(
         "METRICS_ADDR", ":8080", optiontext.parse_address, "host:port",
-        "Where /metrics is served. Empty or 0: nowhere.",
+        "Address of the server of /metrics. Empty or 0: no server.",
     ),
     Option(
         "HEALTH_ADDR", ":8090", optiontext.parse_address, "host:port",
-        "Where /livez, /readyz and /healthz are served. Empty or 0: nowhere.",
+        "Address of the server of /livez, /readyz and /healthz. Empty or 0: no server.",
     ),
-    Option("LOG_FORMAT", "json", optiontext.choice("json", "console"), "json|console", "Form of the log lines."),
+    Option("LOG_FORMAT", "json", optiontext.choice("json", "console"), "json|console", "Format of the log lines."),
     Option(
         "LOG_VERBOSITY", "0", optiontext.whole(0, 127), "number",
-        "How much is logged: 0 for changes, more for details.", "level",
-    ),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "false", optiontext.flag, "true|false",
-        "Serve the webhook that refuses a second Cluster object for this cluster.",
-    ),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_NAME", "cluster-validator-webhook", optiontext.object_name, "name",
-        "Name of the webhook's ValidatingWebhookConfiguration, which the chart makes.",
-    ),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_HOST", "", optiontext.text, "host",
-        "Address of the machine at which the webhook is served. Empty: every one.",
-    ),
-    Option("CLUSTER_VALIDATOR_WEBHOOK_PORT", "9443", optiontext.whole(0, 65535), "port", "Port of the webhook."),
-    Option(
-        "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "/tmp/webhooks/clusterValidator/certificates",  # noqa: S108
-        optiontext.text, "path",
-        "Directory in which the daemon keeps the webhook's key and certificate, which it makes itself, over restarts.",
+        "Verbosity of the log: 0 logs changes; higher levels log more details.", "level",
     ),
     Option(
         "DELETION_LIMIT_PERCENT", "50", optiontext.whole(0, 100), "number",
-        "How many percent of a rule's copies from one owner may be deleted within five minutes; 50 copies always may. "
-        "0: all.", "%",
+        "Percentage of a rule's copies from one owner that may be deleted within five minutes; 50 copies always may. "
+        "0: no limit.", "%",
     ),
     Option(
         "MEMBER_LEFT_TRUST_SECONDS", "86400", optiontext.none_or_whole(1, 999_999_999), "number",
-        "How long a member must have been silent before another one's word that it has left, or was rebuilt elsewhere, "
-        "counts here. 0: it never does.", "s",
+        "Silence of a member after which this cluster accepts another member's report that it has left, or was rebuilt "
+        "at another address. 0: never.", "s",
     ),
     Option(
         "SYNCED_RULES_ENABLED", "true", optiontext.flag, "true|false",
-        "Let rules act here that came from other clusters. With false they do nothing, and what they made stays.",
+        "Apply rules from other clusters here. With false they do nothing, and their copies stay.",
     ),
     Option(
         "SYNCED_RULES_KINDS", "", optiontext.kinds, "kinds",
-        "Kinds that rules from other clusters may read and write here, as `Secret,Deployment.apps,*.example.com`. "
-        "Empty: all.",
+        "Kinds that rules from other clusters may read and write here, such as "
+        "`Secret,Deployment.apps,*.example.com`. Empty: all.",
     ),
     Option(
         "SYNCED_RULES_NAMESPACES", "", optiontext.namespaces, "names",
-        "Namespaces into which rules from other clusters may write; objects in none then need their kind to be listed. "
-        "Empty: all.",
+        "Namespaces into which rules from other clusters may write. If set, they may write cluster-scoped objects only "
+        "of kinds in SYNCED_RULES_KINDS. Empty: all.",
     ),
     Option(
         "CLOSED_KINDS", "", optiontext.kinds, "kinds",
-        "Kinds of which no rule, whoever made it, writes copies here; the registry's own kinds and Secrets apart.",
+        "Kinds of which no rule, local or synced, writes copies here. The registry's own kinds and Secrets are exempt.",
     ),
     Option(
         "CLOSED_NAMESPACES", "", optiontext.namespaces, "names",
-        "Namespaces into which no rule, whoever made it, writes copies; not the daemon's own one.",
+        "Namespaces into which no rule, local or synced, writes copies. The daemon's own namespace must not be listed.",
     ),
     Option(
         "WORKERS", "32", optiontext.whole(1, 1024), "number",
-        "How many of one member's objects are written at a time; a third more workers are there for the others'.",
+        "Number of objects of one member that are written at a time; a third more workers serve the other members.",
         "objects",
     ),
 )  # fmt: skip
@@ -164,14 +148,19 @@ IGNORED: Final = (
     Ignored("LEADER_ELECTION_NAMESPACE", "--leader-election-namespace"),
     Ignored("", "--enable-leader-election"),
     Ignored("", "--devel-mode"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_ENABLED", "--cluster-validator-webhook-enabled"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_NAME", "--cluster-validator-webhook-name"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_HOST", "--cluster-validator-webhook-host"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_PORT", "--cluster-validator-webhook-port"),
+    Ignored("CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY", "--cluster-validator-webhook-certificate-directory"),
 )
 IGNORED_PREFIXES: Final = ("CLUSTERCONTROLLER_", "SYNCCONTROLLER_")
-"""Environment names (and, in lower case with dashes, flags) that begin so are accepted without effect, too."""
+"""Prefixes of other environment names (and, in lower case with dashes, of flags) that are accepted without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options as the daemon uses them. `ignored` names what was given and has no effect."""
+    """The options as the daemon uses them. `ignored` lists the given options that have no effect."""
 
     namespace: str
     pod_name: str
@@ -187,11 +176,6 @@ class Settings:
     health_addr: Address | None
     log_format: str
     log_verbosity: int
-    cluster_validator_webhook_enabled: bool
-    cluster_validator_webhook_name: str
-    cluster_validator_webhook_host: str
-    cluster_validator_webhook_port: int
-    cluster_validator_webhook_certificate_directory: str
     deletion_limit_percent: int = 50
     member_left_trust_seconds: int = 86_400
     synced_rules_enabled: bool = True
@@ -203,25 +187,28 @@ class Settings:
     ignored: tuple[str, ...] = ()
 
     def remarks(self) -> tuple[str, ...]:
-        """List what is to be said once at the start: options that do nothing."""
-        return tuple(f"{name} has no effect and is ignored" for name in self.ignored)
+        """Return the messages to log once at the start: one that names the given options without effect, if any."""
+        if not self.ignored:
+            return ()
+        ending = "has no effect and is ignored" if len(self.ignored) == 1 else "have no effect and are ignored"
+        return (f"{', '.join(self.ignored)} {ending}",)
 
     def dump(self) -> dict[str, str | int | bool]:
-        """Spell every option under its environment name, as it would be given. There is no secret among them."""
+        """Return every option by its environment name, in the form in which it is given. No option is a secret."""
         values = {option.environment: getattr(self, option.field) for option in OPTIONS}
-        return {name: _spelled(value) for name, value in values.items()}
+        return {name: _plain(value) for name, value in values.items()}
 
 
-def _spelled(value: object) -> str | int | bool:
+def _plain(value: object) -> str | int | bool:
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)
     return value if isinstance(value, str | int) else "" if value is None else str(value)
 
 
 def load(environ: Mapping[str, str], flags: Mapping[str, str | None]) -> Settings:
-    """Read the settings; raise InvalidOption naming the option.
+    """Return the settings. Raises InvalidOption with the name of the wrong option.
 
-    `flags` is keyed by field name (`metrics_addr`); None is a flag that was not given.
+    `flags` is keyed by field name (`metrics_addr`); the value None is a flag that was not given.
     """
     values: dict[str, object] = {}
     for option in OPTIONS:
@@ -249,7 +236,7 @@ def _ignored(environ: Mapping[str, str], flags: Mapping[str, str | None]) -> tup
 
 
 def markdown() -> str:
-    """Spell the table of options for the docs, one row an option."""
+    """Return the table of options for the docs, with one row for each option."""
     rows = ["| Environment | Flag | Default | Value | Meaning |", "|---|---|---|---|---|"]
     for option in OPTIONS:
         default = f"`{option.default}`" if option.default else "empty"
@@ -258,6 +245,6 @@ def markdown() -> str:
     return "\n".join(rows) + "\n"
 
 
-# The table and the fields are two spellings of one list; the daemon does not start where they differ.
+# The table and the fields must list the same options; otherwise the daemon does not start.
 if [*(option.field for option in OPTIONS), "ignored"] != [field.name for field in fields(Settings)]:
     raise AssertionError("OPTIONS and Settings differ")

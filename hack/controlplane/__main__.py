@@ -1,4 +1,4 @@
-"""The door of the command line."""
+"""Runs the command line."""
 
 import sys
 

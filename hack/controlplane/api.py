@@ -16,7 +16,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class Api:
-    """Speak to 127.0.0.1:port as the admin."""
+    """A client of 127.0.0.1:port, as the admin."""
 
     def __init__(self, port: int, *, pki: Pki) -> None:
         self._port = port
@@ -36,7 +36,7 @@ class Api:
         content_type: str = "application/json",
         timeout_s: float = 10.0,
     ) -> Manifest:
-        """Send a request; ApiError when it is refused (its status) or not answered (status 0)."""
+        """Send a request; ApiError when the server refuses it (with its status) or does not answer (status 0)."""
         status, content = self._send(method, path, body, content_type, timeout_s)
         if status >= 400:
             raise ApiError(f"{method} {path}: {status}: {content.decode(errors='replace')[:500]}", status=status)

@@ -1,7 +1,7 @@
-"""The audit log of an API server: what was asked, by whom, and what became of it.
+"""The audit log of an API server: requests, their users and their results.
 
-Law: unless a policy of one's own asks for more, it never holds a body (level Metadata), so no Secret ends up in it;
-of a watch, beginning and end are in.
+Law: with the default policy it never holds a body (level Metadata), and so no Secret. A watch has two events: its
+beginning and its end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The programs of the control planes: taken from where the environment says, else built once and cached.
+"""The programs of the control planes: from the paths in the environment, or built once and cached.
 
-Law: a binary in the cache is whole. It is built into a temporary folder and moved into place; who is killed
-meanwhile leaves nothing, and of two builders the second waits for the first.
+Law: a binary in the cache is whole. It is built into a temporary folder and moved into place. A builder that is
+killed leaves nothing. Of two builders, the second waits for the first.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LOCK_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a program is built: module folder, package, and seconds it takes (cold, two cores).
+    """The way to build a program: module folder, package, and the seconds of a build (cold caches, two cores).
 
-    overlay: a file for go's flag of that name; whoever gives one sees to it that its path tells its content.
+    overlay: a file for go's flag of that name. Its path must change with its content.
     """
 
     folder: str
@@ -67,7 +67,7 @@ RECIPES = {
 
 
 def ensure_binaries(names: Iterable[str] = tuple(RECIPES)) -> dict[str, Path]:
-    """Return the path of each program, building what is missing; BuildError says what to do."""
+    """Return the path of each program, and build the missing ones; BuildError contains the next step."""
     found = {name: _from_environment(name) for name in names}
     binaries = {name: path for name, path in found.items() if path is not None}
     missing = [name for name in found if name not in binaries]
@@ -78,7 +78,7 @@ def ensure_binaries(names: Iterable[str] = tuple(RECIPES)) -> dict[str, Path]:
 
 
 def _from_environment(name: str) -> Path | None:
-    """Look where envtest's users put theirs: TEST_ASSET_KUBE_APISERVER and so on, then KUBEBUILDER_ASSETS."""
+    """Return a path from the variables of envtest: TEST_ASSET_KUBE_APISERVER and so on, then KUBEBUILDER_ASSETS."""
     variable = f"TEST_ASSET_{name.upper().replace('-', '_')}"
     if asset := os.environ.get(variable):
         if not os.access(asset, os.X_OK):
@@ -91,7 +91,7 @@ def _from_environment(name: str) -> Path | None:
 
 
 def cache_directory() -> Path:
-    """Return our folder in the user's cache."""
+    """Return the project's folder in the user's cache."""
     if cache := os.environ.get("XDG_CACHE_HOME"):
         root = Path(cache)
     elif home := os.environ.get("HOME"):
@@ -119,8 +119,8 @@ def _cached(name: str, toolchain: Toolchain) -> Path:
 
 
 def _build(name: str, recipe: Recipe, flags: list[str], toolchain: Toolchain, binary: Path) -> None:
-    """Build into a folder that the guardian removes, then move: there is never half a binary in the cache."""
-    _say(f"{name}: building, about {recipe.expected_s} s the first time (Go caches are cold then)")
+    """Build into a folder that the guardian removes, then move the binary: the cache never holds half of one."""
+    _report(f"{name}: building, about {recipe.expected_s} s the first time (Go caches are cold then)")
     started = time.monotonic()
     guardian = Guardian()
     try:
@@ -140,18 +140,18 @@ def _build(name: str, recipe: Recipe, flags: list[str], toolchain: Toolchain, bi
         raise BuildError(f"{name} cannot be built: {error}") from error
     finally:
         guardian.close()
-    _say(f"{name}: built in {time.monotonic() - started:.0f} s")
+    _report(f"{name}: built in {time.monotonic() - started:.0f} s")
 
 
 def _heartbeat(name: str, recipe: Recipe) -> Callable[[float], None]:
-    return lambda elapsed_s: _say(f"{name}: go is at work, {elapsed_s:.0f} of about {recipe.expected_s} s")
+    return lambda elapsed_s: _report(f"{name}: go is at work, {elapsed_s:.0f} of about {recipe.expected_s} s")
 
 
 @contextlib.contextmanager
 def _locked(path: Path, name: str) -> Iterator[IO[str]]:
-    """Hold the lock of one binary; the kernel drops it when its holder dies."""
+    """Hold the lock of one binary; the kernel releases it when the process ends."""
     with path.open("a", encoding="utf-8") as lock:
-        started = said = time.monotonic()
+        started = reported = time.monotonic()
         waiting = False
         while True:
             try:
@@ -159,9 +159,9 @@ def _locked(path: Path, name: str) -> Iterator[IO[str]]:
                 break
             except BlockingIOError:
                 now = time.monotonic()
-                if not waiting or now - said >= HEARTBEAT_S:
-                    _say(f"{name}: another process is building it; waiting, {now - started:.0f} s so far")
-                    waiting, said = True, now
+                if not waiting or now - reported >= HEARTBEAT_S:
+                    _report(f"{name}: another process is building it; waiting, {now - started:.0f} s so far")
+                    waiting, reported = True, now
                 time.sleep(_LOCK_POLL_S)
         yield lock
 
@@ -178,7 +178,7 @@ def _flags(recipe: Recipe) -> list[str]:
 
 
 def _digest(recipe: Recipe, flags: list[str], toolchain: Toolchain) -> str:
-    """Name everything that decides about the binary: its sources, its flags, its compiler, its platform."""
+    """Return a digest of everything that the binary depends on: sources, flags, compiler and platform."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((_HERE / recipe.folder / name).read_bytes())
@@ -186,5 +186,5 @@ def _digest(recipe: Recipe, flags: list[str], toolchain: Toolchain) -> str:
     return digest.hexdigest()[:16]
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

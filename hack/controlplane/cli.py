@@ -44,12 +44,13 @@ def _up(options: argparse.Namespace) -> int:
         raise ControlPlaneError("up needs one cluster at least, and a prefix of small letters, digits and -")
     if running(options.prefix):
         raise ControlPlaneError(f"a group {options.prefix} is up already: take another --prefix, or `down`")
-    ensure_binaries(PROGRAMS)  # here, where its progress is seen
+    ensure_binaries(PROGRAMS)  # here, where the terminal shows its progress
     gates = [f"--feature-gate={gate}" for gate in options.feature_gate]
     if options.detach:
         kept = [f"--directory={options.directory}"] if options.directory else []
         arguments = [str(options.size), f"--prefix={options.prefix}", *kept, *gates]
         _explain(detach(arguments, prefix=options.prefix))
+        print(f"`python -m hack.controlplane down --prefix {options.prefix}` ends it.")
         return 0
     _hold(options)
     return 0
@@ -77,7 +78,7 @@ def _hold(options: argparse.Namespace) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Turn the first signal into KeyboardInterrupt; more of them must not disturb the cleaning up."""
+    """Raise KeyboardInterrupt for the first signal, and ignore later ones, so that the clean-up ends."""
     del number, frame
     for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(other, signal.SIG_IGN)
@@ -115,17 +116,24 @@ def _explain(state: Running) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.controlplane", description="Real control planes on loopback.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    build = commands.add_parser("build", help="build the programs, or find them")
-    build.add_argument("names", nargs="*", choices=[*RECIPES, []], metavar="NAME", help="only these")
+    build = commands.add_parser("build", help="build the programs, and print their paths")
+    build.add_argument("names", nargs="*", choices=[*RECIPES, []], metavar="NAME", help="name of a program (all)")
     build.set_defaults(run=_build)
     up = commands.add_parser("up", help="start N clusters")
     up.add_argument("size", type=int, metavar="N")
     up.add_argument("--prefix", default="demo", help="clusters are named PREFIX-1 and so on")
-    up.add_argument("--directory", help="keep everything in this folder, also afterwards")
-    up.add_argument("--feature-gate", action="append", default=[], metavar="NAME=BOOL", help="of the API servers")
-    up.add_argument("--detach", action="store_true", help="return when they are ready; end them with `down`")
+    up.add_argument("--directory", help="keep all files in this folder, also after the end")
+    up.add_argument(
+        "--feature-gate", action="append", default=[], metavar="NAME=BOOL", help="feature gate of the API servers"
+    )
+    up.add_argument(
+        "--detach",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="return when they are ready, and end them with `down` (the default), or hold them until Ctrl-C",
+    )
     up.set_defaults(run=_up)
-    for name, run, text in (("status", _status, "list what is up"), ("down", _down, "end what is up")):
+    for name, run, text in (("status", _status, "list the groups"), ("down", _down, "end groups")):
         command = commands.add_parser(name, help=text)
         command.add_argument("--prefix", help="only this group")
         command.set_defaults(run=run)

@@ -19,7 +19,6 @@ from .build import ensure_binaries
 from .errors import CommandError, PortTakenError
 from .guardian import Guardian
 from .kubeconfig import Entry, write_kubeconfig
-from .pki import create_pki
 from .ports import Port
 from .process import Process, Ready
 from .readiness import controller_manager_missing, etcd_missing
@@ -28,14 +27,14 @@ from .services import Services, write_egress_configuration
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 _ATTEMPTS = 5
 _READY_TIMEOUT_S = 90.0
-_SETTLED = (  # what a namespace gets from the controllers; before, nothing can run in it
+_SETTLED = (  # objects that controllers create in a namespace; nothing can run in it before
     "/api/v1/namespaces/default/serviceaccounts/default",
     "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
 )
 
 
 class Cluster:
-    """A control plane without nodes; made by a Group."""
+    """A control plane without nodes; a Group creates it."""
 
     def __init__(
         self,
@@ -56,8 +55,10 @@ class Cluster:
         self._binaries = dict(binaries)
         self._feature_gates = tuple(feature_gates)
         self._fsync = fsync
-        self.guests: list[Callable[[], None]] = []  # called before the cluster ends for good
+        self.guests: list[Callable[[], None]] = []  # called before the cluster ends
         directory.mkdir(parents=True)
+        from .certificates import create_pki  # noqa: PLC0415 - the only third-party import; --help needs none
+
         self.pki = create_pki(directory / "pki", cluster=name)
         (directory / "audit-policy.yaml").write_text(audit_policy, encoding="utf-8")
         self._ports: list[Port] = []
@@ -70,7 +71,7 @@ class Cluster:
 
     @property
     def entry(self) -> Entry:
-        """What a kubeconfig says about the cluster and its admin."""
+        """The cluster and its admin, for a kubeconfig."""
         return Entry(self.name, server=self.server, server_ca=self.pki.server_ca, user=self.pki.admin)
 
     @property
@@ -79,7 +80,7 @@ class Cluster:
         return self.controller_manager, self.apiserver, self.etcd
 
     def create(self) -> None:
-        """Start it for the first time, with other ports when another program was faster."""
+        """Start the cluster for the first time; choose other ports when another program took one."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self.start()
@@ -91,26 +92,26 @@ class Cluster:
                 self._take_ports()
 
     def start(self) -> None:
-        """Start what does not run and wait until the cluster is of use."""
+        """Start the processes that do not run, and wait until the cluster is usable."""
         self.etcd.start()
-        self.apiserver.start()  # its own start takes longer than etcd's, and it waits for etcd
+        self.apiserver.start()  # it starts more slowly than etcd, and waits for it
         self.etcd.wait_ready(_READY_TIMEOUT_S)
         self.apiserver.wait_ready(_READY_TIMEOUT_S)
         self.controller_manager.start()
         self.controller_manager.wait_ready(_READY_TIMEOUT_S)
 
     def stop(self) -> None:
-        """Stop everything; data and ports are kept."""
+        """Stop all processes; data and ports are kept."""
         for process in self.processes:
             process.stop()
 
     def kill(self) -> None:
-        """Stop everything as a power cut does."""
+        """Kill all processes, as a power cut does."""
         for process in self.processes:
             process.kill()
 
     def release(self) -> None:
-        """Give the ports back, after the last stop."""
+        """Release the ports, after the last stop."""
         for port in self._ports:
             port.release()
 
@@ -119,7 +120,7 @@ class Cluster:
         return self._run("kubectl", argv, stdin=stdin, check=check, timeout_s=timeout_s)
 
     def helm(self, *argv: str, stdin: str | None = None, check: bool = True, timeout_s: float = 600) -> str:
-        """Run helm as the admin, with its homes inside the cluster's directory."""
+        """Run helm as the admin, with its files inside the cluster's directory."""
         if "helm" not in self._binaries:
             self._binaries |= ensure_binaries(["helm"])
         return self._run("helm", argv, stdin=stdin, check=check, timeout_s=timeout_s)
@@ -129,18 +130,18 @@ class Cluster:
         return read_audit(self.audit_log, since=since)
 
     def audit_offset(self) -> int:
-        """Return where the audit log ends now."""
+        """Return the offset (bytes) of the end of the audit log."""
         return audit_offset(self.audit_log)
 
     def _run(self, tool: str, argv: Sequence[str], *, stdin: str | None, check: bool, timeout_s: float) -> str:
         command = [str(self._binaries[tool]), *argv]
-        homes = {f"HELM_{kind.upper()}_HOME": f"{self.directory}/helm/{kind}" for kind in ("cache", "config", "data")}
+        folders = {f"HELM_{kind.upper()}_HOME": f"{self.directory}/helm/{kind}" for kind in ("cache", "config", "data")}
         env = {
             "PATH": os.defpath,
             "HOME": str(self.directory),
             "KUBECONFIG": str(self.kubeconfig),
             "GOGC": "400",
-            **homes,
+            **folders,
         }
         done = subprocess.run(
             command,
@@ -157,7 +158,7 @@ class Cluster:
         return done.stdout
 
     def _take_ports(self) -> None:
-        """Choose ports, and with them all that they are part of."""
+        """Choose ports, and create everything that contains one: clients, kubeconfigs, flags and processes."""
         taken, self._ports = self._ports, [Port() for _ in range(4)]
         for port in taken:
             port.release()

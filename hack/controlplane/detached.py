@@ -1,6 +1,6 @@
-"""Groups that are known beyond the command that started them: one state file each, in the cache folder.
+"""Groups that continue after the command that started them. Each has a state file in the cache folder.
 
-Law: a process is named by its id and its start time; nobody is signalled who only inherited the number.
+Law: pid and start time identify a process. A process that only has the same pid gets no signal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A group, and the process that holds it."""
+    """A group, and the process that keeps it up."""
 
     prefix: str
     pid: int
@@ -38,12 +38,12 @@ class Running:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the very process that wrote the file still runs."""
+        """Whether the process that wrote the file still runs."""
         return start_time(self.pid) == self.born
 
 
 def publish(group: Group) -> Path:
-    """Write the state file of a group that this process holds."""
+    """Write the state file of a group that this process keeps up."""
     born = start_time(os.getpid())
     assert born is not None
     servers = {cluster.name: cluster.server for cluster in group}
@@ -55,7 +55,7 @@ def publish(group: Group) -> Path:
 
 
 def running(prefix: str | None = None) -> list[Running]:
-    """Read the groups that are up (or the one of that prefix); files of dead ones are removed."""
+    """Return the groups that are up, or the group of a prefix; remove the files of ended groups."""
     found = []
     for path in sorted(_file("").parent.glob("*.json")):
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
@@ -68,10 +68,10 @@ def running(prefix: str | None = None) -> list[Running]:
 
 
 def detach(arguments: Sequence[str], *, prefix: str) -> Running:
-    """Start `up` in a session of its own and wait until its group is ready."""
+    """Start `up` in its own session, and wait until its group is ready."""
     log = _file(prefix).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    pid = _spawn([sys.executable, "-m", "hack.controlplane", "up", *arguments], log=log)
+    pid = _spawn([sys.executable, "-m", "hack.controlplane", "up", "--no-detach", *arguments], log=log)
     try:
         while not (up := [state for state in running(prefix) if state.pid == pid]):
             if start_time(pid) is None:
@@ -84,7 +84,7 @@ def detach(arguments: Sequence[str], *, prefix: str) -> Running:
 
 
 def end(state: Running) -> None:
-    """Ask the holder to end its group, and wait for it."""
+    """Send SIGTERM to the process of a group, and wait for its end."""
     if state.is_alive:
         os.kill(state.pid, signal.SIGTERM)
     while state.is_alive:
@@ -92,7 +92,7 @@ def end(state: Running) -> None:
 
 
 def _spawn(argv: Sequence[str], *, log: Path) -> int:
-    """Start a command that is nobody's child: the shell that starts it leaves at once."""
+    """Start a command without a parent: the shell that starts it exits at once. Its output goes to the log."""
     script = '"$@" >"$0" 2>&1 </dev/null & echo $!'
     shell = ["/bin/sh", "-c", script, str(log), *argv]
     return int(subprocess.run(shell, check=True, capture_output=True, cwd=_CHECKOUT, start_new_session=True).stdout)

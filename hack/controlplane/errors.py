@@ -1,12 +1,12 @@
-"""What can go wrong, drawn as a tree.
+"""The errors, as a tree.
 
-ControlPlaneError          whatever goes wrong in here; the message says what, where and what to do
+ControlPlaneError          any error of this package; the message has the problem, the place and the next step
 ├── BuildError             a binary is missing and cannot be built
 ├── ProcessError           a process did not start, did not get ready, or is not running
-│   └── PortTakenError     ... because another program took its port meanwhile; worth another port
-├── CommandError           kubectl or helm returned non-zero; its stderr is in the text
+│   └── PortTakenError     ... because another program took its port; another port may work
+├── CommandError           kubectl or helm returned non-zero; the text contains its stderr
 ├── ApiError               the API server answered with a status of 400 or more, or not at all (status 0)
-└── UnsupportedError       a Deployment asks for something that the stand-in kubelet does not play
+└── UnsupportedError       a Deployment needs something that the stand-in kubelet does not implement
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ProcessError(ControlPlaneError):
 
 
 class PortTakenError(ProcessError):
-    """The port was free when it was chosen and is not any more."""
+    """Another program took the port after it had been chosen."""
 
 
 class CommandError(ControlPlaneError):
@@ -49,4 +49,4 @@ class ApiError(ControlPlaneError):
 
 
 class UnsupportedError(ControlPlaneError):
-    """The Deployment asks for something that is not played here."""
+    """The Deployment needs something that the stand-in kubelet does not implement."""

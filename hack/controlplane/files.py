@@ -1,4 +1,4 @@
-"""Files that are never seen half written."""
+"""Files that are replaced atomically."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file beside its place and move it there: a reader sees the old or the new one."""
+    """Write a temporary file and move it into place: a reader sees the old content or the new one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,6 +1,6 @@
 """The command lines of etcd, kube-apiserver and kube-controller-manager.
 
-Law: loopback only; nothing is switched off that changes what a client sees.
+Law: the programs listen on loopback only. No flag changes the behaviour that a client sees.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 
 from .pki import Pki
 
-# What a client can notice: ServiceAccounts, their tokens, aggregated roles, dying namespaces, owners, CAs.
+# Controllers whose work a client notices: ServiceAccounts, tokens, aggregated roles, namespaces, owners, CAs,
+# and the types in policies.
 _CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
@@ -19,6 +20,7 @@ _CONTROLLERS = (
     "namespace-controller",
     "garbage-collector-controller",
     "root-ca-certificate-publisher-controller",
+    "validatingadmissionpolicy-status-controller",
 )
 
 
@@ -33,7 +35,7 @@ class Addresses:
 
 
 def etcd_flags(addresses: Addresses, *, data: Path, fsync: bool) -> list[str]:
-    """Keep as little as possible; fsync matters only to those who measure latency."""
+    """Keep as few data as possible; fsync matters for latency measurements only."""
     client, peer = (f"http://127.0.0.1:{port}" for port in (addresses.etcd, addresses.etcd_peer))
     return [
         "--name=default",
@@ -53,7 +55,7 @@ def etcd_flags(addresses: Addresses, *, data: Path, fsync: bool) -> list[str]:
 def apiserver_flags(
     addresses: Addresses, *, pki: Pki, policy: Path, audit_log: Path, egress: Path, feature_gates: Sequence[str]
 ) -> list[str]:
-    """The audit log is written before the next request of the connection, and is never rotated."""
+    """Return the flags. The audit log is written before the next request of the connection, and never rotated."""
     flags = [
         f"--etcd-servers=http://127.0.0.1:{addresses.etcd}",
         "--bind-address=127.0.0.1",
@@ -61,7 +63,7 @@ def apiserver_flags(
         "--advertise-address=127.0.0.1",
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=10.0.0.0/24",
-        f"--egress-selector-config-file={egress}",  # webhooks are behind ClusterIPs, to which nothing leads here
+        f"--egress-selector-config-file={egress}",  # webhooks have ClusterIPs, which have no route on this machine
         f"--tls-cert-file={pki.server.certificate}",
         f"--tls-private-key-file={pki.server.key}",
         f"--client-ca-file={pki.client_ca}",
@@ -72,7 +74,7 @@ def apiserver_flags(
         f"--audit-policy-file={policy}",
         f"--audit-log-path={audit_log}",
         "--audit-log-mode=blocking",
-        "--audit-log-maxsize=1000000",  # MB: a rotation would break every offset that was handed out
+        "--audit-log-maxsize=1000000",  # MB: a rotation would break every offset in use
         "--shutdown-watch-termination-grace-period=2s",  # without it, one open watch makes a stop last 60 s
         "--profiling=false",
     ]
@@ -80,7 +82,7 @@ def apiserver_flags(
 
 
 def controller_manager_flags(addresses: Addresses, *, pki: Pki, kubeconfig: Path) -> list[str]:
-    """Credentials per controller stay on: without them aggregation and CA publishing are forbidden (403)."""
+    """Return the flags. Credentials per controller stay on: without them, aggregation and CA publishing get 403."""
     return [
         f"--kubeconfig={kubeconfig}",
         "--bind-address=127.0.0.1",

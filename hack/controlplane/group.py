@@ -1,7 +1,7 @@
 """A group of clusters side by side on one machine, started together and ended together.
 
-Law: nothing survives a group: no process, no port, and no directory unless the caller named it.
-The guardian keeps that law when the caller is killed.
+Law: after a group ends, no process and no port remains, and no directory unless the caller named it. The guardian
+ensures this when the caller is killed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .parallel import run_all
 class Group:
     """N clusters, named PREFIX-1 to PREFIX-N.
 
-    directory: where everything is put, and left (then stopped gently, so that the data is whole); None is a
-    temporary one, removed at the end. feature_gates: of the API servers, as "WatchList=false". fsync: etcd's,
-    for those who measure latency. audit_policy: of the API servers, for those who need bodies in the audit log.
+    directory: the folder of all files, which stays (then the processes stop gently, so that the data is whole); None is
+    a temporary one, removed at the end. feature_gates: of the API servers, as "WatchList=false". fsync: of etcd, for
+    latency measurements. audit_policy: of the API servers, for audit logs with bodies.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class Group:
 
     @property
     def directory(self) -> Path:
-        """Where the group keeps everything; ControlPlaneError before the start."""
+        """The folder of the group's files; ControlPlaneError before the start."""
         if self._directory is None:
             raise ControlPlaneError("the group has not been started")
         return self._directory
 
     @property
     def kubeconfig(self) -> Path:
-        """The kubeconfig of the whole group: one context a cluster, named like it."""
+        """The kubeconfig of the whole group, with one context for each cluster, of the cluster's name."""
         return self.directory / "kubeconfig"
 
     def start(self) -> None:
-        """Start all clusters at once and wait for them; on any failure nothing is left running."""
+        """Start all clusters at once and wait for them; after a failure no process is left."""
         if self._guardian is not None:
             raise ControlPlaneError("a group starts only once")
         binaries = ensure_binaries(PROGRAMS)
@@ -78,7 +78,7 @@ class Group:
             raise
 
     def stop(self) -> None:
-        """End everything, a start that is under way too. Again is harmless."""
+        """End all clusters, and a start in progress. A second call does nothing."""
         if self._guardian is None:
             return
         for cluster in self._clusters:
@@ -136,7 +136,7 @@ class Group:
         name = f"{self.prefix}-{len(self._clusters) + 1}"
         directory = self.directory / name
         if directory.exists():
-            raise ControlPlaneError(f"{directory} is left from an earlier run; remove it or name another one")
+            raise ControlPlaneError(f"{directory} exists from an earlier run; remove it, or use another folder")
         return Cluster(
             name,
             directory=directory,

@@ -1,9 +1,9 @@
-"""The guardian: a small process that outlives its parent by a moment, and cleans up behind it.
+"""The guardian: a small process that ends shortly after its parent, and cleans up.
 
-Law: it holds the read end of a pipe whose only write end is the parent's, so that even SIGKILL tells it.
-A process becomes known to the guardian before its program runs: it is born behind a gate (a shell that waits
-for one line), and when the parent dies before opening the gate, the shell sees EOF too and leaves.
-PR_SET_PDEATHSIG would be shorter, but it fires when the *thread* that started the child ends.
+Law: it reads a pipe whose only write end belongs to the parent, so that it notices even a SIGKILL of the parent. The
+guardian knows a process before its program runs: the process starts as a shell that waits for one line. When the parent
+ends before it writes the line, the shell reads EOF and exits. PR_SET_PDEATHSIG would be shorter, but it fires when the
+*thread* that started the child ends.
 
 The file is run as a script as well (`python -I guardian.py`): it may import nothing but the standard library.
 """
@@ -26,13 +26,13 @@ _SWEEP_TIMEOUT_S = 20.0
 
 
 class GuardianGoneError(Exception):
-    """The guardian was closed or killed: nothing may be started any more, for nobody would end it."""
+    """The guardian was closed or killed: no process may start, because no guardian would end it."""
 
 
 def start_time(pid: int) -> int | None:
-    """Read when a process started, in clock ticks since boot (proc_pid_stat(5), field 22); None: it is gone.
+    """Return the start time of a process, in clock ticks since boot (proc_pid_stat(5), field 22); None after its end.
 
-    A zombie counts as gone. A pid and its start time together name a process; a pid alone is used again.
+    A zombie has ended. A pid and its start time identify a process; the kernel uses a pid again.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -74,7 +74,7 @@ class Guardian:
         assert child.stdin is not None
         with child.stdin as gate:
             try:
-                self._tell(f"process {child.pid} {start_time(child.pid) or 0}")
+                self._send(f"process {child.pid} {start_time(child.pid) or 0}")
                 gate.write(b"go\n")
             except GuardianGoneError:
                 child.kill()
@@ -83,28 +83,28 @@ class Guardian:
         return child
 
     def forget(self, pid: int) -> None:
-        """Drop a process that has been waited for."""
+        """Remove a process that has been waited for."""
         with contextlib.suppress(GuardianGoneError):
-            self._tell(f"forget {pid}")
+            self._send(f"forget {pid}")
 
     def own(self, directory: Path) -> None:
-        """Have the directory removed at the end, after the processes."""
-        self._tell(f"directory {directory}")
+        """Remove the directory at the end, after the processes have ended."""
+        self._send(f"directory {directory}")
 
     def refuse(self) -> None:
-        """Let nothing new be started from now on."""
+        """Refuse to start processes from now on."""
         with self._lock:
             self._open = False
 
     def close(self) -> None:
-        """Let the guardian sweep whatever is left, and wait for it. Again is harmless."""
+        """Make the guardian end all processes and remove all directories, and wait. A second call does nothing."""
         self.refuse()
         if self._process.stdin is not None and not self._process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
         self._process.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         with self._lock:
             if not self._open or self._process.stdin is None:
                 raise GuardianGoneError("the group has been stopped: nothing can be started in it any more")
@@ -141,7 +141,7 @@ def _sweep(processes: dict[int, int], directories: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Listen until EOF, then sweep. Signals are the parent's business."""
+    """Read lines until EOF, then clean up. Signals are ignored: the parent handles them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     processes: dict[int, int] = {}
@@ -156,8 +156,8 @@ def main() -> None:
                 processes.pop(int(value), None)
             case "directory":
                 directories.append(value)
-            case other:
-                raise ValueError(other)
+            case unknown:
+                raise ValueError(unknown)
     _sweep(processes, directories)
 
 

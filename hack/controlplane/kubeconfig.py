@@ -1,13 +1,12 @@
-"""Kubeconfig files, whole in themselves: certificates and keys are inside, no path points out."""
+"""Kubeconfig files with certificates and keys inside, without paths to other files. JSON is YAML."""
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
 
 from .files import replace_file
 from .pki import Pair
@@ -15,7 +14,7 @@ from .pki import Pair
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One cluster with one user, under the cluster's name."""
+    """One cluster with one user; both have the cluster's name."""
 
     name: str
     server: str
@@ -33,7 +32,7 @@ def write_kubeconfig(path: Path, entries: Sequence[Entry]) -> Path:
         "users": [{"name": e.name, "user": _user(e)} for e in entries],
         "contexts": [{"name": e.name, "context": {"cluster": e.name, "user": e.name}} for e in entries],
     }
-    replace_file(path, yaml.safe_dump(config, sort_keys=False).encode())
+    replace_file(path, json.dumps(config, indent=2).encode())
     return path
 
 

@@ -1,9 +1,8 @@
-"""The stand-in kubelet of one Deployment: there are no nodes, so this runs what the Deployment asks for.
+"""The stand-in kubelet of one Deployment: the control planes have no nodes, so it runs the Deployment's pods.
 
-Law: the container has what a pod would have and nothing more: its ServiceAccount's token, its declared
-environment, its mounts. That is how RBAC gets tested. What it does not play it refuses (UnsupportedError).
-It speaks to the API server as the admin, once a second; an API server that does not answer stops nothing.
-"""
+Law: the container has the ServiceAccount's token, the declared environment and the declared mounts, as in a pod, and
+nothing more. So the tests show missing RBAC rules. A field that is not implemented is refused (UnsupportedError). The
+kubelet calls the API server as the admin, once a second. An API server that does not answer stops nothing."""
 
 from __future__ import annotations
 
@@ -41,10 +40,9 @@ _TICK_S = 0.1
 class Kubelet:
     """Runs the pods of a Deployment.
 
-    deployment: its name; None is the only one of the namespace. path_prepend: put before the host's PATH, as
-    a virtual environment's bin folder. entrypoint: what an image without `command` would run. env: the last
-    word over the Deployment's, for what a test must force. backoff_s: the pause before the second restart,
-    doubled each time.
+    deployment: its name; None is the only Deployment of the namespace. path_prepend: folders before the host's PATH,
+    as the bin folder of a virtual environment. entrypoint: the program of an image without `command`. env: overrides
+    the Deployment's environment, for tests. backoff_s: the pause before the second restart, which doubles each time.
     """
 
     def __init__(
@@ -100,12 +98,12 @@ class Kubelet:
 
     @property
     def log(self) -> Path:
-        """What the first pod's container wrote, over all its restarts."""
+        """The output of the first pod's container, over all restarts."""
         return self._log(self._slot())
 
     @property
     def restarts(self) -> int:
-        """How often containers of the pods that are there now were started again."""
+        """The restarts of all containers of the present pods."""
         return sum(pod.restarts for pod in self._pods)
 
     @property
@@ -115,7 +113,7 @@ class Kubelet:
 
     @property
     def metrics_urls(self) -> list[str]:
-        """Those of all pods whose containers run."""
+        """The metrics URLs of all pods whose containers run."""
         numbers = [self._ports[pod.slot]["metrics"].number for pod in self._pods if pod.process.running]
         return [f"http://127.0.0.1:{number}/metrics" for number in numbers]
 
@@ -135,7 +133,7 @@ class Kubelet:
         return self._first().facts.name
 
     def start(self) -> None:
-        """Run the Deployment; ControlPlaneError when there is not exactly one, or it cannot start."""
+        """Run the Deployment; ControlPlaneError when the namespace has not exactly one, or when it cannot start."""
         if self._thread is not None:
             return
         self._name = self._name or self._only_deployment()
@@ -150,14 +148,14 @@ class Kubelet:
         self.cluster.services.join(self.endpoints)
 
     def endpoints(self, namespace: str, selector: Mapping[str, str], port: int | str) -> list[int]:
-        """List the real ports of the ready pods that a Service selects."""
+        """Return the real ports of the ready pods that a Service selects."""
         if namespace != self.namespace:
             return []
         ready = [pod for pod in self._pods if pod.is_ready and selector.items() <= pod.template.labels.items()]
         return [pod.real_port(port) for pod in ready]
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Wait until the Deployment as it is now runs, is ready and is reported as such."""
+        """Wait until the present generation of the Deployment runs, is ready, and has a status that reports it."""
         deadline = time.monotonic() + timeout_s
         generation = self._read_generation()
         while not self._is_ready(generation):
@@ -166,7 +164,7 @@ class Kubelet:
             time.sleep(_TICK_S)
 
     def stop(self, grace_s: float = 30.0) -> None:
-        """End all pods with SIGTERM, then the kubelet; the status says that nothing is ready."""
+        """End all pods with SIGTERM, then the kubelet; the status reports no ready pod."""
         if self._thread is None:
             return
         self._end(lambda pod: pod.stop(grace_s))
@@ -175,32 +173,32 @@ class Kubelet:
         self._objects.forget()
 
     def kill(self) -> None:
-        """End all pods with SIGKILL, then the kubelet: the node is gone, and nobody says so."""
+        """End all pods with SIGKILL, then the kubelet, as if the node were lost: no status changes."""
         self._end(Pod.kill)
         self._objects.forget()
 
     def crash(self) -> None:
-        """End the containers with SIGKILL; the kubelet starts them again and counts it."""
+        """End the containers with SIGKILL; the kubelet restarts them and counts the restarts."""
         for pod in self._pods:
             pod.process.kill()
 
     def freeze(self) -> None:
-        """Stop the clock of all pods and of their probes, as on a suspended node."""
+        """Freeze all pods and their probes, as on a suspended node."""
         for pod in self._pods:
             pod.freeze()
 
     def thaw(self) -> None:
-        """Let frozen pods go on."""
+        """Continue frozen pods."""
         for pod in self._pods:
             pod.thaw()
 
     def restart(self, grace_s: float = 30.0) -> None:
-        """Stop and start; the pods are new ones."""
+        """Stop and start the kubelet, with new pods."""
         self.stop(grace_s)
         self.start()
 
     def rotate_token(self) -> None:
-        """Put new tokens in the place of the old ones, atomically."""
+        """Replace all tokens by new ones, atomically."""
         for pod in self._pods:
             pod.rotate_token()
 
@@ -224,7 +222,7 @@ class Kubelet:
                     self._pods[0].note(str(error))
 
     def _reconcile(self, deployment: Deployment | None) -> None:
-        """Make the pods what the Deployment asks for now."""
+        """Start and end pods until they match the Deployment."""
         with self._lock:
             if self._stopping.is_set():
                 return
@@ -273,7 +271,7 @@ class Kubelet:
         self._ports = []
 
     def _report(self, deployment: Deployment | None) -> None:
-        """Write the status when it says something else; what was written last is compared first."""
+        """Write the status if it differs from the last written one, or from the stored one."""
         self._objects.publish(self._pods, prefix=f"{self._name}-")
         if deployment is None:
             return
@@ -293,13 +291,13 @@ class Kubelet:
             raise
 
     def _read_generation(self) -> int:
-        """Ask which generation is to be ready; without an answer it is the one that is known."""
+        """Return the generation that must become ready: the stored one, or without an answer the last known one."""
         try:
             found = self._read()
         except ApiError:
             found = self._deployment
         if found is None:
-            raise ProcessError(f"there is no deployment {self._name} in namespace {self.namespace}")
+            raise ProcessError(f"namespace {self.namespace} has no deployment {self._name}")
         return found.generation
 
     def _is_ready(self, generation: int) -> bool:
@@ -330,12 +328,12 @@ class Kubelet:
         return self._ports[self._slot()][name].number
 
     def _slot(self) -> int:
-        """Tell where the first pod has its ports and its log, or will have them."""
+        """Return the slot of the first pod, which has its ports and its log."""
         return self._pods[0].slot if self._pods else 0
 
     def _log(self, slot: int) -> Path:
         if self._name is None:
-            raise ProcessError("which deployment it is is known from the start on")
+            raise ProcessError("the deployment is known only after the start")
         return self.log_directory / f"{self._name}-{slot}.log"
 
 

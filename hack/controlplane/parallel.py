@@ -1,8 +1,7 @@
-"""Several things at once, for a main thread that may be interrupted at any moment.
+"""Calls several functions at once, for a main thread that may be interrupted at any moment.
 
-Law: nobody waits for these threads at exit. An executor's are joined then, and one that is interrupted while
-it starts a thread never tells that thread to end: Ctrl-C would hang.
-"""
+Law: the process does not wait for these threads when it exits. An executor joins its threads at exit. If Ctrl-C
+interrupts it while it starts a thread, it never ends that thread, and the process hangs."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 
 def run_all(calls: Sequence[Callable[[], None]], *, fail_fast: bool = False) -> None:
-    """Run the calls side by side; raise the first error, when all have ended or (fail_fast) at once."""
+    """Run the calls side by side; raise the first error after all have ended, or at once (fail_fast)."""
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
     def run(call: Callable[[], None]) -> None:

@@ -1,8 +1,7 @@
-"""One replica: its container's process, its restarts, its probes, its token.
+"""One replica: its container's process, its restarts, its probes and its token.
 
-Law: a pod keeps its name, ports and log over the restarts of its container; a new template is a new pod.
-One thread a pod starts the container again and asks the probes; when `stop` returns, it has ended.
-"""
+Law: a pod keeps its name, ports and log over the restarts of its container; a new template is a new pod. One thread for
+each pod restarts the container and runs the probes. When `stop` returns, the thread has ended."""
 
 from __future__ import annotations
 
@@ -30,17 +29,16 @@ from .volumes import TOKEN_PATH, read_data, token_files, volume_files, write_vol
 _TICK_S = 0.1
 _TOKEN_DURATION_S = 3600
 _TOKEN_RENEWAL_S = 0.8 * _TOKEN_DURATION_S  # a kubelet renews at 80 % of the lifetime
-LISTENING = {  # by port: the variables that move it, because all clusters share one loopback
+LISTENING = {  # for each port the variables that move it: all clusters share one loopback
     "health": {"HEALTH_ADDR": "127.0.0.1:{}"},
     "metrics": {"METRICS_ADDR": "127.0.0.1:{}"},
-    "http-cl-val-wh": {"CLUSTER_VALIDATOR_WEBHOOK_HOST": "127.0.0.1", "CLUSTER_VALIDATOR_WEBHOOK_PORT": "{}"},
 }
-_CHECKOUT = Path(__file__).resolve().parents[2]  # where an editable installation points to
+_CHECKOUT = Path(__file__).resolve().parents[2]  # the target of an editable installation
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is the same for all pods of a kubelet."""
+    """The parts that all pods of a kubelet share."""
 
     cluster: Cluster
     path_prepend: Sequence[Path]
@@ -52,7 +50,7 @@ class Surroundings:
 
 
 class Pod:
-    """A pod of the deployment, with the real ports behind the names in `LISTENING`, which are those of its slot."""
+    """A pod of the Deployment, with the real ports of its slot for the names in `LISTENING`."""
 
     def __init__(
         self, deployment: Deployment, *, slot: int, ports: Mapping[str, Port], log: Path, surroundings: Surroundings
@@ -83,7 +81,7 @@ class Pod:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the container runs and its probes say that it is ready."""
+        """Whether the container runs and its probes report it ready."""
         return self._process.running and self._probing.is_ready
 
     @property
@@ -92,13 +90,13 @@ class Pod:
         return self._process
 
     def start(self) -> None:
-        """Start the container; ControlPlaneError when that is not possible, and then the pod is none."""
+        """Start the container; ControlPlaneError when it cannot start, and then the pod does not exist."""
         self.directory.mkdir(parents=True, mode=0o700)
         self._start_container()
         self._thread.start()
 
     def stop(self, grace_s: float) -> None:
-        """End the container with SIGTERM, and with SIGKILL after the shorter grace of the pod's and this."""
+        """End the container with SIGTERM, and with SIGKILL after the shorter of `grace_s` and the pod's grace."""
         self._stopping.set()
         self._process.stop(grace_s=min(grace_s, self.template.grace_s))
         self._end()
@@ -110,21 +108,21 @@ class Pod:
         self._end()
 
     def freeze(self) -> None:
-        """Stop the clock of the whole pod: as on a suspended node, nobody asks its probes meanwhile."""
+        """Freeze the container and its probes, as on a suspended node."""
         self._frozen.set()
         self._process.freeze()
 
     def thaw(self) -> None:
-        """Let a frozen pod go on."""
+        """Continue a frozen pod."""
         self._process.thaw()
         self._frozen.clear()
 
     def real_port(self, port: int | str) -> int:
-        """Find where a port of the container, by name or number, really is."""
+        """Return the real port for a port of the container, by name or number."""
         return real_port(port, self.template.container, overrides=self._ports)
 
     def rotate_token(self) -> None:
-        """Put a new token in the place of the old one."""
+        """Replace the token by a new one."""
         cluster, account = self._around.cluster, self.template.service_account
         files = token_files(
             cluster, namespace=self.facts.namespace, service_account=account, duration_s=_TOKEN_DURATION_S
@@ -141,24 +139,24 @@ class Pod:
         )  # fmt: skip
 
     def note(self, text: str) -> None:
-        """Write a line of the kubelet's into the container's log."""
+        """Append a line of the kubelet to the container's log."""
         with self.log.open("a", encoding="utf-8") as log:
             log.write(f"kubelet: {self.facts.name}: {text}\n")
 
     def _end(self) -> None:
         if self._thread.is_alive():
             self._thread.join()
-        self._process.kill()  # the thread may have been about to start it
+        self._process.kill()  # the thread may just have started it
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _live(self) -> None:
-        """Watch the container, and start it again when it ends: at once, then with a growing pause."""
+        """Watch the container, and restart it when it ends: at once, then after growing pauses."""
         pause_s = 0.0
         while not self._stopping.wait(_TICK_S):
             if self._frozen.is_set():
                 continue
             reason = self._check()
-            if reason is None or self._stopping.is_set():  # it may have been ended while it was looked at
+            if reason is None or self._stopping.is_set():  # the pod may have been stopped during the check
                 continue
             self.note(f"{reason}; starting it again in {pause_s:g} s")
             self._process.stop(grace_s=self.template.grace_s)
@@ -170,7 +168,7 @@ class Pod:
                 self._start_container()
 
     def _check(self) -> str | None:
-        """Ask what is due; return why the container has to be started again."""
+        """Run the due probes; return the reason for a restart, None for none."""
         if not self._process.running:
             return "the container does not run"
         if self._token_at is not None and time.monotonic() - self._token_at > _TOKEN_RENEWAL_S:
@@ -182,7 +180,7 @@ class Pod:
         return ask_http(probe, port=self.real_port(probe.port))
 
     def _start_container(self) -> None:
-        """Resolve everything anew, as a kubelet does at each start, and run it."""
+        """Resolve environment and volumes again, as a kubelet does at each start, and run the command."""
         try:
             self._sandbox().write(self.directory / "sandbox.json")
         except ControlPlaneError as error:
@@ -210,7 +208,7 @@ class Pod:
         )
 
     def _environment(self) -> dict[str, str]:
-        """Give what a kubelet gives and the Deployment declares; of the host only PATH and LANG."""
+        """Return the environment: that of a kubelet and of the Deployment; PATH and LANG are from the host."""
         cluster = self._around.cluster
         lookup = functools.partial(_lookup, cluster, self.facts.namespace)
         path = [*(str(folder) for folder in self._around.path_prepend), os.environ.get("PATH", os.defpath)]
@@ -260,11 +258,11 @@ def _lookup(cluster: Cluster, namespace: str, kind: str, name: str) -> Mapping[s
 
 
 def _homes(folder: Path) -> list[Path]:
-    """Return what belongs to a bin folder: the virtual environment, its interpreter, and the checkout."""
+    """Return the folders that a bin folder needs: the virtual environment, its interpreter and the checkout."""
     interpreter = (folder / "python3").resolve()
     return [folder.parent if folder.name == "bin" else folder, interpreter.parents[1], _CHECKOUT]
 
 
 def failure(pods: Sequence[Pod], what: str) -> ProcessError:
-    """Say what is late, with the end of the first log."""
+    """Return the error of a late pod, with the end of the first log."""
     return ProcessError(what + (pods[0].process.tail() if pods else "; no pod is wanted"))

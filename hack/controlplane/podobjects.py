@@ -1,7 +1,6 @@
-"""The Pod objects of the stand-in kubelet's pods, so that others see which there are and whether they are ready.
+"""The Pod objects for the stand-in kubelet's pods: clients see which pods exist, and whether they are ready.
 
-Law: what is published is what the kubelet sees; an API server that does not answer is told later.
-"""
+Law: the objects show the kubelet's state. An API server that does not answer gets the state later."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ class PodObjects:
         self._published: dict[str, bool | None] | None = None
 
     def publish(self, pods: Iterable[Pod], *, prefix: str) -> None:
-        """Make, change and delete what differs; ApiError when the API server does not answer or refuses.
+        """Create, change and delete the objects that differ; ApiError when the API server does not answer or refuses.
 
-        Objects whose names begin with `prefix` and that are nobody's are what a former life left.
+        Objects whose names begin with `prefix` and that belong to no pod are remains of an earlier kubelet.
         """
         now = {pod.facts.name: pod for pod in pods}
         if self._published is None:
@@ -46,7 +45,7 @@ class PodObjects:
                 self._published[name] = is_ready
 
     def forget(self) -> None:
-        """Leave the objects as they are: the node is gone, and nobody says so."""
+        """Keep the objects as they are, as if the node were lost."""
         self._published = None
 
     def _left_behind(self, prefix: str) -> list[str]:
@@ -65,7 +64,7 @@ _NODE = "loopback"
 
 
 def _manifest(pod: Pod) -> dict[str, Any]:
-    """Say of a pod what others ask for: its labels, its account and where it is."""
+    """Return the fields of a pod that clients read: labels, account and address."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

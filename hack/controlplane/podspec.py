@@ -1,8 +1,7 @@
-"""What a Deployment asks for, read once into plain data, and its environment, resolved as a kubelet does.
+"""The pod template of a Deployment, read once into plain data, and its environment, resolved as a kubelet does.
 
-Law: no I/O; what refers to a Secret or a ConfigMap is looked up through the caller. What is not played raises
-UnsupportedError instead of being left out.
-"""
+Law: no I/O; the caller reads Secrets and ConfigMaps. A field that is not implemented raises UnsupportedError instead of
+being ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][\w.-]*)\)")
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 Lookup = Callable[[str, str], Mapping[str, bytes] | None]
-"""(kind, name) -> the data of that "secrets" or "configmaps" object of the namespace; None: there is none."""
+"""(kind, name) -> the data of the "secrets" or "configmaps" object in the namespace; None when it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Where a volume appears."""
+    """The place of a volume in the container."""
 
     volume: str
     path: str
@@ -83,9 +82,9 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A Deployment as far as a kubelet cares.
+    """The fields of a Deployment that a kubelet needs.
 
-    While it is rolled out, `surge` more Pods than `replicas` may run, and `lack` less may be ready.
+    During a rollout, `surge` more Pods than `replicas` may run, and `lack` fewer may be ready.
     """
 
     namespace: str
@@ -101,7 +100,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What the downward API tells a container about its pod."""
+    """The pod's fields in the downward API."""
 
     name: str
     namespace: str
@@ -111,7 +110,7 @@ class PodFacts:
 
 
 def read_deployment(manifest: Manifest) -> Deployment:
-    """Read a Deployment, with the API server's defaults filled in by the API server."""
+    """Read a Deployment that has the API server's defaults."""
     metadata, spec = manifest["metadata"], manifest["spec"]
     replicas = 0 if "deletionTimestamp" in metadata else spec.get("replicas", 1)
     surge, lack = _rolling(spec["strategy"], replicas)
@@ -129,7 +128,7 @@ def read_deployment(manifest: Manifest) -> Deployment:
 
 
 def _rolling(strategy: Manifest, replicas: int) -> tuple[int, int]:
-    """Resolve a strategy's maxSurge, rounded up, and maxUnavailable, rounded down; one of them is not 0."""
+    """Return a strategy's maxSurge, rounded up, and maxUnavailable, rounded down; one of them is not 0."""
     if strategy["type"] == "Recreate":
         return 0, replicas
     rolling = strategy["rollingUpdate"]
@@ -143,7 +142,7 @@ def _share(value: int | str, of: int, rounded: Callable[[float], int]) -> int:
 
 
 def resolve_env(template: Template, *, facts: PodFacts, lookup: Lookup) -> dict[str, str]:
-    """Compute the declared environment: envFrom, then env in its order, $(NAME) from what came before."""
+    """Return the declared environment: envFrom, then env in its order; $(NAME) refers to earlier variables."""
     env: dict[str, str] = {}
     for source in template.container.env_from:
         env |= _bulk(source, lookup)
@@ -155,7 +154,7 @@ def resolve_env(template: Template, *, facts: PodFacts, lookup: Lookup) -> dict[
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """Replace $(NAME); what is unknown stays as it is, and $$ is a dollar sign."""
+    """Replace $(NAME); an unknown name stays, and $$ is a dollar sign."""
     return _REFERENCE.sub(
         lambda found: "$" if found[0] == "$$" else env.get(found[1], found[0]),
         text,
@@ -168,12 +167,12 @@ def _bulk(source: Manifest, lookup: Lookup) -> dict[str, str]:
     )
     data = lookup(kind, reference["name"])
     if data is None and not reference.get("optional"):
-        raise UnsupportedError(f"{kind} {reference['name']} is not there, envFrom needs it")
+        raise UnsupportedError(f"{kind} {reference['name']} does not exist, and envFrom needs it")
     return {source.get("prefix", "") + key: value.decode() for key, value in (data or {}).items()}
 
 
 def _value(item: Manifest, template: Template, facts: PodFacts, lookup: Lookup, env: Mapping[str, str]) -> str | None:
-    """Return the value of one variable; None: an optional reference that leads nowhere."""
+    """Return the value of one variable; None for an optional reference to a missing object or key."""
     match item.get("valueFrom"):
         case None:
             return expand(item.get("value", ""), env)
@@ -184,7 +183,7 @@ def _value(item: Manifest, template: Template, facts: PodFacts, lookup: Lookup, 
         case {"configMapKeyRef": dict() as reference}:
             return _key("configmaps", reference, lookup)
         case other:
-            raise UnsupportedError(f"variable {item['name']} comes from {sorted(other)}, which is not played here")
+            raise UnsupportedError(f"variable {item['name']} comes from {sorted(other)}, which is not implemented")
 
 
 def _field(path: str, template: Template, facts: PodFacts) -> str:
@@ -202,7 +201,7 @@ def _field(path: str, template: Template, facts: PodFacts) -> str:
     if (keyed := _KEYED_FIELD.fullmatch(path)) is not None:
         return (template.labels if keyed[1] == "labels" else template.annotations).get(keyed[2], "")
     if path not in fields:
-        raise UnsupportedError(f"fieldRef {path} is not played here")
+        raise UnsupportedError(f"fieldRef {path} is not implemented")
     return fields[path]
 
 
@@ -212,13 +211,13 @@ def _key(kind: str, reference: Manifest, lookup: Lookup) -> str | None:
         return data[reference["key"]].decode()
     if reference.get("optional"):
         return None
-    raise UnsupportedError(f"{kind} {reference['name']} has no key {reference['key']}, or is not there")
+    raise UnsupportedError(f"{kind} {reference['name']} has no key {reference['key']}, or does not exist")
 
 
 def _template(manifest: Manifest) -> Template:
     spec, metadata = manifest["spec"], manifest.get("metadata", {})
     if len(spec["containers"]) != 1 or spec.get("initContainers"):
-        raise UnsupportedError("only pods of one container, without init containers, are played here")
+        raise UnsupportedError("only pods with one container and without init containers are implemented")
     return Template(
         digest=hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:10],
         labels=metadata.get("labels") or {},
@@ -254,7 +253,7 @@ def _container(manifest: Manifest) -> Container:
 def _mounts(manifests: Sequence[Manifest]) -> tuple[Mount, ...]:
     for manifest in manifests:
         if manifest.get("subPath") or manifest.get("subPathExpr"):
-            raise UnsupportedError(f"volume mount {manifest['name']}: subPath is not played here")
+            raise UnsupportedError(f"volume mount {manifest['name']}: subPath is not implemented")
     return tuple(Mount(manifest["name"], path=manifest["mountPath"].rstrip("/")) for manifest in manifests)
 
 
@@ -262,7 +261,7 @@ def _probe(manifest: Manifest | None) -> Probe | None:
     if manifest is None:
         return None
     if "httpGet" not in manifest:
-        raise UnsupportedError("only httpGet probes are played here")
+        raise UnsupportedError("only httpGet probes are implemented")
     get = manifest["httpGet"]
     return Probe(
         path=get.get("path", "/"),

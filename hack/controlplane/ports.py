@@ -1,10 +1,8 @@
-"""Loopback ports that nobody else takes.
+"""Reserved loopback ports.
 
-Law: a port is reserved for as long as its cluster exists, also while the cluster is stopped. The
-reservation is an abstract Unix socket named after the port: it belongs to the port's network namespace, it
-needs no file, and the kernel drops it when the process dies.
-Ports come from below the kernel's ephemeral range, so that no outgoing connection takes an unused one.
-"""
+Law: a port is reserved as long as its cluster exists, also while the cluster is stopped. The reservation is an abstract
+Unix socket with the port in its name: it belongs to the port's network namespace, needs no file, and ends with the
+process. Ports are below the kernel's ephemeral range, so that no outgoing connection takes an unused one."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _TRIES = 200
 
 
 def _last() -> int:
-    """Read where the ephemeral range begins; the range that is left must be worth choosing from."""
+    """Return the last port below the ephemeral range, or a fixed one when too few ports are below it."""
     with contextlib.suppress(OSError, ValueError):
         low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
         if low > _FIRST + 1000:
@@ -41,7 +39,7 @@ class Port:
         raise ControlPlaneError(f"no free loopback port between {_FIRST} and {_last()}")
 
     def release(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._reservation.close()
 
 

@@ -1,7 +1,6 @@
-"""Startup, liveness and readiness, with their periods and thresholds.
+"""Startup, liveness and readiness probes, with their periods and thresholds.
 
-Law: the clock is an argument; one call of `Probing.run` asks what is due and returns.
-"""
+Law: the clock is an argument; one call of `Probing.run` runs the due probes and returns."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from dataclasses import dataclass
 from .podspec import Container, Probe
 
 Ask = Callable[[Probe], str | None]
-"""Call a probe once: None when it succeeds, else why it does not."""
+"""Run a probe once; None when it succeeds, or the reason for the failure."""
 
 
 def ask_http(probe: Probe, *, port: int) -> str | None:
-    """Send a probe's request; like a kubelet, take any certificate, and 200 to 399 as success."""
+    """Send a probe's request; as a kubelet, accept any certificate, and count 200 to 399 as success."""
     connection: http.client.HTTPConnection
     if probe.scheme == "https":
         tls = ssl.create_default_context()
@@ -37,7 +36,7 @@ def ask_http(probe: Probe, *, port: int) -> str | None:
 
 
 def real_port(port: int | str, container: Container, *, overrides: Mapping[str, int]) -> int:
-    """Find the real port: a named one, or the number that the name stands for, may be overridden."""
+    """Return the real port of a name or number; `LISTENING` ports are overridden."""
     names = {number: name for name, number in container.ports.items()}
     name = port if isinstance(port, str) else names.get(port, "")
     if name in overrides:
@@ -54,7 +53,7 @@ class _Tally:
     failures: int = 0
 
     def ask(self, ask: Ask, now: float) -> str | None:
-        """Ask when it is due; return the reason once the failures have reached their threshold."""
+        """Run the probe when it is due; return the reason after as many failures as the threshold."""
         if now < self.due:
             return None
         self.due = now + self.probe.period_s
@@ -70,7 +69,7 @@ class _Tally:
 
 
 class Probing:
-    """The probes of one run of a container, from its start at `now` on."""
+    """The probes of one run of a container that started at `now`."""
 
     def __init__(self, container: Container, *, now: float) -> None:
         self._startup = _tally(container.startup, now)
@@ -79,12 +78,12 @@ class Probing:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the container may get traffic."""
+        """Whether the container may receive traffic."""
         started = self._startup is None or self._startup.passed
         return started and (self._readiness is None or self._readiness.passed)
 
     def run(self, ask: Ask, *, now: float) -> str | None:
-        """Ask what is due; return why the container must be restarted, None when it need not."""
+        """Run the due probes; return the reason for a restart, None for none."""
         if self._startup is not None and not self._startup.passed:
             reason = self._startup.ask(ask, now)
             return f"startup probe failed: {reason}" if reason else None

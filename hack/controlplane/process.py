@@ -1,7 +1,6 @@
-"""One program of a control plane: started, watched, frozen, stopped.
+"""One program of a control plane: start, watch, freeze and stop.
 
-Law: `start()` returns at once and `wait_ready()` waits; when `stop()` returns, the process has been reaped.
-"""
+Law: `start()` returns at once, and `wait_ready()` waits. When `stop()` returns, the process has been reaped."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ Ready = Callable[[], str | None]
 
 
 class Process:
-    """A program with its log; `ready` returns what is still missing, None when nothing is."""
+    """A program with its log. `ready` returns the missing condition, or None when the program is ready."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives; a frozen one does."""
+        """Whether the process runs; a frozen process does."""
         with self._lock:
             return self._child is not None and (self._child.poll() is None or self._bury(self._child))
 
@@ -63,7 +62,7 @@ class Process:
             return self._child.pid
 
     def start(self) -> None:
-        """Start it; nothing happens when it runs already."""
+        """Start the program, unless it runs."""
         with self._lock:
             if self.running:
                 return
@@ -75,16 +74,16 @@ class Process:
 
     @property
     def program(self) -> Path:
-        """What is run."""
+        """The path of the program."""
         return Path(self._argv[0])
 
     def replace(self, program: Path, *, env: Mapping[str, str]) -> None:
-        """Take another program with the same arguments, and more in its environment, from its next start on."""
+        """Use another program with the same arguments, and more environment variables, from the next start on."""
         self._argv = (str(program), *self._argv[1:])
         self._env |= env
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
-        """Wait until it serves; ProcessError with the end of its log when it ends before, or is late."""
+        """Wait until the program is ready; ProcessError with the end of its log when it ends or is late."""
         deadline = time.monotonic() + timeout_s
         while (missing := self._ready()) is not None:
             if not self.running:
@@ -95,7 +94,7 @@ class Process:
             time.sleep(_POLL_S)
 
     def stop(self, *, grace_s: float = 15.0) -> None:
-        """End it with SIGTERM, a frozen one too, and with SIGKILL when the grace is over."""
+        """End the process, also a frozen one, with SIGTERM, and with SIGKILL after the grace period."""
         with self._lock:
             child = self._child
             if child is None or not self.running:
@@ -107,7 +106,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
+        """End the process with SIGKILL."""
         self._signal(signal.SIGKILL)
         with self._lock:
             if self._child is not None:
@@ -115,21 +114,21 @@ class Process:
                 self._bury(self._child)
 
     def freeze(self) -> None:
-        """Stop its clock: connections stay open and nobody answers."""
+        """Freeze the process: connections stay open without answers."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen process go on."""
+        """Continue a frozen process."""
         self._signal(signal.SIGCONT)
 
     def restart(self) -> None:
-        """Stop it, start it and wait until it serves again."""
+        """Stop and start the program, and wait until it is ready."""
         self.stop()
         self.start()
         self.wait_ready()
 
     def _bury(self, child: subprocess.Popen[bytes]) -> Literal[False]:
-        """End what is left of its session, once; as with a container, nobody outlives the first process."""
+        """Kill the rest of the session, once: as in a container, no process continues after the first one."""
         if child is not self._buried:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -144,7 +143,7 @@ class Process:
                     os.killpg(self._child.pid, number)
 
     def tail(self) -> str:
-        """Cite the end of what this run has logged."""
+        """Return the end of the log of this run."""
         if not self.log.exists():
             return ""
         with self.log.open("rb") as log:

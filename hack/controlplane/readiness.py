@@ -1,4 +1,4 @@
-"""What each process of a cluster must answer before it counts as ready."""
+"""The conditions under which each process of a cluster is ready."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _TIMEOUT_S = 2.0
 
 
 def etcd_missing(port: int) -> str | None:
-    """Ask etcd whether it has a leader and serves."""
+    """Return why etcd does not serve; None when it has a leader and serves."""
     return _missing(http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S), "/health")
 
 
 def controller_manager_missing(port: int, *, server_ca: Path, api: Api, settled: Sequence[str]) -> str | None:
-    """Ask the controller manager for its health, then for what its controllers must have made."""
+    """Return why the controller manager is not ready: its health, then the objects of its controllers."""
     tls = ssl.create_default_context(cafile=str(server_ca))
     missing = _missing(http.client.HTTPSConnection("127.0.0.1", port, timeout=_TIMEOUT_S, context=tls), "/healthz")
     return missing or next((reason for path in settled if (reason := api.missing(path))), None)

@@ -1,8 +1,7 @@
-"""The deployment controller's part: which Pods go and come next in a rollout, and what its status says.
+"""The work of the deployment controller: the Pods to end and to start in a rollout, and the Deployment's status.
 
-Laws: no more Pods run than the strategy's surge allows, and no less are ready while others can be waited for ·
-`kubectl rollout status` and `helm --wait` can tell from the status alone whether a rollout is done.
-"""
+Laws: no more Pods run than the strategy's surge allows, and no fewer are ready while Pods can become ready ·
+`kubectl rollout status` and `helm --wait` read from the status alone whether a rollout is complete."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ from .podspec import Deployment
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a Pod stands: whether it is of the present template, and whether it is ready."""
+    """The state of a Pod: whether it is of the present template, and whether it is ready."""
 
     is_current: bool
     is_ready: bool
 
 
 def choose_to_stop(deployment: Deployment, pods: Sequence[Standing]) -> list[int]:
-    """List the positions of the Pods that are to go now: what is too many, then old ones, unready before ready."""
+    """Return the positions of the Pods to end now: surplus ones, then old ones, unready before ready."""
     current = [number for number, pod in enumerate(pods) if pod.is_current]
     old = [number for number, pod in enumerate(pods) if not pod.is_current]
     least_ready = deployment.replicas - deployment.lack
@@ -38,18 +37,18 @@ def choose_to_stop(deployment: Deployment, pods: Sequence[Standing]) -> list[int
 
 
 def count_to_start(deployment: Deployment, pods: Sequence[Standing]) -> int:
-    """Tell how many Pods of the present template may be started beside these."""
+    """Return how many Pods of the present template may start beside these."""
     missing = deployment.replicas - sum(pod.is_current for pod in pods)
     return max(0, min(missing, deployment.replicas + deployment.surge - len(pods)))
 
 
 def is_done(deployment: Deployment, pods: Sequence[Standing]) -> bool:
-    """Whether all Pods are there, and none but those of the present template, and ready."""
+    """Whether all Pods exist, are of the present template, and are ready."""
     return len(pods) == deployment.replicas and all(pod.is_current and pod.is_ready for pod in pods)
 
 
 def compute_status(deployment: Deployment, pods: Sequence[Standing]) -> dict[str, Any]:
-    """Compute the status; times of transition are kept from the status that is there."""
+    """Return the status; transition times are kept from the stored status."""
     ready = sum(pod.is_ready for pod in pods)
     is_available = ready >= deployment.replicas
     progressed = "NewReplicaSetAvailable" if is_done(deployment, pods) else "ReplicaSetUpdated"
@@ -69,7 +68,7 @@ def compute_status(deployment: Deployment, pods: Sequence[Standing]) -> dict[str
 
 
 def is_reported(status: Mapping[str, Any], reported: Mapping[str, Any]) -> bool:
-    """Whether the status says the same already; the API server leaves zeros out."""
+    """Whether `reported` is the same status; the API server omits zeros."""
     for key, value in status.items():
         if key != "conditions" and reported.get(key, 0) != value:
             return False
@@ -77,13 +76,13 @@ def is_reported(status: Mapping[str, Any], reported: Mapping[str, Any]) -> bool:
 
 
 def report_status(cluster: Cluster, deployment: Deployment, status: Mapping[str, Any]) -> None:
-    """Write the status, as the admin: there is no kubelet identity for Deployments."""
+    """Write the status, as the admin: a kubelet has no identity for Deployments."""
     path = f"{deployment_path(deployment.namespace, deployment.name)}/status"
     cluster.api.request("PATCH", path, body={"status": status}, content_type=MERGE_PATCH)
 
 
 def deployment_path(namespace: str, name: str = "") -> str:
-    """Return the API path of a Deployment, of all of a namespace without a name."""
+    """Return the API path of a Deployment, or of all Deployments of a namespace (no name)."""
     return f"/apis/apps/v1/namespaces/{namespace}/deployments" + (f"/{name}" if name else "")
 
 

@@ -1,11 +1,10 @@
-"""The mount namespace of a container: what it sees of the file system, and what it may do.
+"""The mount namespace of a container: the file system that it sees, and its rights.
 
-Law: nothing of it appears on the host. Mount points are made on tmpfs inside the namespace, and the container
-runs the host's programs as they are: this is no image, it is the host with other mounts.
+Law: nothing in it appears on the host. Mount points are created on tmpfs inside the namespace. The container runs the
+host's programs: this is no image, but the host with other mounts.
 
-The file is run as a script (`unshare -m python -I sandbox.py SPEC`, with `-r` when we are not root): it may
-import nothing but the standard library.
-"""
+The file also runs as a script (`unshare -m python -I sandbox.py SPEC`, with `-r` for other users than root), so it
+imports only the standard library."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 32, 4096, 16384, 1 << 18
 _MS_NOATIME, _MS_NODIRATIME, _MS_RELATIME = 1024, 2048, 1 << 21
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
-_LAST_CAPABILITY = 63  # the kernel answers EINVAL to those that it does not know
+_LAST_CAPABILITY = 63  # the kernel returns EINVAL for unknown ones
 _KEPT_FLAGS = {
     "nosuid": _MS_NOSUID, "nodev": _MS_NODEV, "noexec": _MS_NOEXEC,
     "noatime": _MS_NOATIME, "nodiratime": _MS_NODIRATIME, "relatime": _MS_RELATIME,
@@ -36,20 +35,20 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What to run, and in what surroundings."""
+    """A command and its environment."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     directory: str
     binds: Mapping[str, str]  # target -> source, read-only
     tmpfs: Sequence[str]  # emptyDirs, always writable
-    visible: Sequence[str]  # folders of the host that must be seen even below a tmpfs
+    visible: Sequence[str]  # folders of the host that stay visible below a tmpfs
     has_read_only_root: bool
     drops_capabilities: bool
     may_gain_privileges: bool
 
     def write(self, path: Path) -> None:
-        """Write it for the script; the environment may hold secrets."""
+        """Write the file for the script; the environment may hold secrets."""
         path.touch(mode=0o600)
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
@@ -85,13 +84,13 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
 
 
 def _enter(sandbox: Sandbox) -> None:
-    """Arrange the mounts: shallow targets first, so that a deeper one lands on top of them."""
+    """Mount shallow targets first, so that deeper ones are on top of them."""
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
     run = os.path.realpath("/var/run")
     sources = {target: os.open(source, os.O_PATH) for target, source in sandbox.binds.items()}
     visible = {path: os.open(path, os.O_PATH) for path in sandbox.visible if Path(path).is_dir()}
     _tmpfs(run, visible)
-    ours = {Path(run).stat().st_dev}  # the file systems on which mount points may be made
+    ours = {Path(run).stat().st_dev}  # the file systems on which mount points may be created
     targets = {os.path.realpath(target): target for target in (*sandbox.tmpfs, *sandbox.binds)}
     for place, target in sorted(targets.items(), key=lambda item: item[0].count("/")):
         _make_place(place, ours)
@@ -108,7 +107,7 @@ def _enter(sandbox: Sandbox) -> None:
 
 
 def _tmpfs(place: str, visible: Mapping[str, int]) -> None:
-    """Cover a folder, and let what must stay visible below it show through."""
+    """Cover a folder by a tmpfs; folders that must stay visible are mounted again below it."""
     _mount("tmpfs", place, "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode={'1777' if place == '/tmp' else '755'}")
     for path, handle in visible.items():
         if Path(path).is_relative_to(place):
@@ -117,7 +116,7 @@ def _tmpfs(place: str, visible: Mapping[str, int]) -> None:
 
 
 def _make_place(place: str, ours: set[int]) -> None:
-    """Make a mount point on a tmpfs of ours; on the host's file systems nothing is ever made."""
+    """Create a mount point on a tmpfs of the sandbox; the host's file systems never change."""
     path = Path(place)
     if path.is_dir():
         return
@@ -147,7 +146,7 @@ def _mirror(folder: Path) -> None:
 
 
 def _mount_points() -> list[tuple[str, set[str]]]:
-    """List what is mounted where (proc_pid_mountinfo(5), fields 5 and 6), without the kernel's own."""
+    """Return mount points and options (proc_pid_mountinfo(5), fields 5 and 6), without the kernel's file systems."""
     points = []
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         fields = line.split()
@@ -158,12 +157,12 @@ def _mount_points() -> list[tuple[str, set[str]]]:
 
 
 def _make_read_only(point: str, options: set[str]) -> None:
-    """Remount; a user namespace may not drop the other flags, so they are named again."""
+    """Remount; a user namespace may not drop the present flags, so they are given again."""
     kept = sum(flag for name, flag in _KEPT_FLAGS.items() if name in options)
     try:
         _mount("none", point, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
     except OSError as error:
-        # Covered by a later mount, or gone from sight: then nobody can write to it either.
+        # Covered by a later mount, or no longer visible: then it cannot be written either.
         if error.errno not in (errno.EINVAL, errno.ENOENT) or point == "/":
             raise
 
@@ -177,13 +176,13 @@ def _drop(sandbox: Sandbox) -> None:
 
 
 def _program(sandbox: Sandbox) -> str:
-    """Find the program; an image's path that this host does not have is looked up by its last part."""
+    """Return the program's path; for an image's path that is missing on this host, look up the file name in PATH."""
     name = sandbox.argv[0]
     if "/" in name and os.access(name, os.X_OK):
         return name
     found = shutil.which(Path(name).name, path=sandbox.env.get("PATH", os.defpath))
     if found is None:
-        raise FileNotFoundError(f"{name}: neither there nor on the PATH")
+        raise FileNotFoundError(f"{name}: not a file, and not on the PATH")
     return found
 
 

@@ -1,9 +1,8 @@
-"""Services, as kube-proxy would route them: the API server reaches a pod by its Service's ClusterIP.
+"""Services, as kube-proxy routes them: the API server reaches a pod by its Service's ClusterIP.
 
-Law: the proxy is an abstract Unix socket, so that it is on no network and needs no file. The API server is configured
-as in a cluster whose nodes it reaches through a proxy (EgressSelectorConfiguration, HTTP CONNECT): it asks for the
-ClusterIP and port of the Service as it is stored, and nothing about the Service or the webhook is made up.
-"""
+Law: the proxy is an abstract Unix socket, so it is on no network and needs no file. The API server is configured as in
+a cluster whose nodes it reaches through a proxy (EgressSelectorConfiguration, HTTP CONNECT). It requests the stored
+ClusterIP and port of the Service. No field of a Service or webhook is replaced."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ Endpoints = Callable[[str, Mapping[str, str], "int | str"], list[int]]
 
 
 def write_egress_configuration(path: Path, *, name: str) -> None:
-    """Tell the API server to reach the cluster's network through the proxy of that name; JSON is YAML."""
+    """Write the configuration with which the API server uses the proxy of that name; JSON is YAML."""
     connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": f"@{name}"}}}
     content = {
         "apiVersion": "apiserver.k8s.io/v1beta1",
@@ -39,7 +38,7 @@ def write_egress_configuration(path: Path, *, name: str) -> None:
 
 
 class Services:
-    """The proxy of one cluster. It listens while somebody has endpoints; without it nothing is reached."""
+    """The proxy of one cluster. It listens while a kubelet has joined; without it no Service is reachable."""
 
     def __init__(self, api: Api, *, name: str) -> None:
         self.name = name
@@ -58,7 +57,7 @@ class Services:
                 threading.Thread(target=self._server.serve_forever, name="services", daemon=True).start()
 
     def leave(self, endpoints: Endpoints) -> None:
-        """Route to them no more. Again is harmless."""
+        """Stop routing to these endpoints. A second call does nothing."""
         with self._lock:
             self._endpoints = [held for held in self._endpoints if held != endpoints]
             if self._server is not None and not self._endpoints:
@@ -67,13 +66,13 @@ class Services:
                 self._server = None
 
     def route(self, address: str, port: int) -> int | None:
-        """Find the loopback port behind a ClusterIP, each ready pod in its turn; None when there is none."""
+        """Return the loopback port of a pod behind a ClusterIP, each ready pod in turn; None without ready pods."""
         found = next((s for s in self._api.get("/api/v1/services")["items"] if s["spec"]["clusterIP"] == address), None)
         target = _target(found, port) if found is not None else None
         if found is None or target is None:
             return None
         namespace, selector = found["metadata"]["namespace"], found["spec"].get("selector") or {}
-        ports = [ready for ask in self._endpoints for ready in ask(namespace, selector, target)]
+        ports = [ready for ports_of in self._endpoints for ready in ports_of(namespace, selector, target)]
         return ports[next(self._turn) % len(ports)] if ports else None
 
     def _handler(self) -> type[socketserver.StreamRequestHandler]:
@@ -81,7 +80,7 @@ class Services:
 
         class Handler(socketserver.StreamRequestHandler):
             timeout = _TIMEOUT_S
-            rbufsize = 0  # what comes after the headers belongs to the pod
+            rbufsize = 0  # bytes after the headers belong to the pod
 
             def handle(self) -> None:
                 with contextlib.suppress(OSError, ControlPlaneError):
@@ -104,7 +103,7 @@ def _target(service: Manifest, port: int) -> int | str | None:
 
 
 def _tunnel(client: socket.socket, route: Callable[[str, int], int | None]) -> None:
-    """Answer one CONNECT, and pass bytes both ways until either side ends."""
+    """Answer one CONNECT, and copy bytes in both directions until one side ends."""
     asked = b""
     while not asked.endswith(b"\r\n\r\n"):
         if not (byte := client.recv(1)):

@@ -1,8 +1,7 @@
-"""The Go toolchain on this machine: found, judged, run.
+"""The Go toolchain on this machine.
 
-Law: it is run in one way only, so that the build cache holds, and what it says is never passed on with the
-name of a registry in it.
-"""
+Law: all calls of go have the same environment, so that the build cache is valid. Its output is printed only without the
+names of registries."""
 
 from __future__ import annotations
 
@@ -41,14 +40,14 @@ class Toolchain:
 
 
 def find_toolchain() -> Toolchain:
-    """Find `go` on the PATH; BuildError when it is missing, too old, or has no place for its caches."""
+    """Return the `go` on the PATH; BuildError when it is missing, too old, or has no folder for its caches."""
     go = shutil.which("go")
     if go is None:
         raise BuildError(f"go is not on the PATH: {_INSTALL}")
     if not os.environ.get("HOME") and not (os.environ.get("GOCACHE") and os.environ.get("GOPATH")):
-        raise BuildError("HOME is not set, so go has no place for its caches: set HOME, or GOCACHE and GOPATH")
+        raise BuildError("HOME is not set, so go has no folder for its caches: set HOME, or GOCACHE and GOPATH")
     env = _environment()
-    asked = subprocess.run(
+    done = subprocess.run(
         [go, "env", "GOVERSION", "GOOS", "GOARCH"],
         env=env,
         cwd="/",
@@ -56,9 +55,9 @@ def find_toolchain() -> Toolchain:
         text=True,
         check=False,
     )
-    answer = asked.stdout.split()
-    if asked.returncode != 0 or len(answer) < 3:
-        raise BuildError(f"{go} does not work: {scrub(asked.stderr.strip(), env=env)}")
+    answer = done.stdout.split()
+    if done.returncode != 0 or len(answer) < 3:
+        raise BuildError(f"{go} does not work: {scrub(done.stderr.strip(), env=env)}")
     version, system, machine = answer[0], answer[-2], answer[-1]
     found = re.match(r"go(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < MINIMUM:
@@ -75,7 +74,7 @@ def run_go(
     guardian: Guardian,
     beat: Callable[[float], None],
 ) -> None:
-    """Run go, and call `beat` with the elapsed seconds; BuildError with the end of what it said."""
+    """Run go, and call `beat` with the elapsed seconds; BuildError with the end of its output."""
     child = guardian.spawn([toolchain.go, *argv], env=toolchain.env, log=log, cwd=cwd)
     started = time.monotonic()
     beaten = started
@@ -86,17 +85,17 @@ def run_go(
                 beat(beaten - started)
             time.sleep(_POLL_S)
     except BaseException:
-        guardian.close()  # Ctrl-C: go is in a session of its own and has not heard it
+        guardian.close()  # go has its own session, so Ctrl-C does not reach it
         child.wait()
         raise
     guardian.forget(child.pid)
     if child.returncode != 0:
-        said = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
-        raise BuildError(f"go {argv[0]} failed:\n" + scrub("\n".join(said), env=toolchain.env))
+        output = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+        raise BuildError(f"go {argv[0]} failed:\n" + scrub("\n".join(output), env=toolchain.env))
 
 
 def scrub(text: str, *, env: Mapping[str, str]) -> str:
-    """Take out every URL and every host that go was told to fetch from."""
+    """Replace every URL, and every host from which go was configured to download."""
     text = _DIALLED.sub(r"\1<host>", _URL.sub("<url>", text))
     settings = " ".join(env.get(name, "") for name in ("GOPROXY", "GOSUMDB", "HTTPS_PROXY", "HTTP_PROXY"))
     for host in re.findall(r"[\w-]+(?:\.[\w-]+)+", settings):
@@ -105,7 +104,7 @@ def scrub(text: str, *, env: Mapping[str, str]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Fix what decides about the result; keep the rest: proxies and caches are the machine's business."""
+    """Return the environment: variables that change the result are fixed, the machine's proxies and caches stay."""
     dropped = {"GOOS", "GOARCH", "GOEXPERIMENT"}
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}

@@ -1,8 +1,7 @@
-"""What is mounted into a container: the ServiceAccount's token, Secrets and ConfigMaps.
+"""The volumes of a container: the ServiceAccount's token, Secrets and ConfigMaps.
 
-Law: a volume changes as a kubelet changes it, all files at once: they are symlinks into `..data`, itself a
-symlink that is replaced atomically. Who holds a file open goes on reading the old one.
-"""
+Law: as with a kubelet, all files of a volume change at once: they are symlinks into `..data`, a symlink that is
+replaced atomically. A program that has a file open continues to read the old content."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def write_volume(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def token_files(cluster: Cluster, *, namespace: str, service_account: str, duration_s: int) -> dict[str, bytes]:
-    """Ask the TokenRequest API for a token, and put the CA and the namespace beside it."""
+    """Request a token (TokenRequest API), and write it with the CA and the namespace."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
     body = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -56,7 +55,7 @@ def token_files(cluster: Cluster, *, namespace: str, service_account: str, durat
 
 
 def read_data(cluster: Cluster, *, namespace: str, kind: str, name: str) -> dict[str, bytes] | None:
-    """Read the data of a Secret or a ConfigMap ("secrets", "configmaps"); None: there is none."""
+    """Return the data of a Secret or a ConfigMap ("secrets", "configmaps"); None when it does not exist."""
     try:
         found = cluster.api.get(f"/api/v1/namespaces/{namespace}/{kind}/{name}")
     except ApiError as error:
@@ -72,7 +71,7 @@ def read_data(cluster: Cluster, *, namespace: str, kind: str, name: str) -> dict
 
 
 def volume_files(cluster: Cluster, *, namespace: str, volume: Manifest) -> dict[str, bytes] | None:
-    """Read what a declared volume holds; None: it is an emptyDir."""
+    """Return the content of a declared volume; None for an emptyDir."""
     match volume:
         case {"emptyDir": _}:
             return None
@@ -81,10 +80,10 @@ def volume_files(cluster: Cluster, *, namespace: str, volume: Manifest) -> dict[
         case {"configMap": dict() as source}:
             kind, name = "configmaps", source["name"]
         case _:
-            raise UnsupportedError(f"volume {volume['name']} is of a kind that is not played here")
+            raise UnsupportedError(f"volume {volume['name']} is of a kind that is not implemented")
     data = read_data(cluster, namespace=namespace, kind=kind, name=name)
     if data is None and not source.get("optional"):
-        raise UnsupportedError(f"{kind} {name} is not there, volume {volume['name']} needs it")
+        raise UnsupportedError(f"{kind} {name} does not exist, and volume {volume['name']} needs it")
     if "items" not in source:
         return data or {}
     return {item["path"]: data[item["key"]] for item in source["items"] if data is not None}

@@ -11,20 +11,20 @@ from types import FrameType
 
 from hack.controlplane import ControlPlaneError
 
-from .own import OwnStage
+from .contexts import ContextStage
+from .loopback import LoopbackStage
 from .stage import Stage
-from .story import tell
+from .story import play
 from .terminal import StoryError
-from .theirs import TheirStage
 
 _TAIL_LINES = 40
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Tell the story; return the exit code."""
+    """Play the story; return the exit code."""
     options = _parser().parse_args(argv)
     if options.contexts and len(options.contexts) != 3:
-        print('the demo is told with three clusters: CONTEXTS="a b c"', file=sys.stderr)
+        print('the demo needs three clusters: CONTEXTS="a b c"', file=sys.stderr)
         return 2
     if len(set(options.contexts)) != len(options.contexts):
         print("a context is named twice: the demo needs three different clusters", file=sys.stderr)
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        with TheirStage(options.contexts, image=options.image) if options.contexts else OwnStage() as stage:
+        with ContextStage(options.contexts, image=options.image) if options.contexts else LoopbackStage() as stage:
             return _play(stage)
     except (StoryError, ControlPlaneError) as error:
         print(f"\nthe demo failed: {error}", file=sys.stderr)
@@ -46,18 +46,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _play(stage: Stage) -> int:
     try:
-        tell(stage)
+        play(stage)
     except (StoryError, ControlPlaneError):
         for name, log in stage.logs().items():
             text = log.read_text(encoding="utf-8", errors="replace") if isinstance(log, Path) else log
-            print(f"\n--- the daemon of {name} said last:", file=sys.stderr)
+            print(f"\n--- last lines of the daemon of {name}:", file=sys.stderr)
             print("\n".join(text.splitlines()[-_TAIL_LINES:]), file=sys.stderr)
         raise
-    print("\nThat is all: no hub, no leader, and every daemon writes only in its own cluster.", flush=True)
+    print("\nThis was the demo: no hub, no leader, and each daemon writes only to its own cluster.", flush=True)
     if not sys.stdin.isatty():
-        print("Nobody watches: cleaning up.", flush=True)
+        print("No terminal is attached: cleaning up.", flush=True)
         return 0
-    print(f"Look around from another terminal:\n\n{stage.farewell()}\n\nCtrl-C ends it and cleans up.", flush=True)
+    print(f"To continue in another terminal:\n\n{stage.next_commands()}\n\nCtrl-C ends it and cleans up.", flush=True)
     try:
         signal.pause()
     except KeyboardInterrupt:
@@ -66,7 +66,7 @@ def _play(stage: Stage) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Turn the first signal into KeyboardInterrupt; more of them must not disturb the cleaning up."""
+    """Raise KeyboardInterrupt for the first signal, and ignore later ones, so that the clean-up ends."""
     del number, frame
     for other in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(other, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Where a story plays: three clusters, and somebody who runs the daemons in them."""
+"""The stage of a story: three clusters with their daemons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHART = "deploy/helm/cluster-registry"
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A cluster of the story: its context in the kubeconfig, its name in the group, more flags for helm."""
+    """A cluster of the story: its context in the kubeconfig, its name in the group, additional flags for helm."""
 
     context: str
     name: str
@@ -26,43 +26,43 @@ class Actor:
 
     @property
     def kubectl(self) -> str:
-        """How a kubectl command for it begins."""
+        """The beginning of a kubectl command for the cluster."""
         return f"kubectl --context {self.context}"
 
     @property
     def helm(self) -> str:
-        """How a helm command for it begins."""
+        """The beginning of a helm command for the cluster."""
         return f"helm --kube-context {self.context}"
 
 
 class Stage(Protocol):
-    """What a story needs; a context manager that takes away what was put there."""
+    """The clusters of a story, as a context manager that removes all objects of the story at its end."""
 
     @property
     def terminal(self) -> Terminal:
-        """Where it is told."""
+        """The terminal that shows the story."""
 
     @property
     def actors(self) -> Sequence[Actor]:
         """The three clusters."""
 
     def install(self, actor: Actor) -> None:
-        """Install the chart, with the command shown, and see to it that the daemon runs."""
+        """Show and run the command that installs the chart, and start the daemon."""
 
     def wait_ready(self, actor: Actor) -> None:
-        """Wait until the daemon says that it is ready."""
+        """Wait until the daemon is ready."""
 
-    def silence(self, actor: Actor) -> AbstractContextManager[None] | None:
-        """Let a cluster's API server be gone for as long as it is entered; None where that is not ours to do."""
+    def without_api_server(self, actor: Actor) -> AbstractContextManager[None] | None:
+        """Return a context without the cluster's API server; None where the demo must not stop it."""
 
     def logs(self) -> dict[str, Path | str]:
-        """Return where each daemon's log is, or its text, by the cluster's name."""
+        """Return the path or the text of each daemon's log, by the cluster's name."""
 
-    def farewell(self) -> str:
-        """Say how to look around."""
+    def next_commands(self) -> str:
+        """Return commands with which a user can continue."""
 
 
 def install_command(actor: Actor, more: str = "") -> str:
-    """Spell the helm command that makes a cluster a member."""
+    """Return the helm command that makes a cluster a member."""
     flags = " ".join(part for part in (f"--set localCluster.name={actor.name}", actor.helm_flags, more) if part)
     return f"{actor.helm} install {RELEASE} {CHART} --namespace {NAMESPACE} --create-namespace {flags}"

@@ -1,6 +1,6 @@
-"""What the reader sees: steps, the commands as one would type them, and what they print.
+"""The output of the demo: steps, the commands as a user would type them, and their output.
 
-Law: what is shown is what runs, and nothing else changes a cluster.
+Law: the commands that change a cluster are shown as they run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _COMMAND_TIMEOUT_S = 300.0
 
 
 class StoryError(Exception):
-    """A step failed; the message says which, and what the command said."""
+    """A step failed; the message has the command and its output."""
 
 
 class Terminal:
-    """Runs commands of a story and shows them; `env` is what they run with."""
+    """Runs and shows the commands of a story; `env` is their environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self.env = dict(env)
@@ -30,16 +30,16 @@ class Terminal:
         self._steps = 0
 
     def step(self, title: str) -> None:
-        """Begin a step."""
+        """Start a step."""
         self._steps += 1
         print(f"\n{self._style(f'{self._steps}. {title}', '1')}", flush=True)
 
-    def say(self, text: str) -> None:
-        """Say something about what happens."""
+    def explain(self, text: str) -> None:
+        """Print an explanation."""
         print(self._style(text, "2"), flush=True)
 
     def run(self, command: str, *, quiet: bool = False) -> str:
-        """Show a shell command, run it and show what it prints; StoryError when it fails."""
+        """Show a shell command, run it and show its output; StoryError when it fails."""
         self._show(command)
         done = self._execute(command)
         if done.returncode != 0:
@@ -48,10 +48,10 @@ class Terminal:
             self._print(done.stdout)
         return done.stdout
 
-    def until(self, command: str, holds: Callable[[str], bool], *, what: str, timeout_s: float = 60.0) -> str:
+    def until(self, command: str, holds: Callable[[str], bool], *, condition: str, timeout_s: float = 60.0) -> str:
         """Show a command, repeat it until its output is as expected, and show that; StoryError when it is late.
 
-        `what` says what is waited for.
+        `condition` describes the expected output.
         """
         self._show(command)
         started = time.monotonic()
@@ -61,24 +61,24 @@ class Terminal:
                 break
             if time.monotonic() - started > timeout_s:
                 raise StoryError(
-                    f"{command}\nstill not after {timeout_s:g} s: {what}; it says\n{done.stdout}{done.stderr}"
+                    f"{command}\nnot after {timeout_s:g} s: {condition}; the output is\n{done.stdout}{done.stderr}"
                 )
             time.sleep(_POLL_S)
         self._print(done.stdout)
         waited_s = time.monotonic() - started
         if waited_s > 2 * _POLL_S:
-            self.say(f"({what}: after {waited_s:.1f} s)")
+            self.explain(f"({condition}: after {waited_s:.1f} s)")
         return done.stdout
 
-    def ask(self, command: str) -> str:
-        """Run a command without showing it; return what it prints; StoryError when it fails."""
+    def read(self, command: str) -> str:
+        """Run a command without showing it, and return its output; StoryError when it fails."""
         done = self._execute(command)
         if done.returncode != 0:
             raise StoryError(f"{command}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def succeeds(self, command: str) -> bool:
-        """Run a command without showing it; tell whether it succeeded."""
+        """Run a command without showing it; return whether it succeeded."""
         return self._execute(command).returncode == 0
 
     def _execute(self, command: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Cluster: a member of the group, and where the credentials lie with which it is read."""
+"""Cluster: a member of the group, its endpoints, and the Secret with its credentials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from registry_controller.api.meta import ClusterUID, ObjectKey
 
 
 class State(enum.Enum):
-    """`status.state`. Members that run the Go original count anything but Ready as not synced."""
+    """`status.state`. For members that run the Go original, a Cluster in any other state than Ready is not synced."""
 
     READY = "Ready"
     FAILED = "Failed"
@@ -30,7 +30,7 @@ class ClusterType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One way to reach a cluster's API server. `ca_bundle` is base64, empty when not given."""
+    """An address of a cluster's API server. `ca_bundle` is base64, or empty."""
 
     client_network: str
     server_address: str
@@ -39,9 +39,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Cluster object. `secret` is None while the reference lacks a name or a namespace.
+    """A Cluster object. `secret` is missing if the reference lacks a name or a namespace.
 
-    `contested`: its status says that another API server has its ID, too.
+    `contested` is true if the condition LocalConflict is True: the cluster's ID is not unique.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Cluster:
     generation: int
 
     def endpoint_for(self, network_name: str) -> Endpoint | None:
-        """Choose the endpoint for reading: the one of our network, else the last one without a network."""
+        """Return the endpoint for a client: the first of its network, else the last without a network, else None."""
         for endpoint in self.endpoints:
             if endpoint.client_network and endpoint.client_network == network_name:
                 return endpoint
@@ -64,17 +64,17 @@ class Cluster:
         return unnamed[-1] if unnamed else None
 
     def published_endpoint(self) -> Endpoint | None:
-        """Choose the endpoint for the Secret that this cluster publishes: the first one without a network."""
+        """Return the endpoint for the Secret that the local cluster publishes: the first without a network, or None."""
         return next((endpoint for endpoint in self.endpoints if not endpoint.client_network), None)
 
 
 def read_cluster(manifest: meta.Manifest) -> Cluster:
-    """Read a Cluster object; raise InvalidObject for what the schema would have refused."""
+    """Parse a Cluster object. Raises InvalidObject for a field that the schema refuses."""
     field = Field(manifest, "")
     spec = field["spec"]
     cluster_id = spec["clusterID"].text()
     if not cluster_id:
-        raise InvalidObject("spec.clusterID", "is required: the UID of that cluster's kube-system namespace")
+        raise InvalidObject("spec.clusterID", "is required: the UID of the kube-system namespace of that cluster")
     reference = spec["authInfo"]["secretRef"]
     key = ObjectKey(reference["namespace"].text(), reference["name"].text())
     info = field["metadata"]

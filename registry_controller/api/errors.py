@@ -1,56 +1,85 @@
-"""Errors, by whose fault they are and what to do about them.
+"""Errors of the daemon. The class of an error states whose fault it is, and whether a later retry can succeed.
 
-RegistryError
-  BadInput            somebody wrote something wrong: say where, wait for the edit
-    InvalidOption       an option of the daemon; ends the start
-    InvalidObject       a field of one of our own kinds
-      Mistake             a bug of this program that one object brings out: the others go on
-    InvalidKubeconfig   a peer's credentials
-  ApiError            an API server's answer; `.status` is the HTTP code
-    Unauthorized        401: credentials are wrong or gone
-    Forbidden           403: a right is missing; heals when somebody grants it
-    NotFound            404: with `.names_object` when the answer itself names what is missing
-    Conflict            409: somebody was faster; read again
-      AlreadyExists
-    Gone                410: history is compacted; list again
-    Invalid             422: refused by validation; wait for a change
-      Immutable         a field of it may not change: make it anew, or say so
-    TooManyRequests     429: wait for `.retry_after_s`
-    ServerError         5xx
-  Contested           somebody here keeps changing a copy: wait for `.retry_after_s`
-  Unreachable         no answer at all: connection, TLS, or timeout
-  NotServed           the server does not serve that kind
-  ProtocolError       an answer that is not what Kubernetes would say
-    TooMuch             more than is taken of one server; asked again rarely
+The classes, whose fault they are, and whether they are transient: whether a retry can succeed although no person acts.
+
+RegistryError            none           yes  base of all errors that the daemon raises deliberately
+  BadInput               author         no   a person wrote something wrong; the message names the place
+    InvalidOption        author         no   an option of the daemon; the start fails
+    InvalidObject        author         no   a field of a Cluster, ClusterFeature or ResourceSyncRule
+      Mistake            program        no   a bug of this program, triggered by an object
+    InvalidKubeconfig    author         no   the credentials of a peer
+  ApiError               server         yes  an error response of an API server; `.status` is the HTTP code
+    Unauthorized         administrator  yes  401: the credentials are wrong or expired; new ones may arrive
+    Forbidden            administrator  no   403: a right is missing, or admission refuses the request
+    NotFound             none           no   404; `.names_object` when the response itself names the missing object
+    Conflict             none           yes  409: another client was faster; read again
+      AlreadyExists      none           yes  409 to a create
+    Gone                 none           yes  410: the history is compacted; list again
+    Invalid              author         no   400, 406, 413, 415, 422: the server refuses this object
+      Immutable          author         no   422: a field may not change; the object must be created again
+    TooManyRequests      server         yes  429: wait for `.retry_after_s`
+    ServerError          server         yes  5xx
+  NotYet                 none           yes  the daemon itself postpones the work by `.retry_after_s`
+    Contested            administrator  yes  another client in this cluster keeps changing a copy
+    ChangesTooOften      author         yes  members keep changing their rules
+  Unreachable            network        yes  no response: connection, TLS handshake or timeout
+  NotServed              administrator  no   the API server does not serve the kind
+  ProtocolError          server         no   a response that no Kubernetes API server sends
+    TooMuch              server         no   more bytes, objects or pages than the daemon reads from one server
 """
 
 from __future__ import annotations
 
+import enum
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
+
+
+class Party(enum.Enum):
+    """The party whose fault an error is."""
+
+    AUTHOR = "author"
+    """Wrote the option, the object or the kubeconfig."""
+    ADMINISTRATOR = "administrator"
+    """Runs the cluster: grants rights, installs kinds, runs other controllers."""
+    SERVER = "server"
+    """The API server, or a proxy or webhook of the API server."""
+    NETWORK = "network"
+    PROGRAM = "program"
+    """This program."""
+    NONE = "none"
+    """Expected during normal operation."""
 
 
 class RegistryError(Exception):
-    """Base of everything the daemon raises on purpose. Messages never hold data of an object."""
+    """Base of all errors that the daemon raises deliberately. Messages never contain data of an object."""
 
-    def bare(self) -> Self:
-        """Forget where this was raised and what led to it, before it is kept: the frames there hold whole objects."""
+    fault: ClassVar[Party] = Party.NONE
+    is_transient: ClassVar[bool] = True
+    retry_after_s: float = 0.0
+    """The minimum wait before a retry; 0 leaves the wait to the caller's backoff."""
+
+    def without_traceback(self) -> Self:
+        """Drop the traceback and the causes before the error is stored: their frames refer to whole objects."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
 
 
 class BadInput(RegistryError):
-    """Something that a person wrote is wrong; trying again changes nothing."""
+    """A person wrote something wrong; a retry without an edit fails again."""
+
+    fault = Party.AUTHOR
+    is_transient = False
 
 
 class InvalidOption(BadInput):
-    """An option is wrong; the message names it."""
+    """An option of the daemon is wrong; the message names the option."""
 
 
 class InvalidObject(BadInput):
-    """A field of one of our own kinds is wrong.
+    """A field of a Cluster, ClusterFeature or ResourceSyncRule is wrong.
 
-    `path` spells the field as Kubernetes does (`spec.rules[0].match[1].content[0].key`).
+    `path` is the field's path in Kubernetes' form (`spec.rules[0].match[1].content[0].key`).
     """
 
     def __init__(self, path: str, message: str, *, reason: str = "Invalid") -> None:
@@ -61,28 +90,29 @@ class InvalidObject(BadInput):
 
 
 class Mistake(InvalidObject):
-    """A bug of this program that an object, or a rule on it, brings out.
+    """A bug of this program that an object, or a rule for this object, triggers.
 
-    Both may be a stranger's: it is said of that object, and ends nothing.
+    Both may come from another cluster. The bug is reported for that object alone, and the daemon goes on.
     """
+
+    fault = Party.PROGRAM
 
     @classmethod
     def of(cls, error: Exception, *, path: str) -> Self:
-        """Speak of an error that nobody raised on purpose: its kind and place; its words may hold data."""
-        where = _deepest(error.__traceback__)
-        words = f"cannot be evaluated: {type(error).__name__}{where}, a mistake of this program: please report it"
-        return cls(path, words, reason="Mistake")
+        """Convert an unexpected exception. The message has its place in the program; its text may contain data."""
+        place = _place_of(error.__traceback__)
+        return cls(path, f"cannot be evaluated: a bug in this program{place}; please report it", reason="Mistake")
 
 
-def _deepest(trace: TracebackType | None) -> str:
-    """Spell the last line of this program's own that a traceback goes through."""
-    where = ""
+def _place_of(trace: TracebackType | None) -> str:
+    """Return ` at MODULE:LINE` for the innermost frame of this program in a traceback; empty without such a frame."""
+    place = ""
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__"))
         if module.startswith("registry_controller."):
-            where = f" at {module.removeprefix('registry_controller.')}:{trace.tb_lineno}"
+            place = f" at {module.removeprefix('registry_controller.')}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return where
+    return place
 
 
 class InvalidKubeconfig(BadInput):
@@ -90,7 +120,9 @@ class InvalidKubeconfig(BadInput):
 
 
 class ApiError(RegistryError):
-    """An API server answered with an error."""
+    """An API server responded with an error. `status` is the HTTP code, `reason` the Status object's reason."""
+
+    fault = Party.SERVER
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -102,9 +134,14 @@ class ApiError(RegistryError):
 class Unauthorized(ApiError):
     """401."""
 
+    fault = Party.ADMINISTRATOR
+
 
 class Forbidden(ApiError):
-    """403. `lacks_right` is true when an authorizer said so, and not a webhook, a quota or an ending namespace."""
+    """403. `lacks_right` is true if the authorizer refused, not a webhook, a quota or a terminating namespace."""
+
+    fault = Party.ADMINISTRATOR
+    is_transient = False
 
     def __init__(
         self, message: str, *, status: int = 403, reason: str = "Forbidden", lacks_right: bool = False
@@ -114,7 +151,10 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404. `names_object` is true when the answer is a Status whose details name the object asked for."""
+    """404. `names_object` is true if the response is a Status whose details name the requested object."""
+
+    fault = Party.NONE
+    is_transient = False
 
     def __init__(
         self, message: str, *, names_object: bool = False, details_kind: str = "", reason: str = "NotFound"
@@ -125,7 +165,9 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: the object changed since it was read, or a precondition failed."""
+    """409: the object has changed since the read, or a precondition failed."""
+
+    fault = Party.NONE
 
 
 class AlreadyExists(Conflict):
@@ -135,16 +177,21 @@ class AlreadyExists(Conflict):
 class Gone(ApiError):
     """410: the resourceVersion is too old; list again."""
 
+    fault = Party.NONE
+
 
 class Invalid(ApiError):
-    """400, 413, 422: the server refuses this object as it is."""
+    """400, 406, 413, 415, 422: the server refuses the object in this form."""
+
+    fault = Party.AUTHOR
+    is_transient = False
 
     def __init__(self, message: str, *, status: int = 422, reason: str = "Invalid") -> None:
         super().__init__(message, status=status, reason=reason)
 
 
 class Immutable(Invalid):
-    """422: a field of it may not change. `managers` are those whose changes the refused write was to undo."""
+    """422: a field may not change. `managers` are the field managers whose changes the refused write reverts."""
 
     def __init__(self, message: str, *, managers: tuple[str, ...] = ()) -> None:
         super().__init__(message, reason="Immutable")
@@ -160,7 +207,7 @@ class ServerError(ApiError):
 
 
 class NotYet(RegistryError):
-    """It is to be done later, by our own choice."""
+    """The daemon postpones the work by `retry_after_s`; nothing has failed."""
 
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
@@ -168,24 +215,36 @@ class NotYet(RegistryError):
 
 
 class Contested(NotYet):
-    """Somebody here keeps changing what we write."""
+    """Another client in this cluster keeps changing a copy."""
+
+    fault = Party.ADMINISTRATOR
 
 
 class ChangesTooOften(NotYet):
     """Members keep changing their rules."""
 
+    fault = Party.AUTHOR
+
 
 class Unreachable(RegistryError):
-    """No answer: the connection, the TLS handshake or the wait failed."""
+    """No response: the connection, the TLS handshake or the wait failed."""
+
+    fault = Party.NETWORK
 
 
 class NotServed(RegistryError):
-    """The API server does not serve that kind (now)."""
+    """The API server does not serve the kind at present."""
+
+    fault = Party.ADMINISTRATOR
+    is_transient = False
 
 
 class ProtocolError(RegistryError):
-    """The server answered with something that no Kubernetes API server says."""
+    """The server sent a response that no Kubernetes API server sends."""
+
+    fault = Party.SERVER
+    is_transient = False
 
 
 class TooMuch(ProtocolError):
-    """The server answered with more than is taken of one server: bytes, objects or pages."""
+    """The server sent more bytes, objects or pages than the daemon reads from one server."""

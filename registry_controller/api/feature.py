@@ -1,4 +1,4 @@
-"""ClusterFeature: a label on a member, and how a rule asks for one."""
+"""ClusterFeature: a feature of a cluster, and the match of a rule on features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from registry_controller.api.selectors import Selector, read_selector
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A ClusterFeature that some cluster holds."""
+    """A ClusterFeature object."""
 
     name: str
     feature_name: str
@@ -21,13 +21,13 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class FeatureMatch:
-    """One entry of `clusterFeatureMatch`; no feature name asks for any feature with these labels."""
+    """An entry of `clusterFeatureMatch`; an empty feature name matches every feature with these labels."""
 
     feature_name: str
     selector: Selector
 
     def matches(self, features: Iterable[Feature]) -> bool:
-        """Say whether one of a cluster's features is what this entry asks for."""
+        """Return whether this entry matches one of a cluster's features."""
         return any(
             (not self.feature_name or self.feature_name == feature.feature_name)
             and self.selector.matches(feature.labels)
@@ -36,7 +36,7 @@ class FeatureMatch:
 
 
 def read_feature(manifest: meta.Manifest) -> Feature:
-    """Read a ClusterFeature object."""
+    """Parse a ClusterFeature object."""
     field = Field(manifest, "")
     return Feature(
         name=field["metadata"]["name"].text(),
@@ -46,5 +46,5 @@ def read_feature(manifest: meta.Manifest) -> Feature:
 
 
 def read_feature_match(field: Field) -> FeatureMatch:
-    """Read one entry of `clusterFeatureMatch`."""
+    """Parse an entry of `clusterFeatureMatch`."""
     return FeatureMatch(field["featureName"].text(), read_selector(field))

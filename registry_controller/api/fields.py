@@ -1,4 +1,4 @@
-"""Read typed fields out of decoded JSON; what does not fit is an error that spells the field's path."""
+"""Typed access to fields of decoded JSON. A wrong type is an error with the field's path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry_controller.api.errors import InvalidObject
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value and where it was found. `value` is None for a field that is missing or null."""
+    """A value and its path. A missing field has the value None, as has a null."""
 
     value: Any
     path: str
@@ -20,7 +20,7 @@ class Field:
         return Field(self.mapping().get(key), f"{self.path}.{key}" if self.path else key)
 
     def mapping(self) -> Mapping[str, Any]:
-        """Read an object; a missing one is empty."""
+        """Return an object; empty if the field is missing."""
         if self.value is None:
             return {}
         if not isinstance(self.value, Mapping):
@@ -28,7 +28,7 @@ class Field:
         return self.value
 
     def items(self, *, of: str = "") -> Sequence[Field]:
-        """Read a list, `of` what is said where there is none; a missing one is empty."""
+        """Return the elements of a list; empty if the field is missing. `of` describes the elements in the error."""
         if self.value is None:
             return ()
         if not isinstance(self.value, list):
@@ -36,7 +36,7 @@ class Field:
         return tuple(Field(value, f"{self.path}[{index}]") for index, value in enumerate(self.value))
 
     def text(self, default: str = "") -> str:
-        """Read a string."""
+        """Return a string."""
         if self.value is None:
             return default
         if not isinstance(self.value, str):
@@ -44,7 +44,7 @@ class Field:
         return self.value
 
     def flag(self) -> bool:
-        """Read a boolean; a missing one is False."""
+        """Return a boolean; False if the field is missing."""
         if self.value is None:
             return False
         if not isinstance(self.value, bool):
@@ -52,30 +52,30 @@ class Field:
         return self.value
 
     def texts(self) -> tuple[str, ...]:
-        """Read a list of strings."""
+        """Return a list of strings."""
         return tuple(item.text() for item in self.items())
 
     def text_map(self) -> Mapping[str, str]:
-        """Read an object whose values are strings."""
+        """Return an object whose values are strings."""
         return {key: self.entry(key).text() for key in self.mapping()}
 
     def entry(self, key: str) -> Field:
-        """Take the value of a key that somebody chose, which may have dots: it stands in brackets."""
+        """Return the field for a key of a map. A key may contain dots, so the path has it in brackets."""
         return Field(self.mapping().get(key), f"{self.path}[{key}]")
 
     def int_or_text(self) -> int | str:
-        """Read a string or an integer."""
+        """Return a string or an integer."""
         if isinstance(self.value, bool) or not isinstance(self.value, (int, str)):
-            words = f"must be a text or a whole number, not {_kind(self.value)}"
-            raise InvalidObject(self.path, f"{words}{_as_text(self.value)}")
+            words = f"must be a string or an integer, not {_kind(self.value)}"
+            raise InvalidObject(self.path, f"{words}{_advice(self.value)}")
         return self.value
 
 
-def _as_text(value: object) -> str:
-    """Advise how to write a value that could be one as a text."""
+def _advice(value: object) -> str:
+    """Return how to write a scalar as a string; empty for an object or a list."""
     if isinstance(value, bool):
-        return f'; write it as a text: "{str(value).lower()}"'
-    return "; write it as a text, in quotes" if isinstance(value, float) else ""
+        return f'; write it as a string: "{str(value).lower()}"'
+    return "; write it as a string, in quotes" if isinstance(value, float) else ""
 
 
 def _kind(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Identities of objects, and every label and annotation that the registry reads or writes."""
+"""Identities of objects and kinds, and every label and annotation that the registry reads or writes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, NewType
 
 ClusterUID = NewType("ClusterUID", str)
-"""UID of a cluster's `kube-system` namespace: the `clusterID` of the contract."""
+"""UID of a cluster's `kube-system` namespace: `spec.clusterID` of a Cluster."""
 
 UID_LENGTH: Final = 64
-"""The longest uid that is taken for one; a UUID has 36 characters."""
+"""The maximum length of a UID; a UUID has 36 characters."""
 
 Manifest = Mapping[str, Any]
-"""A Kubernetes object as decoded JSON. Read only: what is changed is built anew."""
+"""A Kubernetes object as decoded JSON. Read-only: a change is a new object."""
 
 GROUP: Final = "clusterregistry.k8s.cisco.com"
 VERSION: Final = "v1alpha1"
@@ -24,59 +24,59 @@ FIELD_MANAGER: Final = "registry-controller"
 _NAMES: Final = "cluster-registry.k8s.cisco.com"
 
 OWNER: Final = f"{_NAMES}/resource-owner-cluster-id"
-"""Annotation and label of a copy: where the object was born. Only the annotation decides, because
-Kubernetes' own controllers pass labels on (a Service's to its Endpoints)."""
+"""Annotation and label of a copy: the ID of the owner. Only the annotation counts, because controllers of Kubernetes
+copy labels to other objects (from a Service to its Endpoints)."""
 
 PROVENANCE: Final = f"{_NAMES}/provenance"
 """Annotation of a copy: see `api.provenance`."""
 
 ORIGINAL_GVK: Final = f"{_NAMES}/original-group-version-kind"
-"""Annotation of a copy whose kind was mutated: `Kind.group/version` of the source."""
+"""Annotation of a copy whose kind differs from its source: `Kind.group/version` of the source."""
 
 ORIGINAL_NAME: Final = f"{_NAMES}/original-name"
 ORIGINAL_NAMESPACE: Final = f"{_NAMES}/original-namespace"
-"""Labels of a copy whose name or namespace was mutated."""
+"""Labels of a copy whose name or namespace differs from its source."""
 
 CLUSTER_DISABLED: Final = f"{_NAMES}/cluster-disabled"
-"""Annotation of a Cluster, any value: do not read this peer."""
+"""Annotation of a Cluster, any value: the daemon does not read this peer."""
 
 SYNC_DISABLED: Final = f"{_NAMES}/resource-sync-disabled"
-"""Annotation, any value: on a source, make no new copies; set by hand on a copy, leave the copy alone."""
+"""Annotation, any value. On a source: no new copies. On a copy, set by a person: the copy stays unchanged."""
 
 ALLOW_DELETIONS: Final = f"{_NAMES}/allow-deletions"
-"""Annotation of a rule: lifts its delete brake for the moment that it names."""
+"""Annotation of a rule: allows the deletions that were halted at the time in its value."""
 
 LEFT_MEMBER: Final = f"{_NAMES}/left-member"
 LEFT_MEMBERSHIP: Final = f"{_NAMES}/left-membership"
-LEFT_SAID_BY: Final = f"{_NAMES}/left-said-by"
+LEFT_REPORTED_BY: Final = f"{_NAMES}/left-said-by"
 LEFT_UNTIL: Final = f"{_NAMES}/left-until"
-"""Labels of a ClusterFeature that says that a member has left: see `api.tombstone`."""
+"""Labels of a tombstone, the ClusterFeature that reports that a member has left: see `api.tombstone`."""
 
 LEFT_SECRET: Final = f"{_NAMES}/left-secret"
-"""Annotation of the one that a cluster makes of itself: the Secret in which it had published its credentials."""
+"""Annotation of a tombstone that a cluster creates for itself: the Secret with its published credentials."""
 
 CORE_RESOURCE: Final = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"
-"""Label, `"true"`: the rules and the feature that the daemon makes itself. Never a source."""
+"""Label, `"true"`, of the rules and the feature that the daemon creates. They are never sources."""
 
 GO_LAST_APPLIED: Final = "banzaicloud.com/last-applied"
-"""Annotation by the Go original: a zip of the whole object. Who has it was last written by Go."""
+"""Annotation by the Go original: the whole object, compressed. The last writer of an object with it was Go."""
 
 KUBECTL_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 READER_AGGREGATED: Final = f"{_NAMES}/reader-aggregated"
 CONTROLLER_AGGREGATED: Final = f"{_NAMES}/controller-aggregated"
-"""Labels of ClusterRoles, `"true"`: what peers may read here, and what the daemon may write here."""
+"""Labels, `"true"`, of ClusterRoles that grant peers to read here, and the daemon to write here."""
 
 REGISTRY_SECRET_TYPE: Final = "k8s.cisco.com/cluster-registry-secret"
 KUBECONFIG_KEY: Final = "kubeconfig"
 
 
 _LAST_REVISION: Final = 2**63 - 1
-"""etcd counts in an int64."""
+"""etcd counts revisions in an int64."""
 
 
 class GVK(NamedTuple):
-    """A kind as one API version serves it. The core group is the empty string."""
+    """A kind in one API version. The core group is the empty string."""
 
     group: str
     version: str
@@ -84,7 +84,7 @@ class GVK(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """Spell group and version as an object's `apiVersion` does."""
+        """Return group and version in the form of an object's `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def __str__(self) -> str:
@@ -92,13 +92,13 @@ class GVK(NamedTuple):
 
 
 class GroupKind(NamedTuple):
-    """A kind in any version, or with `*` every kind of a group: `Secret`, `Role.rbac.authorization.k8s.io`."""
+    """A kind in any version, as `Role.rbac.authorization.k8s.io`; the kind `*` is every kind of the group."""
 
     group: str
     kind: str
 
     def covers(self, group: str, kind: str) -> bool:
-        """Say whether a kind is meant."""
+        """Return whether a kind is this kind, or one of these kinds."""
         return self.group == group and self.kind in (kind, "*")
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class GroupKind(NamedTuple):
 
 
 class GVR(NamedTuple):
-    """Where a kind is served: the plural resource, and whether its objects live in namespaces."""
+    """The resource under which a kind is served, in one API version."""
 
     group: str
     version: str
@@ -116,11 +116,11 @@ class GVR(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Spell the URL path of the API version, `/api/v1` or `/apis/GROUP/VERSION`."""
+        """Return the URL path of the API version: `/api/v1` or `/apis/GROUP/VERSION`."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Spell the URL path of the collection, of one object, or of its subresource."""
+        """Return the URL path of the collection, of an object, or of a subresource."""
         path = self.prefix
         if self.namespaced and namespace:
             path += f"/namespaces/{namespace}"
@@ -136,7 +136,7 @@ class GVR(NamedTuple):
 
 
 class ObjectKey(NamedTuple):
-    """Namespace (empty for cluster-scoped objects) and name."""
+    """Namespace and name of an object. The namespace is empty for a cluster-scoped object."""
 
     namespace: str
     name: str
@@ -146,9 +146,9 @@ class ObjectKey(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a source gets here after mutations; the key of every reconcile.
+    """The identity of a copy in this cluster, after mutations; the key of every reconciliation.
 
-    The version is left out on purpose: one object is served in several versions.
+    It has no version, because a server serves the same object in several versions.
     """
 
     group: str
@@ -182,40 +182,41 @@ NODES: Final = GVR("", "v1", "nodes", False, True)
 
 
 def metadata_of(manifest: Manifest) -> Manifest:
-    """Read an object's metadata; an empty mapping when there is none."""
+    """Return an object's metadata; empty if it has none."""
     found = manifest.get("metadata")
     return found if isinstance(found, Mapping) else {}
 
 
 def annotations_of(manifest: Manifest) -> Mapping[str, str]:
-    """Read an object's annotations; an empty mapping when there are none."""
+    """Return an object's annotations; empty if it has none."""
     return metadata_of(manifest).get("annotations") or {}
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, str]:
-    """Read an object's labels; an empty mapping when there are none."""
+    """Return an object's labels; empty if it has none."""
     return metadata_of(manifest).get("labels") or {}
 
 
 def condition_of(manifest: Manifest, type_: str) -> str:
-    """Read the status of one condition of an object: True, False or Unknown; empty when it has none."""
+    """Return the status of a condition of an object: True, False or Unknown; empty if the condition is missing."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     return next((str(one.get("status", "")) for one in conditions if one.get("type") == type_), "")
 
 
 def revision(text: object) -> int:
-    """Read a resourceVersion as the number that it is; 0 for one that is missing, no number, or beyond etcd's.
+    """Return a resourceVersion as a number; 0 if it is missing, not a number, or beyond the range of etcd.
 
-    Kubernetes documents resourceVersions of one resource as comparable numbers since 1.35 (KEP-5504).
+    Since Kubernetes 1.35, resourceVersions of one resource are documented as comparable numbers (KEP-5504).
     """
     found = int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 else 0
     return found if found <= _LAST_REVISION else 0
 
 
 def cluster_id(text: str) -> ClusterUID:
-    """Read a cluster's ID as it stands in an annotation; what is too long for one is nobody's, and stays apart.
+    """Return a cluster's ID from an annotation.
 
-    For it stands a digest of 71 characters, which is too long, too.
+    A value that is too long for an ID belongs to no cluster. It becomes a digest, so that different values stay
+    different. The digest has 71 characters, so it is too long for an ID, too.
     """
     if len(text) <= UID_LENGTH:
         return ClusterUID(text)

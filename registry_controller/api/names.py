@@ -1,4 +1,4 @@
-"""Names of what the daemon makes itself, the same in every cluster since the first release of the API."""
+"""Names of the objects that the daemon creates. They are the same in every cluster, in every release."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CORE_FEATURE_OBJECT: Final = "cluster-registry-core-resources"
 CORE_FEATURE: Final = "cluster-registry-core-resources-source"
 
 LEFT_FEATURE: Final = "cluster-registry-left-member"
-"""Name of the feature that says that a member has left the group."""
+"""`spec.featureName` of a tombstone, which reports that a member has left the group."""
 
 CLUSTERS_SINK: Final = "cluster-registry-core-resource-clusters-sink"
 RULES_SINK: Final = "cluster-registry-core-resource-syncrules-sink"

@@ -1,4 +1,4 @@
-"""How the text of an option is read. Each function raises ValueError with what the value must be."""
+"""Parsers for the values of options. Each raises ValueError with a description of a valid value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FALSE: Final = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens. An empty host is every address of the machine; port 0 is any free port."""
+    """An address for a server to listen on. An empty host is every local address; port 0 is any free port."""
 
     host: str
     port: int
@@ -29,51 +29,51 @@ class Address:
 
 
 def text(value: str) -> str:
-    """Take it as it is."""
+    """Return the value unchanged."""
     return value
 
 
 def flag(value: str) -> bool:
-    """Read true or false, as Go does."""
+    """Parse a boolean in the forms that Go accepts."""
     if value in _TRUE:
         return True
-    if value in _FALSE:  # the original, too, reads an empty one as false
+    if value in _FALSE:  # the Go original also reads an empty value as false
         return False
     raise ValueError("must be true or false")
 
 
 def namespace(value: str) -> str:
-    """Read the name of a namespace."""
+    """Parse the name of a namespace."""
     if not _NAME.fullmatch(value):
-        raise ValueError("must be the name of a namespace: lower case letters, digits and dashes, at most 63")
+        raise ValueError("must be the name of a namespace: at most 63 lower-case letters, digits and dashes")
     return value
 
 
 def object_name(value: str) -> str:
-    """Read the name of an object."""
+    """Parse the name of an object."""
     if len(value) > 253 or not _SUBDOMAIN.fullmatch(value):
-        raise ValueError("must be the name of an object: lower case letters, digits, dashes and dots")
+        raise ValueError("must be the name of an object: lower-case letters, digits, dashes and dots")
     return value
 
 
 def object_name_or_none(value: str) -> str:
-    """Read the name of an object; empty for none."""
+    """Parse the name of an object, or an empty value."""
     return object_name(value) if value else value
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Read a whole number of a range."""
+    """Return a parser for an integer from `low` to `high`."""
 
     def parse(value: str) -> int:
         if not (value.isascii() and value.isdigit() and len(value) < 10 and low <= int(value) <= high):
-            raise ValueError(f"must be a whole number from {low} to {high}")
+            raise ValueError(f"must be an integer from {low} to {high}")
         return int(value)
 
     return parse
 
 
 def none_or_whole(low: int, high: int) -> Callable[[str], int]:
-    """Read a whole number of a range, or 0."""
+    """Return a parser for an integer from `low` to `high`, or 0."""
 
     def parse(value: str) -> int:
         try:
@@ -85,7 +85,7 @@ def none_or_whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
-    """Read one of some words."""
+    """Return a parser for one of the allowed words."""
 
     def parse(value: str) -> str:
         if value not in allowed:
@@ -100,35 +100,35 @@ def _items(value: str) -> list[str]:
 
 
 def namespaces(value: str) -> tuple[str, ...]:
-    """Read names of namespaces, with commas between them."""
+    """Parse names of namespaces, separated by commas."""
     return tuple(namespace(item) for item in _items(value))
 
 
 def kinds(value: str) -> tuple[GroupKind, ...]:
-    """Read kinds as `Kind`, `Kind.group` or `*.group`, with commas between them."""
+    """Parse kinds as `Kind`, `Kind.group` or `*.group`, separated by commas."""
     found = []
     for item in _items(value):
         match = _KIND.fullmatch(item)
         if match is None:
             raise ValueError(
-                f"{item!r} is no kind: write Secret, Role.rbac.authorization.k8s.io, or *.rbac.authorization.k8s.io "
-                "for all kinds of a group, with commas between them"
+                f'"{item}" is not a kind: write Secret, Role.rbac.authorization.k8s.io, or '
+                "*.rbac.authorization.k8s.io for all kinds of a group; separate kinds with commas"
             )
         found.append(GroupKind(match["group"] or "", match["kind"]))
     return tuple(found)
 
 
 def parse_address(value: str) -> Address | None:
-    """Read `:8080`, `127.0.0.1:0` or `[::1]:80`; None, nothing is served, for `0` and for an empty value."""
+    """Parse `:8080`, `127.0.0.1:0` or `[::1]:80`. Return None, which disables the server, for `0` and for empty."""
     if value in ("", "0"):
         return None
     host, colon, port = value.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        colon = ""  # an IPv6 address without brackets: where its port begins cannot be told
+        colon = ""  # an IPv6 address without brackets: the beginning of the port is ambiguous
     if not colon or not re.fullmatch(r"[A-Za-z0-9.:_%-]*", host):
-        raise ValueError("must be host:port, as :8080, 127.0.0.1:8080 or [::1]:8080; 0 serves nothing")
+        raise ValueError("must be host:port, such as :8080, 127.0.0.1:8080 or [::1]:8080; 0 disables the server")
     if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536):
         raise ValueError("must end in a port from 0 to 65535")
     return Address(host, int(port))

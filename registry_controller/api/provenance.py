@@ -1,7 +1,7 @@
-"""The provenance annotation: where a copy comes from, written by us from the first copy on.
+"""The provenance annotation: the source of a copy, and the rule by which the daemon created it.
 
-It is a function of the owner's state and of the rule alone, so it is the same in every cluster. It never holds
-any of the object's data. It counts only on the object that it names: controllers pass annotations on, too.
+It depends only on the owner's state and on the rule, so it is the same in every cluster. It never contains data of the
+object. It is valid only on the object that it names, because controllers copy annotations to other objects.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import orjson
 
 from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, ObjectKey, Target, cluster_id, revision
 
-_LENGTH: Final = 4096  # seven names of 253 characters, four of 63, and less of everything else
+_LENGTH: Final = 4096  # seven names of 253 characters, four of 63, and some shorter values
 _TIME_LENGTH: Final = 40
 
-_NOBODY: Final = ClusterUID("")
+_NO_CLUSTER: Final = ClusterUID("")
 _NO_KIND: Final = GVK("", "", "")
 _NO_KEY: Final = ObjectKey("", "")
 _NO_COPY: Final = Target("", "", "", "")
@@ -25,13 +25,16 @@ _NO_COPY: Final = Target("", "", "", "")
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """One copy's origin.
+    """The origin of one copy.
 
-    `rule_owner` is the cluster where the rule was written, `created` the source's creationTimestamp, `revision` its
-    resourceVersion at the owner when the present content was written (0: not known). `inherited` says that
-    `resource-sync-disabled` came with the source, `adopted` that the Go original had made the copy: it keeps its
-    owner for as long as that one offers it, whoever is older. `overrides` is a digest of the rule's overrides that
-    were applied: only by it can the fields that they once gave be told from those that the server filled in.
+    - `rule_owner` is the cluster in which the rule was created.
+    - `created` is the source's creationTimestamp. `revision` is the source's resourceVersion at the owner when the
+      present content was written; 0 if unknown.
+    - `inherited` is true if the annotation `resource-sync-disabled` came with the source.
+    - `adopted` is true if the Go original created the copy. The copy then keeps its owner as long as the owner has the
+      source, even if another member has an older object for it.
+    - `overrides` is a digest of the applied overrides of the rule. It separates fields that earlier overrides set
+      from fields that the server defaulted.
     """
 
     owner: ClusterUID
@@ -48,19 +51,19 @@ class Provenance:
     adopted: bool = False
     overrides: str = ""
 
-    def remembered(self) -> Provenance:
-        """Keep what is asked of an object that a peer holds of somebody else's: whose state it is, and which."""
+    def for_record(self) -> Provenance:
+        """Return only the owner and the source's UID, creation time and revision, for a record of a copy at a peer."""
         return Provenance(
-            self.owner, "", _NOBODY, "", _NO_KIND, _NO_KEY, self.uid, self.created, self.revision, _NO_COPY
+            self.owner, "", _NO_CLUSTER, "", _NO_KIND, _NO_KEY, self.uid, self.created, self.revision, _NO_COPY
         )
 
     def same_origin(self, other: Provenance) -> bool:
-        """Say whether only the revision differs: alone, that is no reason to write."""
+        """Return whether nothing but the revision differs. A different revision alone is not written."""
         return replace(self, revision=0) == replace(other, revision=0)
 
 
 def encode(provenance: Provenance) -> str:
-    """Spell a provenance as the annotation's text: compact JSON, keys sorted."""
+    """Return the value of the annotation: compact JSON with sorted keys."""
     source = provenance.source
     return orjson.dumps(
         {
@@ -88,9 +91,9 @@ def encode(provenance: Provenance) -> str:
 
 
 def decode(text: str | None, *, of: Target) -> Provenance | None:
-    """Read the annotation of the object `of`; None when it is absent, broken, or meant for another object.
+    """Parse the annotation of the object `of`; None if it is missing, invalid, or names another object.
 
-    One that is longer than names of objects can make it is broken.
+    An annotation is invalid if it is longer than valid names allow.
     """
     if not text or len(text) > _LENGTH:
         return None

@@ -1,4 +1,4 @@
-"""Which objects of a kind one list or watch asks a server for."""
+"""The selection of objects of a kind in a list or watch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Selection(NamedTuple):
-    """A namespace (empty: all), a label selector and a field selector, as they go into the query."""
+    """A namespace (empty: all), a label selector and a field selector, as in the query of the request."""
 
     namespace: str = ""
     labels: str = ""

@@ -1,4 +1,4 @@
-"""LabelSelectors as Kubernetes writes them, and the same shape over annotations."""
+"""LabelSelectors as in Kubernetes, and selectors of the same form for annotations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry_controller.api.fields import Field
 
 
 class Operator(enum.Enum):
-    """How a requirement compares; spelled as in the API."""
+    """The operator of a requirement, as in the API."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -21,14 +21,14 @@ class Operator(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One key that must compare."""
+    """A requirement on the value of one key."""
 
     key: str
     operator: Operator
     values: frozenset[str] = frozenset()
 
     def matches(self, found: Mapping[str, str]) -> bool:
-        """Say whether the keys and values hold this; NotIn holds for a missing key, as in Kubernetes."""
+        """Return whether labels meet the requirement; as in Kubernetes, a missing key meets NotIn."""
         value = found.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -43,17 +43,17 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that must all hold; none at all selects everything."""
+    """Requirements that must all be met; without requirements, everything is selected."""
 
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, found: Mapping[str, str]) -> bool:
-        """Say whether labels (or annotations) hold every requirement."""
+        """Return whether labels (or annotations) meet every requirement."""
         return all(requirement.matches(found) for requirement in self.requirements)
 
 
 def read_selector(field: Field, *, labels_field: str = "matchLabels") -> Selector:
-    """Read `{matchLabels, matchExpressions}`; `labels_field` is `matchAnnotations` for annotations."""
+    """Parse `{matchLabels, matchExpressions}`; `labels_field` is `matchAnnotations` for annotations."""
     wanted = [
         Requirement(key, Operator.IN, frozenset((value,)))
         for key, value in sorted(field[labels_field].text_map().items())
@@ -72,7 +72,7 @@ def _read_expression(field: Field) -> Requirement:
         raise InvalidObject(f"{field.path}.operator", "must be In, NotIn, Exists or DoesNotExist") from None
     values = frozenset(field["values"].texts())
     if operator in (Operator.IN, Operator.NOT_IN) and not values:
-        raise InvalidObject(f"{field.path}.values", f"must name at least one value for {operator.value}")
+        raise InvalidObject(f"{field.path}.values", f"must have at least one value for {operator.value}")
     if operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:
         raise InvalidObject(f"{field.path}.values", f"must be empty for {operator.value}")
     return Requirement(key, operator, values)

@@ -1,4 +1,4 @@
-"""ResourceSyncRule: which objects of the group are copied here, and how they change on the way."""
+"""ResourceSyncRule: the objects of the group to copy here, and their mutations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INT32 = range(-(2**31), 2**31)
 
 @dataclass(frozen=True, slots=True)
 class ContentMatch:
-    """A value in the object's body. `key` is a gjson path."""
+    """A value in the object. `key` is a gjson path."""
 
     key: str
     value: str | int
@@ -27,7 +27,7 @@ class ContentMatch:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Conditions that must all hold; an empty part asks for nothing. `path` is where the match stands."""
+    """Conditions that must all be met; an empty part is no condition. `path` is the path of the match in the rule."""
 
     path: str
     name: str = ""
@@ -40,7 +40,7 @@ class Match:
 
     @property
     def is_empty(self) -> bool:
-        """True when nothing is asked: everything of the kind."""
+        """True without a condition: the match selects all objects of the kind."""
         selectors = self.labels + self.annotations
         return not (
             self.name or self.namespace or self.namespaces or self.content or any(s.requirements for s in selectors)
@@ -49,7 +49,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class MapMutation:
-    """What to add to labels or annotations, and then what to remove."""
+    """Labels or annotations to add first, and keys to remove after that."""
 
     add: Mapping[str, str] = dataclasses.field(hash=False)
     remove: tuple[str, ...]
@@ -57,7 +57,7 @@ class MapMutation:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A change at one path of the copy, in go-patch's syntax."""
+    """A change at one path of the copy; `pointer` has the syntax of go-patch."""
 
     type: str
     pointer: str
@@ -68,7 +68,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Mutations:
-    """How a source changes on the way. `kind` has empty parts where the source's own stay."""
+    """The differences between a copy and its source. An empty part of `kind` leaves the source's part unchanged."""
 
     annotations: MapMutation
     labels: MapMutation
@@ -79,9 +79,9 @@ class Mutations:
 
 @dataclass(frozen=True, slots=True)
 class RuleEntry:
-    """One entry of `spec.rules`: matches by any of `matches`, or everything when there is none.
+    """An entry of `spec.rules`. It matches objects that any of `matches` selects, or all objects without `matches`.
 
-    Its hash is that of its place alone: it is taken for every object that matches, and an entry may be large.
+    The hash is that of the path alone, because it is computed for every matching object and an entry may be large.
     """
 
     matches: tuple[Match, ...] = dataclasses.field(hash=False)
@@ -91,19 +91,19 @@ class RuleEntry:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The clusters that apply a rule: those whose Cluster object has one of the names and the labels."""
+    """The clusters that apply a rule: their Cluster object has one of the names, and the labels."""
 
     names: tuple[str, ...]
     labels: Selector
 
     def select(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Say whether a Cluster of that name and those labels is meant; no names mean any."""
+        """Return whether a Cluster with this name and these labels is selected; without `names`, every name is."""
         return (not self.names or name in self.names) and self.labels.matches(labels)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncRule:
-    """A ResourceSyncRule object, read and found to be well-formed."""
+    """A ResourceSyncRule object whose fields have the right types."""
 
     name: str
     uid: str
@@ -121,12 +121,12 @@ class SyncRule:
 
     @property
     def has_templates(self) -> bool:
-        """True when what it makes of an object may depend on more than the object."""
+        """True if an override has a template: the copy may depend on more than the source."""
         return any("{{" in override.value for entry in self.entries for override in entry.mutations.overrides)
 
 
 def read_rule(manifest: meta.Manifest) -> SyncRule:
-    """Read a ResourceSyncRule object; raise InvalidObject with the path of the first field that is wrong."""
+    """Parse a ResourceSyncRule object. Raises InvalidObject with the path of the first wrong field."""
     field = Field(manifest, "")
     info, spec = field["metadata"], field["spec"]
     annotations = info["annotations"].text_map()
@@ -169,7 +169,7 @@ def _read_entry(field: Field) -> RuleEntry:
 def _read_match(field: Field) -> Match:
     for misplaced in ("name", "namespace"):
         if field[misplaced].value is not None:
-            raise InvalidObject(f"{field.path}.{misplaced}", f"belongs under objectKey: objectKey.{misplaced}")
+            raise InvalidObject(f"{field.path}.{misplaced}", f"belongs under objectKey: write objectKey.{misplaced}")
     key = field["objectKey"]
     return Match(
         path=field.path,
@@ -177,7 +177,7 @@ def _read_match(field: Field) -> Match:
         namespace=key["namespace"].text(),
         namespaces=field["namespaces"].texts(),
         labels=tuple(
-            read_selector(item) for item in field["labels"].items(of="selectors, as [{matchLabels: {key: value}}]")
+            read_selector(item) for item in field["labels"].items(of="selectors, such as [{matchLabels: {key: value}}]")
         ),
         annotations=tuple(
             read_selector(item, labels_field="matchAnnotations") for item in field["annotations"].items()
@@ -196,7 +196,7 @@ def _read_content(field: Field) -> ContentMatch:
         raise InvalidObject(value.path, "is required")
     wanted = value.int_or_text()
     if isinstance(wanted, int) and wanted not in _INT32:
-        raise InvalidObject(value.path, "must fit into 32 bits; write it as a text")
+        raise InvalidObject(value.path, "must fit into 32 bits; write it as a string")
     return ContentMatch(key, wanted, field.path)
 
 

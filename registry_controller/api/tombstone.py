@@ -1,7 +1,8 @@
-"""Tombstone: somebody's word that a member has left the group, kept as a ClusterFeature, because features are read.
+"""Tombstone: the report of a member that a member has left the group.
 
-It speaks of one membership: of the Cluster object that the member had at home. Whoever joins again makes another one,
-of which an old tombstone says nothing, whatever any clock says.
+It is stored as a ClusterFeature, because all members read the features of their peers. It is about one membership: the
+Cluster object of the member in its own cluster. A member that joins again creates a new Cluster object, so an old
+tombstone does not apply to it, independent of clocks.
 """
 
 from __future__ import annotations
@@ -15,53 +16,55 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 
-_NAMED: Final = (meta.LEFT_MEMBER, meta.LEFT_MEMBERSHIP, meta.LEFT_SAID_BY)
+_LABELS: Final = (meta.LEFT_MEMBER, meta.LEFT_MEMBERSHIP, meta.LEFT_REPORTED_BY)
 _ID: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Tombstone(NamedTuple):
-    """Who has left, on whose word, and the last day on which that counts, in UTC.
+    """The report that `member` has left, by `said_by`, valid through the day `until` in UTC.
 
-    `membership` is the uid of the Cluster object that the member had at home; empty where that was never learnt: then
-    any is meant.
+    `membership` is the UID of the member's Cluster object in its own cluster. Empty if it is unknown: the report is
+    then about every membership.
     """
 
     member: ClusterUID
     membership: str
-    said_by: ClusterUID
+    reported_by: ClusterUID
     until: date
 
     @property
     def name(self) -> str:
-        """Name the object: there is one for each membership."""
+        """Return the name of the object; each membership has its own."""
         return f"left-{self.member}.{self.membership}".removesuffix(".")
 
     def covers(self, membership: str) -> bool:
-        """Say whether it speaks of a membership. What nobody could tell (empty), here or there, may be any."""
+        """Return whether the tombstone is about a membership. An empty, unknown membership matches every other one."""
         return "" in (membership, self.membership) or membership == self.membership
 
 
-def can_be_named(cluster_id: str) -> bool:
-    """Say whether a tombstone can name a member: any UID that Kubernetes makes can be."""
+def fits_in_tombstone(cluster_id: str) -> bool:
+    """Return whether a tombstone can contain a member's ID; it can contain every UID that Kubernetes creates."""
     return _ID.fullmatch(cluster_id) is not None
 
 
 def read_tombstone(feature: Feature) -> Tombstone | None:
-    """Read a tombstone; None for any other feature, and for one that cannot be read."""
+    """Parse a tombstone; None for another feature, and for an invalid tombstone."""
     if feature.feature_name != names.LEFT_FEATURE:
         return None
-    member, membership, said_by = (feature.labels.get(label, "") for label in _NAMED)
+    member, membership, said_by = (feature.labels.get(label, "") for label in _LABELS)
     try:
         until = date.fromisoformat(feature.labels.get(meta.LEFT_UNTIL, ""))
     except ValueError:
         return None
-    if not (can_be_named(member) and can_be_named(said_by) and (not membership or can_be_named(membership))):
+    if not (
+        fits_in_tombstone(member) and fits_in_tombstone(said_by) and (not membership or fits_in_tombstone(membership))
+    ):
         return None
     return Tombstone(ClusterUID(member), membership, ClusterUID(said_by), until)
 
 
-def read_standing(manifest: Manifest) -> Tombstone | None:
-    """Read a tombstone that stands where it is by its own right; None for a copy, and for any other feature."""
+def read_original_tombstone(manifest: Manifest) -> Tombstone | None:
+    """Parse a tombstone that was created in the cluster that has it; None for a copy, and for another feature."""
     if meta.OWNER in meta.annotations_of(manifest):
         return None
     try:
@@ -71,24 +74,24 @@ def read_standing(manifest: Manifest) -> Tombstone | None:
     return stone if stone is not None and stone.name == meta.metadata_of(manifest).get("name") else None
 
 
-def is_farewell(manifest: Manifest, *, of: ClusterUID) -> bool:
-    """Say whether this is the tombstone by which a cluster says of itself that it has left."""
-    stone = read_standing(manifest)
-    return stone is not None and stone.member == stone.said_by == of
+def is_own_tombstone(manifest: Manifest, *, of: ClusterUID) -> bool:
+    """Return whether the object is the tombstone with which a cluster reports that it has left itself."""
+    stone = read_original_tombstone(manifest)
+    return stone is not None and stone.member == stone.reported_by == of
 
 
-def left_secret(manifest: Manifest) -> ObjectKey | None:
-    """Tell where a cluster that has left had published its credentials, as its own tombstone remembers it."""
+def published_secret(manifest: Manifest) -> ObjectKey | None:
+    """Return the Secret in which a cluster that left had published its credentials, from its own tombstone."""
     namespace, _, name = meta.annotations_of(manifest).get(meta.LEFT_SECRET, "").partition("/")
     return ObjectKey(namespace, name) if namespace and name else None
 
 
 def tombstone_manifest(stone: Tombstone, *, secret: str = "") -> Manifest:
-    """Build the ClusterFeature; `secret` is that of the cluster's own, as NAMESPACE/NAME."""
+    """Return the ClusterFeature. `secret` is the cluster's Secret with published credentials, as NAMESPACE/NAME."""
     labels = {
         meta.LEFT_MEMBER: stone.member,
         **({meta.LEFT_MEMBERSHIP: stone.membership} if stone.membership else {}),
-        meta.LEFT_SAID_BY: stone.said_by,
+        meta.LEFT_REPORTED_BY: stone.reported_by,
         meta.LEFT_UNTIL: stone.until.isoformat(),
     }
     annotations = {"annotations": {meta.LEFT_SECRET: secret}} if secret else {}

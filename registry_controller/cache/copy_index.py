@@ -1,59 +1,47 @@
-"""What is here: one feed a kind that rules write, and where the copies of a source lie."""
+"""The local cluster: a cache for each kind that rules write, and where the copies of a source are."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.cache.local_cache import CopyRecord, LocalCache, RuleAndOwner
+from registry_controller.cache.local_cache import CopyObserver, CopyRecord, LocalCache, RuleAndOwner
 from registry_controller.watch.body_cache import BodyCache
 
 _Source = tuple[ClusterUID, str, str, ObjectKey]
 
 
 class CopyIndex:
-    """All local feeds. `counts` says how many copies there are of each origin.
+    """The local caches of all kinds. `counts` is the number of copies by rule and owner."""
 
-    `on_change` hears which target wants a fresh look, and whose copy it is, or was, `on_late` of which kind something
-    was written that nobody may hear of.
-    """
-
-    def __init__(
-        self,
-        *,
-        bodies: BodyCache,
-        on_change: Callable[[Target, ClusterUID], None],
-        on_complete: Callable[[LocalCache], None],
-        on_standing: Callable[[LocalCache], None],
-        on_late: Callable[[GVK], None],
-    ) -> None:
+    def __init__(self, *, bodies: BodyCache, observer: CopyObserver) -> None:
         self.bodies = bodies
-        self.on_change = on_change
-        self.on_complete = on_complete
-        self.on_standing = on_standing
-        self.on_late = on_late
+        self.observer = observer
         self.counts: Counter[RuleAndOwner] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
-        self._feeds: dict[tuple[str, str], LocalCache] = {}
-        self._newest: dict[tuple[str, str], int] = {}
+        self._caches: dict[tuple[str, str], LocalCache] = {}
+
+    def open(self, kind: GVK) -> LocalCache:
+        """Return the cache of a kind, in whatever version it is read; a new one watches nothing yet."""
+        cache = self._caches.get((kind.group, kind.kind))
+        if cache is None:
+            cache = self._caches[kind.group, kind.kind] = LocalCache(kind=kind, selections=(), index=self)
+        return cache
 
     def cache_of(self, group: str, kind: str) -> LocalCache | None:
-        """Find the feed of a kind."""
-        return self._feeds.get((group, kind))
+        """Return the cache of a kind that is watched; None for another."""
+        cache = self._caches.get((group, kind))
+        return cache if cache is not None and cache.streams else None
+
+    def all_caches(self) -> Iterable[LocalCache]:
+        """List the caches of all kinds that are watched."""
+        return [cache for cache in self._caches.values() if cache.streams]
 
     def has(self, target: Target) -> bool:
-        """Say whether something is known to be there."""
+        """Return true if a copy, or a membership object, is known to be at a target."""
         cache = self.cache_of(target.group, target.kind)
         return cache is not None and target.key in cache.records
-
-    def newest(self, kind: GVK) -> int:
-        """Tell the highest resourceVersion of a copy of a kind that was ever known here, by any feed."""
-        return self._newest.get((kind.group, kind.kind), 0)
-
-    def note(self, kind: GVK, revision: int | None) -> None:
-        """Note the resourceVersion of a copy; None when the server's history went back."""
-        self._newest[kind.group, kind.kind] = 0 if revision is None else max(self.newest(kind), revision)
 
     def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
         """List where copies of an owner's object may lie: at its own place, and wherever rules have put some."""
@@ -73,21 +61,6 @@ class CopyIndex:
             found.discard(target)
             if not found:
                 del self._moved[source]
-
-    def all_caches(self) -> Iterable[LocalCache]:
-        """List every feed."""
-        return list(self._feeds.values())
-
-    def open(self, cache: LocalCache) -> None:
-        """Add a feed in place of the one of the same kind."""
-        self.close(cache.kind.group, cache.kind.kind)
-        self._feeds[(cache.kind.group, cache.kind.kind)] = cache
-
-    def close(self, group: str, kind: str) -> None:
-        """Drop a feed."""
-        cache = self._feeds.pop((group, kind), None)
-        if cache is not None:
-            cache.close()
 
 
 def _moved_from(target: Target, record: CopyRecord) -> _Source | None:

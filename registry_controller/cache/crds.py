@@ -1,6 +1,6 @@
-"""The CustomResourceDefinitions here: what is served may have changed, and whether ours are those of this release.
+"""The local CustomResourceDefinitions: whether the served kinds may have changed, and whether ours are current.
 
-Law: older definitions stop nothing; what they would lose is said once, by field.
+Law: older definitions stop nothing; the fields that they drop are logged once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Final
 import yaml
 
 from registry_controller.api import meta
-from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.core.rules.schema import find_unknown_properties
 from registry_controller.kube.watch import PartialObject, decode_manifest
 from registry_controller.report.logs import get_logger
+from registry_controller.watch.event_handler import EventHandler
 
 log = get_logger(__name__)
 
@@ -34,18 +34,18 @@ def read_bundled() -> Mapping[str, Mapping[str, Any]]:
     return {definition["metadata"]["name"]: definition for definition in found}
 
 
-class DefinitionCache:
-    """A sink for CustomResourceDefinitions."""
+class DefinitionCache(EventHandler):
+    """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed."""
 
     def __init__(self, *, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._ours = read_bundled()
         self._complete = False
         self._known: dict[ObjectKey, int] = {}
-        self._said: dict[str, tuple[str, ...]] = {}
+        self._logged: dict[str, tuple[str, ...]] = {}
 
     def on_object(self, obj: PartialObject) -> None:
-        """Hear a definition."""
+        """Record a definition."""
         self._known[obj.key] = obj.generation
         if obj.key.name in self._ours:
             self._compare(obj)
@@ -53,33 +53,27 @@ class DefinitionCache:
             self._on_change()
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
-        """Hear that a definition is gone."""
-        self._said.pop(key.name, None)
+        """Drop a definition."""
+        self._logged.pop(key.name, None)
         if self._known.pop(key, None) is not None:
             self._on_change()
 
     def on_synced(self, revision: int) -> None:
-        """Hear that all were heard."""
+        """Record that the list is complete: later definitions are changes."""
         self._complete = True
 
-    def on_error(self, error: RegistryError) -> None:
-        """Hear nothing for a while."""
-
     def on_recovered(self) -> None:
-        """Hear again: something may have changed meanwhile."""
+        """Report a change, because events may be missing."""
         self._on_change()
-
-    def on_reset(self) -> None:
-        """Hear that what follows may be older: it is what counts."""
 
     def _compare(self, obj: PartialObject) -> None:
         name = obj.key.name
         lost = find_unknown_properties(self._ours[name], installed=decode_manifest(obj.raw), version=meta.VERSION)
-        if self._said.get(name, ()) != lost:
-            self._said[name] = lost
+        if self._logged.get(name, ()) != lost:
+            self._logged[name] = lost
             if lost:
                 log.warning(
-                    "the CRD here is older than this release and drops fields; apply the CRDs of this release",
+                    "the installed CRD is older than this release and drops fields; apply the CRDs of this release",
                     crd=name,
                     fields=", ".join(lost),
                 )

@@ -1,4 +1,4 @@
-"""The registry Secrets here, read and judged: credentials, or the words that say what is wrong with them."""
+"""The registry Secrets of the local cluster, decoded and checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from registry_controller.watch.event_handler import EventHandler
 
 
 class CredentialStore:
-    """Registry Secrets here, read and judged: credentials, or the words that say what is wrong with them."""
+    """Maps each registry Secret to its credentials, or to a message that describes its error."""
 
     def __init__(self, *, on_change: Callable[[ObjectKey], None]) -> None:
         self._held: dict[ObjectKey, Credentials | str] = {}
@@ -22,7 +22,7 @@ class CredentialStore:
         self._on_change = on_change
 
     def find(self, key: ObjectKey) -> Credentials | str | None:
-        """Find a Secret's credentials, or the problem with them; None while the namespace was not heard yet."""
+        """Return a Secret's credentials, or its error; None while the namespace is not synced yet."""
         found = self._held.get(key)
         if found is not None:
             return found
@@ -34,11 +34,11 @@ class CredentialStore:
         return None
 
     def handler(self, namespace: str) -> EventHandler:
-        """Make the sink for one namespace."""
+        """Return the event handler for the Secrets of one namespace."""
         return _SecretHandler(self, namespace)
 
-    def upsert(self, obj: PartialObject) -> None:
-        """Hear a Secret."""
+    def set_secret(self, obj: PartialObject) -> None:
+        """Decode a Secret."""
         try:
             found: Credentials | str = read_secret(
                 secret_type=obj.kind_type, data=decode_manifest(obj.raw).get("data") or {}
@@ -49,13 +49,13 @@ class CredentialStore:
             self._held[obj.key] = found
             self._on_change(obj.key)
 
-    def remove(self, key: ObjectKey) -> None:
-        """Hear that a Secret is gone."""
+    def drop_secret(self, key: ObjectKey) -> None:
+        """Drop a Secret."""
         self._held.pop(key, None)
         self._on_change(key)
 
-    def judge(self, namespace: str, error: RegistryError | None) -> None:
-        """Hear whether a namespace's Secrets can be heard."""
+    def set_error(self, namespace: str, error: RegistryError | None) -> None:
+        """Record whether the Secrets of a namespace can be read."""
         if error is None:
             self._complete.add(namespace)
             self._errors.pop(namespace, None)
@@ -64,25 +64,22 @@ class CredentialStore:
         self._on_change(ObjectKey(namespace, ""))
 
 
-class _SecretHandler:
+class _SecretHandler(EventHandler):
     def __init__(self, store: CredentialStore, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
 
     def on_object(self, obj: PartialObject) -> None:
-        self._store.upsert(obj)
+        self._store.set_secret(obj)
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
-        self._store.remove(key)
+        self._store.drop_secret(key)
 
     def on_synced(self, revision: int) -> None:
-        self._store.judge(self._namespace, None)
+        self._store.set_error(self._namespace, None)
 
     def on_error(self, error: RegistryError) -> None:
-        self._store.judge(self._namespace, error)
+        self._store.set_error(self._namespace, error)
 
     def on_recovered(self) -> None:
-        self._store.judge(self._namespace, None)
-
-    def on_reset(self) -> None:
-        pass
+        self._store.set_error(self._namespace, None)

@@ -1,6 +1,7 @@
-"""Our own writes as streams tell of them: what they said while an answer was awaited, and what they still have to say.
+"""Objects that are known before a stream names them, and events that arrive while a write is under way.
 
-Law: an object that we wrote is believed to be there until the streams that cover it have had their say.
+Law: an object that is known from elsewhere is believed to exist until the streams that cover it have named it, or have
+listed everything without it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,62 @@ from registry_controller.kube.watch import PartialObject
 from registry_controller.watch.stream import SelectionStream, StreamHandler
 
 
+class ExpectedObjects:
+    """By stream the objects that it has yet to name, each with the revision at which it is known."""
+
+    def __init__(self) -> None:
+        self._revisions: dict[SelectionStream, dict[ObjectKey, int]] = {}
+
+    def expect(self, stream: SelectionStream, key: ObjectKey, revision: int) -> None:
+        """Expect a stream to name an object at a revision, or a later one."""
+        held = self._revisions.setdefault(stream, {})
+        held[key] = max(revision, held.get(key, 0))
+
+    def expects(self, stream: SelectionStream, key: ObjectKey) -> bool:
+        """Return true if a stream has yet to name an object."""
+        return key in self._revisions.get(stream, ())
+
+    def reached(self, stream: SelectionStream, key: ObjectKey, revision: int) -> bool:
+        """Note an event of a stream; return false where it comes from before what is known of the object."""
+        held = self._revisions.get(stream)
+        if not held or key not in held:
+            return True
+        if revision < held[key]:
+            return False
+        self._drop(stream, key)
+        return True
+
+    def missed(self, stream: SelectionStream) -> list[ObjectKey]:
+        """Remove and return the objects that a stream's complete list is late enough to have, and has not named."""
+        held = self._revisions.get(stream) or {}
+        missed = [key for key, revision in held.items() if revision <= stream.revision]
+        for key in missed:
+            self._drop(stream, key)
+        return missed
+
+    def reset(self, stream: SelectionStream) -> None:
+        """Expect the objects at any revision: the server's history may have gone back."""
+        held = self._revisions.get(stream, {})
+        held.update(dict.fromkeys(held, 0))
+
+    def drop_stream(self, stream: SelectionStream) -> None:
+        """Expect nothing of a stream any more."""
+        self._revisions.pop(stream, None)
+
+    def drop_object(self, key: ObjectKey) -> None:
+        """Expect an object of no stream any more."""
+        for stream in [stream for stream, held in self._revisions.items() if key in held]:
+            self._drop(stream, key)
+
+    def _drop(self, stream: SelectionStream, key: ObjectKey) -> None:
+        held = self._revisions[stream]
+        del held[key]
+        if not held:
+            del self._revisions[stream]
+
+
 class PendingEvent(NamedTuple):
-    """What a stream said of an object; `heard` is its last state, if that was told."""
+    """An event that a stream had for an object; `obj` is its last state, if the event had it."""
 
     stream: SelectionStream
     key: ObjectKey
@@ -23,22 +78,22 @@ class PendingEvent(NamedTuple):
     is_there: bool
 
     def is_echo_of(self, written: PartialObject) -> bool:
-        """Say whether it tells of a write, and of nothing since."""
+        """Return true if it shows a write, and nothing later."""
         obj = self.obj
         return self.is_there and obj is not None and (obj.uid, obj.revision) == (written.uid, written.revision)
 
 
 class Expectations:
-    """The writes of one feed."""
+    """The writes of one cache: events wait while a write is under way, and older lists do not undo it."""
 
     def __init__(self, cache: StreamHandler) -> None:
-        self._feed = cache
+        self.objects = ExpectedObjects()
+        self._cache = cache
         self._waiting: dict[ObjectKey, list[PendingEvent]] = {}
-        self._untold: dict[SelectionStream, dict[ObjectKey, int]] = {}
 
     @contextmanager
     def writing(self, key: ObjectKey) -> Iterator[None]:
-        """Let what streams say of an object wait while we write it."""
+        """Buffer the events of an object while we write it."""
         self._waiting[key] = []
         try:
             yield
@@ -46,17 +101,16 @@ class Expectations:
             self.release(key)
 
     def buffers(self, event: PendingEvent) -> bool:
-        """Take what a stream says; say whether it waits. What is older than our write tells nothing of it."""
-        untold, obj = self._untold.get(event.stream), event.obj
-        if untold and obj is not None and obj.revision >= untold.get(event.key, obj.revision):
-            untold.pop(event.key, None)
+        """Take an event; return true if it waits. An event from before our write does not count as its echo."""
+        if event.obj is not None:
+            self.objects.reached(event.stream, event.key, event.obj.revision)
         if (waiting := self._waiting.get(event.key)) is None:
             return False
         waiting.append(event)
         return True
 
     def pop_expected(self, written: PartialObject) -> tuple[SelectionStream, ...]:
-        """Name the streams that told of a write ahead of its answer, and of nothing else; that says nothing new."""
+        """Return the streams whose events show a write ahead of its answer, and drop these; none if others wait too."""
         waiting = self._waiting.get(written.key, [])
         if not all(event.is_echo_of(written) for event in waiting):
             return ()
@@ -65,30 +119,25 @@ class Expectations:
         return streams
 
     def release(self, key: ObjectKey) -> None:
-        """Hear what waited."""
+        """Pass on the events that waited."""
         for stream, _, obj, is_there in self._waiting.pop(key, ()):
             if is_there and obj is not None:
-                self._feed.on_object(stream, obj)
+                self._cache.on_object(stream, obj)
             else:
-                self._feed.on_delete(stream, key, obj)
+                self._cache.on_delete(stream, key, obj)
 
     def expect(self, written: PartialObject, streams: Iterable[SelectionStream], *, had: int) -> None:
-        """Await that these streams tell of a write, but for those whose bit says that they had the object already."""
+        """Expect an event of a write from these streams, but from those whose bit in `had` says that they had it."""
         for stream in streams:
-            untold = self._untold.setdefault(stream, {})
-            if not stream.bit & had or written.key in untold:
-                untold[written.key] = written.revision
+            if not stream.bit & had or self.objects.expects(stream, written.key):
+                self.objects.expect(stream, written.key, written.revision)
 
     def missed(self, stream: SelectionStream) -> list[ObjectKey]:
-        """Take the keys of writes that a stream's complete list is too late for: what it never had, it cannot lose."""
-        untold = self._untold.get(stream) or {}
-        missed = [key for key, revision in untold.items() if revision <= stream.revision]
-        for key in missed:
-            del untold[key]
-        return missed
+        """Remove and return the keys of objects that a stream's complete list lacks, though it is late enough."""
+        return self.objects.missed(stream)
 
     def drop_stream(self, stream: SelectionStream) -> None:
-        """Drop what a stream said and was to say: it tells another history now."""
-        self._untold.pop(stream, None)
+        """Drop a stream's waiting events and expectations: it is over, or shows another history now."""
+        self.objects.drop_stream(stream)
         for waiting in self._waiting.values():
             waiting[:] = [event for event in waiting if event.stream is not stream]

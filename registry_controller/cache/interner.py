@@ -1,6 +1,6 @@
-"""Values of which many objects have the same: one of them for all, so that each object has no more than the way to it.
+"""Shares equal values between objects, so that each object holds only a reference.
 
-Law: bounded. What is shared no more is equal all the same.
+Law: bounded. A value that is no longer shared is still equal.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
 MOST: Final = 1024
-"""Rules, entries and members make a few dozen; where there are more, they are of no more than one object each."""
+"""Rules, entries and members make a few dozen values; more than this many are not worth sharing."""
 
 T = TypeVar("T", bound=Hashable)
 
 
 class Interner(Generic[T]):
-    """The values that were seen of late."""
+    """The values that were seen recently."""
 
     def __init__(self) -> None:
         self._held: dict[T, T] = {}
 
     def one(self, value: T) -> T:
-        """Find the one for all that is equal to a value."""
+        """Return the shared value that equals this value."""
         if len(self._held) >= MOST:
             self._held.clear()
         return self._held.setdefault(value, value)

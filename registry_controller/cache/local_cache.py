@@ -1,19 +1,23 @@
-"""One kind here: a record of every copy, and the names of native objects.
+"""One kind in the local cluster: a record of every copy, and the names of native objects.
 
-Law: of a copy that is in sync we remember marks, numbers and digests, never its body.
+The cache outlives the rules that write the kind: the places that are watched come and go in it.
+
+Laws: of a copy that is in sync we remember marks, numbers and digests, never its body · a record is changed by events
+and by `record_write`, and by nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.expectations import Expectations, PendingEvent
+from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged, WriteResult
 from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
 from registry_controller.kube.watch import PartialObject, decode_manifest
 from registry_controller.watch.body_cache import BodyCache, BodyKey
@@ -28,14 +32,15 @@ RuleAndOwner = tuple[str, ClusterUID]
 
 @dataclass(slots=True)
 class CopyRecord:
-    """One copy here (or a membership object, marked or not).
+    """One copy here, or a membership object, with or without marks.
 
-    `desired` is the digest of what we last found wanted, `baseline` that of what the server stored for it, and
-    `verified` the resourceVersion at which the stored object was that; None and 0 until we have compared. `is_plain`
-    says that the stored object is exactly what we sent, so that the next replacement needs nothing carried over.
-    `made_from` is what it was made from, for comparing: while that is the same, no body needs to be looked at.
-    `losers` are the rules that want it otherwise and are younger. `status_digest` is that of the status that we last
-    brought, where a rule asks for it. `birth` is what it was made from, as the Go original wrote it down.
+    `desired` is the digest of what was wanted last, `baseline` that of what the server stored for it, and `verified`
+    the resourceVersion at which the stored object was that; None and 0 before the first comparison. `is_plain` is true
+    if the stored object is exactly what we sent: the next replacement then has nothing to carry over.
+    `made_from` is everything that decided the copy's content: while it is equal, no body is needed.
+    `outranked_rules` are the younger rules that want the copy otherwise. `status_digest` is that of the status that was
+    written last, where a rule asks for it. `birth` is the source as the Go original recorded it.
+    `streams` are the bits of the streams that have the object; 0 for our own write in a place that is not watched.
     """
 
     uid: str
@@ -56,68 +61,101 @@ class CopyRecord:
 
     @property
     def source(self) -> tuple[GVK, ObjectKey] | None:
-        """Tell the kind and key of what it was made from; None for what is no copy."""
+        """The kind and key of the object that the copy was made from; None for what is no copy."""
         provenance = self.marks.provenance
         return (provenance.source, provenance.key) if provenance is not None else self.birth
 
     @property
     def origin(self) -> RuleAndOwner:
-        """Tell by which rule and from which owner it was made; empty where that is not known."""
+        """The rule and the owner that the copy was made by; empty where that is not known."""
         provenance = self.marks.provenance
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
 
 
-class LocalCacheObserver(Protocol):
-    """Who is told what a feed holds."""
+class PlaceChange(NamedTuple):
+    """The places whose watches begin and end."""
+
+    opened: tuple[Selection, ...] = ()
+    closed: tuple[Selection, ...] = ()
+
+
+class CopyObserver(Protocol):
+    """Receives the changes of the objects in the local cluster. A call is cheap and never fails."""
+
+    def on_copy_changed(self, target: Target, owner: ClusterUID) -> None:
+        """An object that rules may write changed; `owner` is that of the copy, empty for a native object."""
+
+    def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
+        """Everything in a place is known now, for the first time."""
+
+    def on_local_status_changed(self, cache: LocalCache) -> None:
+        """An error, a list or a write changed the state of a kind as a whole."""
+
+
+class LocalCacheIndex(Protocol):
+    """The index of all local caches: how many copies each rule and owner has."""
 
     bodies: BodyCache
-    on_change: Callable[[Target, ClusterUID], None]
-    on_complete: Callable[[LocalCache], None]
-    on_standing: Callable[[LocalCache], None]
-    on_late: Callable[[GVK], None]
-
-    def note(self, kind: GVK, revision: int | None) -> None:
-        """Note the resourceVersion of a copy; None when the server's history went back."""
+    observer: CopyObserver
 
     def add(self, target: Target, record: CopyRecord) -> None:
-        """Hear of a copy."""
+        """Count a copy."""
 
     def discard(self, target: Target, record: CopyRecord) -> None:
-        """Hear that a copy is none any more, or is another one."""
+        """Count a copy no more: it is gone, or is another one."""
 
 
 class LocalCache:
-    """Objects of one kind here."""
+    """Objects of one kind in the local cluster. `natives` maps native objects to the bits of their streams.
 
-    def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: LocalCacheObserver) -> None:
+    `has_unseen_writes` is true after a write in a place that is not watched any more: its event comes to nobody.
+    """
+
+    def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: LocalCacheIndex) -> None:
         self.kind = kind
         self.records: dict[ObjectKey, CopyRecord] = {}
         self.natives: dict[ObjectKey, int] = {}
-        self._echoes = Expectations(self)
+        self.streams: dict[Selection, SelectionStream] = {}
+        self.has_unseen_writes = False
+        self._has_unwatched = False
+        self._expectations = Expectations(self)
         self._index = index
-        self._closed = False
-        self.streams = {
-            selection: SelectionStream(self, selection, 1 << index)
-            for index, selection in enumerate(sorted(selections))
-        }
+        self.set_places(selections)
+
+    def set_places(self, places: Iterable[Selection], *, kind: GVK | None = None) -> PlaceChange:
+        """Watch these places from now on, and the kind in this version; return what that changes.
+
+        Records stay while a remaining place covers them, and go with the last one.
+        """
+        wanted, before, is_same_version = set(places), self.streams, kind in (None, self.kind)
+        self.streams = {place: one for place, one in before.items() if place in wanted and is_same_version}
+        going = [stream for place, stream in before.items() if place not in self.streams]
+        opened = sorted(wanted - self.streams.keys())
+        used = sum(stream.bit for stream in before.values())
+        for place in opened:
+            bit = next(1 << shift for shift in range(used.bit_length() + 1) if not used & 1 << shift)
+            self.streams[place] = SelectionStream(self, place, bit)
+            used |= bit
+        if kind is not None and not is_same_version:
+            self._change_version(kind)
+        if going or self._has_unwatched:
+            self._hand_over(going)
+        return PlaceChange(tuple(opened), tuple(sorted(stream.selection for stream in going)))
 
     def target(self, key: ObjectKey) -> Target:
-        """Name an object of this kind as a target."""
+        """Return an object of this kind as a target."""
         return Target(self.kind.group, self.kind.kind, key.namespace, key.name)
 
     def covers(self, namespace: str) -> bool:
-        """Say whether a complete stream would show objects of that namespace."""
-        return any(
-            stream.is_complete and not place.labels and place.namespace in ("", namespace)
-            for place, stream in self.streams.items()
-        )
+        """Return true if a complete stream shows all objects of a namespace."""
+        return any(_shows_all(stream, namespace) for stream in self.streams.values())
 
     def streams_at(self, places: Collection[Selection]) -> Sequence[SelectionStream]:
-        """Choose the streams of some parts of the kind."""
+        """List the streams of some places."""
         return [stream for place, stream in self.streams.items() if place in places]
 
     def may_show(self, key: ObjectKey, *, as_copy: bool) -> bool:
-        """Say whether an object is here, or would be once every stream is complete; `as_copy`, if it were a copy."""
+        """Return true if an object is known, or will be once every stream is complete; `as_copy`, if it is a copy."""
         return key in self.records or any(
             place.namespace in ("", key.namespace) and (not place.labels or (as_copy and not stream.is_complete))
             for place, stream in self.streams.items()
@@ -125,22 +163,22 @@ class LocalCache:
 
     @contextlib.contextmanager
     def writing(self, key: ObjectKey) -> Iterator[None]:
-        """Let what streams say of an object wait while we write it.
+        """Buffer the events of an object while we write it.
 
-        Mostly that is our own echo, which is ahead of the answer: with the answer known it says nothing new. A feed
-        that was closed meanwhile hears no echo: somebody has to look for what was written.
+        Most of them show our own write ahead of the answer: once the answer is known they are no news.
         """
         try:
-            with self._echoes.writing(key):
+            with self._expectations.writing(key):
                 yield
         finally:
-            if self._closed:
-                self._index.on_late(self.kind)
+            if not self._streams_for(key):
+                self.has_unseen_writes = True
+                self._index.observer.on_local_status_changed(self)
 
     def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
-        """Hear an object's present state."""
+        """Take an object's present state."""
         key = obj.key
-        if self._closed or self._echoes.buffers(PendingEvent(stream, key, obj, is_there=True)):
+        if not self._has(stream) or self._expectations.buffers(PendingEvent(stream, key, obj, is_there=True)):
             return
         record = self.records.get(key)
         if record is not None and record.uid == obj.uid and obj.revision <= record.revision:
@@ -149,12 +187,12 @@ class LocalCache:
         target = self.target(key)
         marks = read_marks(obj.annotations, of=target)
         if not marks.is_copy and not is_membership(self.kind, obj.kind_type):
-            self._heard_native(stream, key, record, target)
+            self._keep_native(stream, key, record, target)
             return
         self.natives.pop(key, None)
         bits = stream.bit | (record.streams if record else 0)
-        is_told = marks.is_copy and marks.provenance is None
-        birth = read_birth(obj.annotations, obj.labels, gvk=self.kind, key=key) if is_told else None
+        is_by_go = marks.is_copy and marks.provenance is None
+        birth = read_birth(obj.annotations, obj.labels, gvk=self.kind, key=key) if is_by_go else None
         fresh = CopyRecord(obj.uid, obj.revision, obj.deleting, marks, birth, self._natural(obj), bits, obj.kind_type)
         if record is not None and record.uid == obj.uid:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
@@ -162,11 +200,11 @@ class LocalCache:
             fresh.status_digest = record.status_digest
         self._keep(key, fresh)
         self._index.bodies.put(BodyKey(HERE, self.kind, key), obj)
-        self._index.on_change(target, marks.owner or HERE)
+        self._index.observer.on_copy_changed(target, marks.owner or HERE)
 
     def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
-        """Hear that an object is gone from a stream."""
-        if self._closed or self._echoes.buffers(PendingEvent(stream, key, obj, is_there=False)):
+        """Take an object that a stream no longer has."""
+        if not self._has(stream) or self._expectations.buffers(PendingEvent(stream, key, obj, is_there=False)):
             return
         record = self.records.get(key)
         if record is not None:
@@ -179,113 +217,170 @@ class LocalCache:
             self.natives[key] &= ~stream.bit
             if not self.natives[key]:
                 del self.natives[key]
-                self._index.on_change(self.target(key), HERE)
+                self._index.observer.on_copy_changed(self.target(key), HERE)
 
-    def record_write(
-        self, obj: PartialObject, *, marks: Marks, desired: bytes, baseline: bytes, is_plain: bool
-    ) -> None:
-        """Remember what the server stored for our own write, so that its echo says nothing new.
+    def record_write(self, key: ObjectKey, result: WriteResult) -> None:
+        """Record what a worker found out about a copy; what an event has shown since is the truth."""
+        record = self.records.get(key)
+        match result:
+            case Stored():
+                self._record_stored(key, result)
+            case InSync() if record is not None and record.uid == result.uid:
+                record.desired, record.baseline = result.desired, result.baseline
+                record.verified, record.is_plain = result.revision, result.is_plain
+            case Unchanged() if record is not None:
+                record.verified = record.revision
+            case StatusStored() if record is not None:
+                _record_status(record, result)
+            case Rendered() if record is not None:
+                record.made_from, record.outranked_rules = result.made_from, result.outranked_rules
+            case _:
+                return
+        record = self.records.get(key)
+        if record is not None and record.verified == record.revision:
+            self._index.bodies.drop(BodyKey(HERE, self.kind, key))
 
-        Its answer may be late: what a stream has heard since is the truth.
-        """
-        self._index.note(self.kind, obj.revision)
-        if self._closed:
+    def on_stream_listing(self, stream: SelectionStream) -> None:
+        """Do nothing: no rule is evaluated on local objects."""
+
+    def on_stream_synced(self, stream: SelectionStream) -> None:
+        """Note that a stream's list is complete."""
+        for key in self._expectations.missed(stream):
+            self.on_delete(stream, key, None)
+        if not self._has(stream):
             return
-        key = obj.key
-        told = self._echoes.pop_expected(obj)
-        self._echoes.release(key)
+        place, is_first, stream.listed = stream.selection, stream.listed < 0, 0
+        others = (other for other in self.streams.values() if other is not stream)
+        if is_first and not place.labels and not any(_shows_all(other, place.namespace) for other in others):
+            self._index.observer.on_local_synced(self, place)
+        self._index.observer.on_local_status_changed(self)
+
+    def on_stream_changed(self, stream: SelectionStream) -> None:
+        """Note that a stream's error changed."""
+        self._index.observer.on_local_status_changed(self)
+
+    def on_stream_reset(self, stream: SelectionStream) -> None:
+        """Note that this cluster may be in an older state: what is known of it may be from another history then."""
+        if not self._has(stream):
+            return
+        stream.listed = -1
+        self._expectations.drop_stream(stream)
+        for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
+            self._forget(key)
+
+    def _record_stored(self, key: ObjectKey, stored: Stored) -> None:
+        """Record our own write, so that its event is no news. The answer may be late: events since then are newer."""
+        obj = stored.obj
+        told = self._expectations.pop_expected(obj)
+        self._expectations.release(key)
         held = self.records.get(key)
         is_known = bool(told) or (held is not None and held.uid == obj.uid)
         if held is not None and is_known and held.revision > obj.revision:
-            held.desired, held.baseline, held.verified = desired, baseline, obj.revision
+            held.desired, held.baseline, held.verified = stored.desired, stored.baseline, obj.revision
             return
-        # What we write has the owner's label, too.
-        streams = [one for one in self.streams.values() if one.selection.namespace in ("", key.namespace)]
+        streams = self._streams_for(key)
         if not is_known and any(stream.revision >= obj.revision for stream in streams):
             return
         bits = held.streams if held else 0
-        self._echoes.expect(obj, (one for one in streams if one not in told), had=bits)
+        self._expectations.expect(obj, (one for one in streams if one not in told), had=bits)
         for stream in streams:
             bits |= stream.bit
+        self._has_unwatched = self._has_unwatched or not bits
         self.natives.pop(key, None)
-        self._index.bodies.drop(BodyKey(HERE, self.kind, key))
         fresh = CopyRecord(
             obj.uid,
             obj.revision,
             obj.deleting,
-            marks,
+            stored.marks,
             None,
             self._natural(obj),
             bits,
             obj.kind_type,
-            desired,
-            baseline,
+            stored.desired,
+            stored.baseline,
             obj.revision,
-            is_plain,
+            stored.is_plain,
         )
         self._keep(key, fresh)
-        if held is not None and held.marks.owner != marks.owner:  # who waits for this one to go need not any more
-            self._index.on_change(self.target(key), held.marks.owner or HERE)
+        if held is not None and held.marks.owner != stored.marks.owner:  # what waits for this one to go need not wait
+            self._index.observer.on_copy_changed(self.target(key), held.marks.owner or HERE)
 
-    def record_status_write(self, obj: PartialObject, *, status_digest: bytes | None) -> None:
-        """Remember what the server stored for our own write of a status: nothing else has changed."""
-        record = self.records.get(obj.key)
-        if record is None or record.uid != obj.uid:
-            return
-        record.status_digest = status_digest
-        if obj.revision > record.revision:
-            record.verified = obj.revision if record.verified == record.revision else 0
-            record.revision = obj.revision
+    def _has(self, stream: SelectionStream) -> bool:
+        return self.streams.get(stream.selection) is stream
 
-    def on_stream_synced(self, stream: SelectionStream) -> None:
-        """Hear that a stream's list is complete."""
-        for key in self._echoes.missed(stream):
-            self.on_delete(stream, key, None)
-        if not self._closed:
-            self._index.on_complete(self)
+    def _streams_for(self, key: ObjectKey) -> Sequence[SelectionStream]:
+        """List the streams that show a copy of ours: it has the owner's label, too."""
+        return [one for one in self.streams.values() if one.selection.namespace in ("", key.namespace)]
 
-    def on_stream_changed(self) -> None:
-        """Say that this feed's standing changed."""
-        self._index.on_standing(self)
-
-    def on_stream_reset(self, stream: SelectionStream) -> None:
-        """Hear that this cluster may be in an older state: what was known of it is from another history then."""
-        self._echoes.drop_stream(stream)
-        self._index.note(self.kind, None)
-        for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
-            self._forget(key)
-
-    def close(self) -> None:
-        """Stop hearing."""
-        self._closed = True
+    def _change_version(self, kind: GVK) -> None:
+        """Read the kind in another version from now on: digests of the other one compare with nothing."""
         for key, record in self.records.items():
             self._index.bodies.drop(BodyKey(HERE, self.kind, key))
-            self._index.discard(self.target(key), record)
+            self.records[key] = replace(record, desired=None, baseline=None, verified=0, is_plain=False, made_from=None)
+        self.kind = kind
 
-    def _heard_native(self, stream: SelectionStream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
+    def _hand_over(self, going: Collection[SelectionStream]) -> None:
+        """Let the remaining streams stand for what these had; what none covers is forgotten, and nobody looks at it."""
+        self._has_unwatched = False
+        bits = sum(stream.bit for stream in going)
+        for stream in going:
+            self._expectations.drop_stream(stream)
+        for key, record in list(self.records.items()):
+            record.streams &= ~bits
+            if record.streams:
+                continue
+            for heir in self._streams_for(key):
+                is_shown = record.marks.is_copy or not heir.selection.labels
+                if is_shown and not (heir.is_complete and heir.revision >= record.revision):
+                    record.streams |= heir.bit
+                    self._expectations.objects.expect(heir, key, record.revision)
+            if not record.streams:
+                self._drop(key)
+        self.natives = {key: held & ~bits for key, held in self.natives.items() if held & ~bits}
+
+    def _keep_native(self, stream: SelectionStream, key: ObjectKey, record: CopyRecord | None, target: Target) -> None:
         if record is not None:
             self._forget(key)
         known = self.natives.get(key)
         self.natives[key] = stream.bit | (known or 0)
         if known is None:
-            self._index.on_change(target, HERE)
+            self._index.observer.on_copy_changed(target, HERE)
 
     def _keep(self, key: ObjectKey, record: CopyRecord) -> None:
         old = self.records.get(key)
         if old is not None:
             self._index.discard(self.target(key), old)
         self._index.add(self.target(key), record)
-        self._index.note(self.kind, record.revision)
         self.records[key] = record
 
     def _forget(self, key: ObjectKey) -> None:
+        record = self._drop(key)
+        self._index.observer.on_copy_changed(self.target(key), record.marks.owner or HERE)
+
+    def _drop(self, key: ObjectKey) -> CopyRecord:
         record = self.records.pop(key)
         self._index.discard(self.target(key), record)
         self._index.bodies.drop(BodyKey(HERE, self.kind, key))
-        self._index.on_change(self.target(key), record.marks.owner or HERE)
+        return record
 
     def _natural(self, obj: PartialObject) -> ClusterUID | None:
         if not (self.kind.group == meta.GROUP and self.kind.kind == meta.CLUSTER.kind):
             return None
         found = (decode_manifest(obj.raw).get("spec") or {}).get("clusterID")
         return ClusterUID(found) if isinstance(found, str) and found else None
+
+
+def _record_status(record: CopyRecord, result: StatusStored) -> None:
+    """Record the status of a copy; after our own write of it nothing else has changed."""
+    obj = result.obj
+    if obj is not None and obj.uid != record.uid:
+        return
+    record.status_digest = result.status_digest
+    if obj is not None and obj.revision > record.revision:
+        record.verified = obj.revision if record.verified == record.revision else 0
+        record.revision = obj.revision
+
+
+def _shows_all(stream: SelectionStream, namespace: str) -> bool:
+    place = stream.selection
+    return stream.is_complete and not place.labels and place.namespace in ("", namespace)

@@ -1,6 +1,6 @@
-"""What members were seen to delete of their own membership, and at which revision (O4).
+"""The revisions at which members deleted their own Clusters and Secrets (O4).
 
-Laws: what was seen once is never made again from an older record · a member fills its own place, and nobody else's.
+Laws: a deleted object is never made again from an older record · a member uses up its own room, and no other's.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from typing import Final
 from registry_controller.api.meta import ClusterUID, Target
 
 MOST: Final = 128
-"""Of one member: it has a Cluster and a Secret, and as many of each as it gave up."""
+"""Targets of one member: its Cluster and its Secret, and those that it gave up."""
 MOST_MEMBERS: Final = 256
-"""The daemon knows no more Clusters of any member at a time."""
+"""As many members as the daemon knows Clusters at a time."""
 
 
 class MemberDeletions:
-    """Revisions by member and target. What is too much of one member becomes a revision for all that it ever had."""
+    """Revisions by member and target. Beyond `MOST` targets of a member, its oldest become one revision for all."""
 
     def __init__(self) -> None:
         self._at: dict[ClusterUID, dict[Target, int]] = {}
         self._floor: dict[ClusterUID, int] = {}
 
-    def note(self, member: ClusterUID, target: Target, revision: int) -> None:
-        """Remember at which revision a member was seen to delete an object of its own."""
+    def record(self, member: ClusterUID, target: Target, revision: int) -> None:
+        """Record the revision at which a member deleted an object of its own."""
         held = self._at.pop(member, {})
         self._at[member] = held
         held[target] = max(revision, held.pop(target, 0))
@@ -35,5 +35,5 @@ class MemberDeletions:
             self._floor.pop(oldest, None)
 
     def at(self, member: ClusterUID, target: Target) -> int:
-        """Tell the revision up to which a member has deleted an object, or 0."""
+        """Return the revision up to which a member has deleted an object, or 0."""
         return max(self._at.get(member, {}).get(target, 0), self._floor.get(member, 0))

@@ -1,6 +1,6 @@
-"""What is known of membership: which Clusters are held where, and which Secrets they name.
+"""The Clusters of the local cluster and of each peer, and the Secrets that they name.
 
-Law: a registry Secret belongs to the member whose Cluster names it; what nobody names belongs to nobody.
+Law: a registry Secret belongs to the member whose Cluster names it; without such a Cluster it belongs to no member.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
-from registry_controller.api.tombstone import can_be_named
+from registry_controller.api.tombstone import fits_in_tombstone
 from registry_controller.core.decision.ownership import Marks, read_marks
 
 OnChange = Callable[[Target], None]
@@ -19,7 +19,7 @@ Naming = tuple[ClusterUID, ObjectKey | None]
 
 
 class MemberRecord(NamedTuple):
-    """A Cluster object as some member holds it."""
+    """A Cluster object as one member has it."""
 
     name: str
     cluster_id: ClusterUID
@@ -28,37 +28,37 @@ class MemberRecord(NamedTuple):
     type: str
     disabled: bool
     membership: str
-    """The uid of the Cluster at the member for which it stands; empty where its holder does not know."""
+    """The uid of the Cluster at the member for which it stands; empty where the relay does not know it."""
 
-    def is_own_name_of(self, holder: ClusterUID) -> bool:
-        """Say whether its holder calls itself by its name; one that has no type yet was not looked at there."""
-        return self.cluster_id == holder and self.type in ("", ClusterType.LOCAL.value)
+    def is_own_name_of(self, member: ClusterUID) -> bool:
+        """Return whether the member uses this Cluster as its own; without a type it was not reconciled there yet."""
+        return self.cluster_id == member and self.type in ("", ClusterType.LOCAL.value)
 
 
 def cluster_target(name: str) -> Target:
-    """Name a Cluster as a target."""
+    """Return the target for a Cluster."""
     return Target(meta.GROUP, meta.CLUSTER.kind, "", name)
 
 
 def secret_target(key: ObjectKey) -> Target:
-    """Name a Secret as a target."""
+    """Return the target for a Secret."""
     return Target("", "Secret", key.namespace, key.name)
 
 
 def membership_of(annotations: Mapping[str, str], name: str, member: str) -> str:
-    """Tell of which membership a copy of a member's Cluster is: the uid at its source; empty where it does not say."""
+    """Return the membership that a copied Cluster belongs to: the uid of its source; empty where it is not recorded."""
     return membership_marked(read_marks(annotations, of=cluster_target(name)), member)
 
 
 def membership_marked(marks: Marks, member: str) -> str:
-    """Tell of which membership the copy of a member's Cluster is that has these marks."""
+    """Return the membership that a copied Cluster with these marks belongs to; empty where it is not recorded."""
     provenance = marks.provenance
     known = provenance.uid if provenance is not None and provenance.owner == member else ""
-    return known if can_be_named(known) else ""
+    return known if fits_in_tombstone(known) else ""
 
 
 class Members:
-    """Clusters here and at every peer. `on_change` hears the membership targets that a change bears on."""
+    """The Clusters of all members. `on_change` receives each Cluster and Secret that a change affects."""
 
     def __init__(self, *, on_change: OnChange) -> None:
         self._here: dict[str, Cluster] = {}
@@ -67,23 +67,23 @@ class Members:
         self._on_change = on_change
 
     def set_here(self, name: str, cluster: Cluster | None) -> None:
-        """Remember our own object of that name, or that it is gone."""
+        """Record the local Cluster of that name, or its deletion."""
         old = self._here.pop(name, None)
         if cluster is not None:
             self._here[name] = cluster
         self._rename(None, name, _naming(old), _naming(cluster))
         if old is not None and (cluster is None or _naming(old) != _naming(cluster)):
-            self._look_at_others(old)
+            self._report_related(old)
 
-    def _look_at_others(self, gone: Cluster) -> None:
-        """Look at the Clusters that peers hold of a member that has none here any more, or that name its Secret."""
+    def _report_related(self, gone: Cluster) -> None:
+        """Report the Clusters at peers of the same member, or with the same Secret, as a local Cluster that is gone."""
         for held in self._there.values():
             for name, view in held.items():
                 if view.cluster_id == gone.cluster_id or (view.secret is not None and view.secret == gone.secret):
                     self._on_change(cluster_target(name))
 
     def set_there(self, peer: ClusterUID, name: str, view: MemberRecord | None) -> bool:
-        """Remember a peer's object of that name, or that it is gone; say whether something changed."""
+        """Record a peer's Cluster of that name, or its deletion; return whether anything changed."""
         held = self._there.setdefault(peer, {})
         old = held.pop(name, None)
         if view is not None:
@@ -94,32 +94,33 @@ class Members:
         return True
 
     def drop_peer(self, peer: ClusterUID) -> None:
-        """Forget what a peer holds."""
+        """Drop the Clusters of a peer."""
         for name in list(self._there.get(peer, ())):
             self.set_there(peer, name, None)
         self._there.pop(peer, None)
 
     def peers(self) -> Iterable[ClusterUID]:
-        """List the peers that hold any."""
+        """List the peers that have Clusters."""
         return list(self._there)
 
     def there(self, peer: ClusterUID) -> Mapping[str, MemberRecord]:
-        """List the Clusters that a peer holds."""
+        """Return the Clusters of a peer, by name."""
         return self._there.get(peer, {})
 
     def naming_here(self, secret: ObjectKey) -> frozenset[ClusterUID]:
-        """List the members whose Cluster, here, names that Secret."""
+        """Return the members whose local Cluster names that Secret."""
         return frozenset(owner for _, owner in self._naming.get((None, secret), ()))
 
     def natural_of_secret(self, secret: ObjectKey, *, peer: ClusterUID) -> frozenset[ClusterUID]:
-        """List the members whose Cluster names that Secret here, or at that peer where none here does.
+        """Return the members whose local Cluster names that Secret.
 
-        What is known here no peer changes: another Cluster that it holds would take a member's Secret from it.
+        Where no local Cluster names it, return the members whose Cluster at the peer does. A peer does not change what
+        local Clusters name: otherwise it could take a member's Secret from it.
         """
         return self.naming_here(secret) or frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
 
     def disputed_secrets(self) -> Iterable[tuple[ObjectKey, tuple[str, ...]]]:
-        """List the Secrets that Clusters of several members name here, with the Clusters' names."""
+        """List the Secrets that local Clusters of several members name, with the names of the Clusters."""
         for (peer, secret), named_by in self._naming.items():
             if peer is None and len({owner for _, owner in named_by}) > 1:
                 yield secret, tuple(sorted(name for name, _ in named_by))

@@ -1,17 +1,17 @@
-"""The namespaces here: which there are, and which are going away."""
+"""The namespaces of the local cluster, and which of them are being deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.state import NamespaceState
 from registry_controller.kube.watch import PartialObject
+from registry_controller.watch.event_handler import EventHandler
 
 
-class NamespaceCache:
-    """The namespaces here. Until they were heard, every one counts as there: the write will tell."""
+class NamespaceCache(EventHandler):
+    """The local namespaces. Until the list is complete, each namespace counts as active: the write shows the truth."""
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
         self.is_complete = False
@@ -19,7 +19,7 @@ class NamespaceCache:
         self._on_change = on_change
 
     def state(self, name: str) -> NamespaceState:
-        """Tell a namespace's state."""
+        """Return the state of a namespace."""
         if not self.is_complete:
             return NamespaceState.ACTIVE
         deleting = self._held.get(name)
@@ -28,25 +28,16 @@ class NamespaceCache:
         return NamespaceState.TERMINATING if deleting else NamespaceState.ACTIVE
 
     def on_object(self, obj: PartialObject) -> None:
-        """Hear a namespace."""
+        """Record a namespace."""
         if self._held.get(obj.key.name) != obj.deleting:
             self._held[obj.key.name] = obj.deleting
             self._on_change(obj.key.name)
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
-        """Hear that a namespace is gone."""
+        """Drop a namespace."""
         if self._held.pop(key.name, None) is not None:
             self._on_change(key.name)
 
     def on_synced(self, revision: int) -> None:
-        """Hear that all were heard."""
+        """Record that the list is complete."""
         self.is_complete = True
-
-    def on_error(self, error: RegistryError) -> None:
-        """Hear nothing for a while: what was heard stays."""
-
-    def on_recovered(self) -> None:
-        """Hear again."""
-
-    def on_reset(self) -> None:
-        """Hear that what follows may be older: it is what counts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from registry_controller.api import meta
@@ -23,42 +23,31 @@ _FEATURE_LENGTH: Final = 4096
 
 
 class PeerObjects(abc.ABC):
-    """Somebody who wants every object of a kind at a peer, whatever the rules say.
+    """All objects of a kind at a peer, whatever the rules select.
 
-    Feeds come and go with the rules, and a tap stays: a new feed's first list says what is gone by what it lacks.
-    `is_current` says that no list is waited for.
+    `is_current` is false from a break of the watch until the list after it is complete.
     """
 
     def __init__(self) -> None:
         self.is_current = False
         self._is_complete = False
-        self._not_listed: set[str] = set()
 
-    def begin(self) -> None:
-        """Hear that the next list is of another feed, or after a break: it says anew what there is."""
+    def reset(self) -> None:
+        """Note that the watch broke off: the next list shows what there is."""
         self.is_current = False
-        self._not_listed = set(self._names())
 
     def upsert(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
-        """Hear an object."""
-        self._not_listed.discard(obj.key.name)
+        """Take an object's present state."""
         self._take(obj, body)
 
     def remove(self, key: ObjectKey) -> None:
-        """Hear that an object is gone."""
+        """Take an object that is gone."""
         self._drop(key.name)
 
     def complete(self) -> None:
-        """Hear that the list is complete."""
-        for name in sorted(self._not_listed):
-            self._drop(name)
-        self._not_listed = set()
+        """Note that the list is complete."""
         self.is_current = self._is_complete = True
         self._changed()
-
-    @abc.abstractmethod
-    def _names(self) -> Iterable[str]:
-        """Name what is held."""
 
     @abc.abstractmethod
     def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
@@ -85,9 +74,6 @@ class PeerFeatures(PeerObjects):
     def held(self) -> tuple[Feature, ...] | None:
         """List them; None until they were heard."""
         return tuple(self._held.values()) if self._is_complete else None
-
-    def _names(self) -> Iterable[str]:
-        return self._held
 
     def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
         """Hear a feature; one that cannot be read is none."""
@@ -127,9 +113,6 @@ class PeerClusters(PeerObjects):
     def close(self) -> None:
         """Forget what this peer holds."""
         self._members.drop_peer(self._peer)
-
-    def _names(self) -> Iterable[str]:
-        return self._members.there(self._peer)
 
     def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
         if self._members.set_there(self._peer, obj.key.name, read_member(obj, body(), peer=self._peer)):

@@ -1,32 +1,39 @@
-"""Our own three kinds as they are here: heard through the ear, read once more at every start.
+"""Our own three kinds as the local API server has them: from kopf's events, and from a list at every start.
 
-Law: an older state never replaces a newer one; what a complete list does not have is gone.
+Law: an older state never replaces a newer one; an object that a complete list lacks is gone.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import GVK, ClusterUID, Manifest
+from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
+from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.members import cluster_target
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.watch import decode_manifest, list_objects
+from registry_controller.watch.retry import until_answered
 
+OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
 _MOST_GONE: Final = 4096
-"""Objects of which is known up to when they are gone: what is late is late by seconds, and the next list mends it."""
+"""Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCluster:
-    """A Cluster here. `cluster` is None while `problem` says what is wrong with it."""
+    """A Cluster in the local cluster. `cluster` is None while `problem` describes its error."""
 
     cluster: Cluster | None
     problem: str
@@ -35,7 +42,7 @@ class StoredCluster:
 
 @dataclass(frozen=True, slots=True)
 class StoredRule:
-    """A ResourceSyncRule here, with our verdict; `rule` is None where it could not be read at all."""
+    """A ResourceSyncRule in the local cluster, with its verdict; `rule` is None where it could not be read at all."""
 
     rule: SyncRule | None
     verdict: RuleVerdict
@@ -43,19 +50,19 @@ class StoredRule:
     manifest: Manifest
 
     def asks_the_same(self, was: StoredRule | None) -> bool:
-        """Say whether it is what it was; a status that was written is no change."""
+        """Return whether the rule asks for the same as before; a written status is not a change."""
         return was is not None and (self.rule, self.verdict, self.marks) == (was.rule, was.verdict, was.marks)
 
     def is_synced(self, local: ClusterUID) -> bool:
-        """Say whether the rule came from another cluster: neither its name nor a label make it one of ours."""
+        """Return whether the rule came from another cluster, for any name and labels."""
         return self.marks.owner not in (None, local)
 
     def bar(self, allowance: RulePolicy, *, local: ClusterUID) -> BarredRule | None:
-        """Say what does not allow the rule to act here; None where nothing does, or it cannot be read."""
+        """Return why the rule may not act here; None where it may, or where it cannot be read."""
         return allowance.find_bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
 
     def active(self, allowance: RulePolicy, *, local: ClusterUID) -> ActiveRule | None:
-        """Prepare the rule for acting, if this cluster is meant; None when it does not act."""
+        """Prepare the rule for acting; return None when it does not act."""
         if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
             return None
         provenance = self.marks.provenance
@@ -65,7 +72,7 @@ class StoredRule:
 
 
 class RuleRequest(NamedTuple):
-    """What decides whether a rule's copies are wanted here: while it is the same, nobody needs to look."""
+    """The part of a rule that decides whether its copies are wanted here; while it is equal, no copy is affected."""
 
     rule: SyncRule | None
     accepted: bool
@@ -74,9 +81,9 @@ class RuleRequest(NamedTuple):
 
 
 class Registry:
-    """What was heard of our own kinds; `on_change` hears which one changed: its plural and name.
+    """The objects of our own kinds. `on_change` receives the plural and the name of each changed object.
 
-    `allowance` is what rules may do here.
+    `allowance` holds the limits that the local administrator set for rules.
     """
 
     def __init__(self, *, on_change: Callable[[str, str], None], allowance: RulePolicy | None = None) -> None:
@@ -92,7 +99,7 @@ class Registry:
         self._on_change = on_change
 
     def apply(self, plural: str, kind: str | None, manifest: Manifest) -> None:
-        """Hear one event; `kind` is ADDED, MODIFIED, DELETED, or None for an item of a list."""
+        """Apply one event; `kind` is ADDED, MODIFIED, DELETED, or None for an item of a list."""
         name = meta.metadata_of(manifest).get("name", "")
         revision = meta.revision(meta.metadata_of(manifest).get("resourceVersion"))
         if not name or revision < self._known(plural, name):
@@ -106,10 +113,10 @@ class Registry:
         self._on_change(plural, name)
 
     def replace(self, plural: str, manifests: Iterable[Manifest], *, revision: int) -> None:
-        """Hear a complete list that was read at a resourceVersion: what it does not have is gone."""
+        """Apply a complete list that was read at a resourceVersion: an object that it lacks is gone."""
         before, self._listed_at[plural] = self._listed_at.get(plural, 0), revision
         if revision < before:
-            # Our own etcd was put back to an older copy: the past is the present now.
+            # The local etcd was restored from an older backup: older revisions are current now.
             self._revisions = {key: 0 if key[0] == plural else held for key, held in self._revisions.items()}
             self._gone = {key: held for key, held in self._gone.items() if key[0] != plural}
         listed = set()
@@ -122,7 +129,7 @@ class Registry:
                 self._on_change(plural, name)
 
     def set_pruned(self, rule: str, paths: tuple[str, ...]) -> None:
-        """Remember which fields of a copied rule our CRD does not know: such a rule does nothing (A8)."""
+        """Record which fields of a copied rule the local CRD does not know: such a rule does nothing (A8)."""
         if self.pruned.get(rule, ()) != paths:
             self.pruned.pop(rule, None)
             if paths:
@@ -130,24 +137,24 @@ class Registry:
             self._on_change(meta.RULES.resource, rule)
 
     def local_clusters(self, local: ClusterUID) -> list[Cluster]:
-        """List the Clusters that stand for our own cluster, by name."""
+        """List the Clusters that stand for the local cluster, by name."""
         found = (held.cluster for _, held in sorted(self.clusters.items()))
         return [cluster for cluster in found if cluster is not None and cluster.cluster_id == local]
 
     def own_cluster(self, local: ClusterUID) -> Manifest | None:
-        """Find the Cluster object that stands for our own cluster; None while there is not exactly one."""
+        """Find the Cluster object of the local cluster; None while there is not exactly one."""
         found = self.local_clusters(local)
         return self.clusters[found[0].name].manifest if len(found) == 1 else None
 
     def selects_us(self, rule: SyncRule, *, local: ClusterUID) -> bool | None:
-        """Say whether a rule is for this cluster; None while nothing can be said."""
+        """Return whether a rule selects this cluster; None while that is unknown."""
         if rule.targets is None:
             return True
         own = self.own_cluster(local)
         return None if own is None else rule.targets.select(meta.metadata_of(own).get("name", ""), meta.labels_of(own))
 
     def may_be_asked(self, kind: GVK, *, local: ClusterUID) -> bool:
-        """Say whether a rule on a kind might be for this cluster, of which nothing can be said now."""
+        """Return whether a rule on this kind might select this cluster, while that is unknown."""
         return any(
             held.rule is not None
             and (held.rule.kind.group, held.rule.kind.kind) == (kind.group, kind.kind)
@@ -158,7 +165,7 @@ class Registry:
         )
 
     def rule_requests(self, local: ClusterUID) -> Mapping[str, RuleRequest]:
-        """Tell by rule what decides whether its copies are wanted here."""
+        """Map each rule to the part that decides whether its copies are wanted here."""
         return {
             name: RuleRequest(
                 held.rule,
@@ -170,12 +177,12 @@ class Registry:
         }
 
     def bar(self, name: str, *, local: ClusterUID) -> BarredRule | None:
-        """Say what does not allow a rule to act here; None where nothing does."""
+        """Return why a rule may not act here; None where it may."""
         held = self.rules.get(name)
         return held.bar(self.allowance, local=local) if held is not None else None
 
     def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
-        """List the rules that act here."""
+        """List the rules that act in this cluster."""
         before, self._active = self._active, {}
         for name, held in sorted(self.rules.items()):
             was, active = before.get(name, (None, None))
@@ -198,7 +205,7 @@ class Registry:
             self.features[name] = manifest
 
     def _known(self, plural: str, name: str) -> int:
-        """Tell the last revision that was heard of an object, also if it is gone."""
+        """Return the last known revision of an object, also of a deleted one; 0 where none is known."""
         return self._revisions.get((plural, name), 0) or self._gone.get((plural, name), 0)
 
     def _drop(self, plural: str, name: str, revision: int) -> None:
@@ -219,3 +226,42 @@ class Registry:
         if plural == meta.CLUSTERS.resource:
             return self.clusters
         return self.rules if plural == meta.RULES.resource else self.features
+
+
+class RegistryReader:
+    """Reads complete lists of our own kinds: at the start, and whenever watch events may be missing."""
+
+    def __init__(self, *, reader: Reader, registry: Registry) -> None:
+        self._reader = reader
+        self._registry = registry
+        self._due = asyncio.Event()
+
+    def request_read(self) -> None:
+        """Request a read, because events may be missing."""
+        self._due.set()
+
+    async def read(self) -> None:
+        """Read all three kinds; wait for the local API server and for the CRDs as long as it takes."""
+        for gvr, kind in OWN_KINDS:
+            await until_answered(functools.partial(self._read_kind, gvr, kind), what=f"list {gvr.resource}")
+
+    async def read_once(self) -> None:
+        """Read all three kinds; raise RegistryError when that fails now."""
+        for gvr, kind in OWN_KINDS:
+            await self._read_kind(gvr, kind)
+
+    async def run(self) -> NoReturn:
+        """Read again after each request."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            await self.read()
+
+    async def _read_kind(self, gvr: GVR, kind: GVK) -> None:
+        found: list[Manifest] = []
+        revision = 0
+        async for page in list_objects(self._reader, gvr, EVERYTHING, kind=kind):
+            found = [] if page.is_first else found
+            found.extend(decode_manifest(obj.raw) for obj in page.items)
+            revision = meta.revision(page.resource_version)
+        self._registry.replace(gvr.resource, found, revision=revision)

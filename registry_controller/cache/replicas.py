@@ -1,69 +1,77 @@
-"""The other daemons of this cluster: which of us speaks of an object, so that its status has one writer (A7).
+"""The replicas of this cluster's daemon: which one writes the status of an object, so that it has one writer (A7).
 
-Laws: there is no leader and nothing is written to find out · who does not know the others speaks of everything: a
-status that two write is a lesser evil than one that nobody does.
+Laws: there is no leader, and the choice writes nothing · a replica that knows no other Pods writes every status: two
+writers are better than none · replicas that know the same Pods choose the same writer; when a Pod comes or goes,
+only its own objects move (rendezvous hashing).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from hashlib import blake2b
 
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.cache.rendezvous import chosen
 from registry_controller.kube.watch import PartialObject, decode_manifest
+from registry_controller.watch.event_handler import EventHandler
 
 
-class Replicas:
-    """The Pods that run daemons here, as their cluster sees them; `own` is our Pod's name.
+class Replicas(EventHandler):
+    """The ready Pods of the daemon; `own` is the name of our Pod.
 
-    `changed` is called when another one may speak of an object now.
+    `changed` is called when the writer of a status may have changed.
     """
 
     def __init__(self, *, own: str, changed: Callable[[], None]) -> None:
         self._own = own
         self._changed = changed
         self._ready: set[str] = set()
-        self._is_heard = False
+        self._is_synced = False
 
     def writes_status_of(self, gvr: GVR, name: str) -> bool:
-        """Say whether the status of an object of ours is for this daemon to write."""
+        """Return whether this replica writes the status of an object of our own kinds."""
         others = self._ready - {self._own}
-        if not self._is_heard or not others:
+        if not self._is_synced or not others:
             return True
         return chosen(self._ready, f"{gvr.resource}/{name}") == self._own
 
     def on_object(self, obj: PartialObject) -> None:
-        """Hear how a Pod is."""
+        """Record whether a Pod is ready."""
         is_ready = not obj.deleting and meta.condition_of(decode_manifest(obj.raw), "Ready") == "True"
         self._set(self._ready | {obj.key.name} if is_ready else self._ready - {obj.key.name})
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
-        """Hear that a Pod is gone."""
+        """Drop a Pod."""
         self._set(self._ready - {key.name})
 
     def on_synced(self, revision: int) -> None:
-        """Hear that all Pods were heard."""
-        self._hear(True)
+        """Record that all Pods are known."""
+        self._set_synced(True)
 
     def on_error(self, error: RegistryError) -> None:
-        """Hear nothing of the others for a while, or ever."""
-        self._hear(False)
+        """Record that the other Pods are unknown from now on."""
+        self._set_synced(False)
 
     def on_recovered(self) -> None:
-        """Hear of the others again."""
-        self._hear(True)
-
-    def on_reset(self) -> None:
-        """Hear that what follows may be older: it is what counts."""
+        """Record that the other Pods are known again."""
+        self._set_synced(True)
 
     def _set(self, ready: set[str]) -> None:
         if ready != self._ready:
             self._ready = ready
             self._changed()
 
-    def _hear(self, is_heard: bool) -> None:
-        if is_heard != self._is_heard:
-            self._is_heard = is_heard
+    def _set_synced(self, is_synced: bool) -> None:
+        if is_synced != self._is_synced:
+            self._is_synced = is_synced
             self._changed()
+
+
+def chosen(members: Collection[str], subject: str) -> str | None:
+    """Return the member that is responsible for a subject; None where there is no member."""
+    return max(members, key=lambda member: (_weight(member, subject), member), default=None)
+
+
+def _weight(member: str, subject: str) -> bytes:
+    return blake2b(f"{member}\n{subject}".encode(), digest_size=8).digest()

@@ -8,7 +8,7 @@ it is with how many of them match · for all objects they may take no more than 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Final
 
 from registry_controller.api.errors import InvalidObject, Mistake
@@ -36,6 +36,10 @@ def shares(owners: Collection[ClusterUID]) -> Mapping[ClusterUID, Pool]:
     return {owner: Pool(most, whose=_TOGETHER) for owner in owners}
 
 
+def _shares(owners: int) -> tuple[int, int]:
+    return share(DEFAULT.steps, owners), share(MOST_HITS, owners)
+
+
 def share(most: int, owners: int) -> int:
     """Say how much of what one owner may have each has, where there are many: an attacker may introduce hundreds."""
     return max(1, min(most, _SHARED_BY * most // max(owners, 1)))
@@ -57,7 +61,6 @@ class RuleEvaluator:
         *,
         peer: ClusterUID,
         kind: GVK,
-        rules: tuple[ActiveRule, ...],
         kept: EvaluationUsage,
         crowd: Callable[[Target], int],
         changed: Callable[[], None],
@@ -66,15 +69,31 @@ class RuleEvaluator:
         self._noted: dict[ObjectKey, set[str]] = {}
         self._peer = peer
         self._kind = kind
-        self._rules = rules
-        self._strangers = {active.rule.name: active.owner for active in rules if active.target_policy.is_synced}
-        self._owners = frozenset(self._strangers.values())
-        self._most_hits = share(MOST_HITS, len(self._owners))
+        self._rules: tuple[ActiveRule, ...] = ()
+        self._synced: Mapping[str, ClusterUID] = {}
+        self._owners: frozenset[ClusterUID] = frozenset()
+        self._most_hits = MOST_HITS
         self._kept = kept
         self._crowd = crowd
         self._changed = changed
         self._hits: Interner[tuple[Hit, ...]] = Interner()
         self._names: Interner[frozenset[str]] = Interner()
+
+    def set_rules(self, rules: tuple[ActiveRule, ...], *, changed: Set[str]) -> Set[str]:
+        """Evaluate by these rules from now on; `changed` names those that came, changed or went.
+
+        Return the other rules whose limits that moves: their objects must be evaluated again.
+        """
+        before, owners_before = self._synced, len(self._owners)
+        self._rules = rules
+        self._synced = {active.rule.name: active.owner for active in rules if active.target_policy.is_synced}
+        self._owners = frozenset(self._synced.values())
+        self._most_hits = share(MOST_HITS, len(self._owners))
+        if _shares(owners_before) != _shares(len(self._owners)) and before:
+            return self._synced.keys() - changed
+        touched = {names[name] for names in (before, self._synced) for name in changed if name in names}
+        waiting = {name for name, owner in self._synced.items() if owner in touched and name in self.unclear}
+        return waiting - changed
 
     def evaluate_all(
         self, obj: PartialObject, body: Callable[[], Manifest]
@@ -115,43 +134,45 @@ class RuleEvaluator:
             self._note(name, obj.key, None)
             if isinstance(found, Hit):
                 hits.append(found)
-        return (
-            self._hits.one(tuple(hits)) if hits else (),
-            self._names.one(frozenset(unclear)) if unclear else frozenset(),
-        )
+        return self.shared(tuple(hits), frozenset(unclear))
 
-    def release(self, key: ObjectKey, hits: tuple[Hit, ...]) -> None:
-        """Forget what was said of an object."""
+    def shared(self, hits: tuple[Hit, ...], unclear: frozenset[str]) -> tuple[tuple[Hit, ...], frozenset[str]]:
+        """Return values that are equal to these, of which all records have the same."""
+        return self._hits.one(hits) if hits else (), self._names.one(unclear) if unclear else frozenset()
+
+    def release(self, key: ObjectKey, hits: tuple[Hit, ...], *, rules: Collection[str] | None = None) -> None:
+        """Forget hits of an object, and the errors of all rules on it, or of some."""
         self._release(hits)
         for rule in tuple(self._noted.get(key, ())):
-            self._note(rule, key, None)
+            if rules is None or rule in rules:
+                self._note(rule, key, None)
 
     def _keep(self, hit: Hit, *, had: Mapping[str, Target | None]) -> Hit | InvalidObject:
         """Count what is made elsewhere; what was before stays, and what is too much cannot be told."""
-        stranger = self._strangers.get(hit.rule)
-        if stranger is not None and hit.is_moved(self._kind):
+        owner = self._synced.get(hit.rule)
+        if owner is not None and hit.is_moved(self._kind):
             place = hit.moved_to
             if place is not None and had.get(hit.rule) != place and self._crowd(place) >= MOST_AT_ONE_PLACE:
                 words = f"give one name to more than {MOST_AT_ONE_PLACE} objects, with the rules of all clusters"
                 return InvalidObject("spec.rules", words)
-            if hit.rule not in had and self._kept.moved[stranger] >= MOST_MOVED:
+            if hit.rule not in had and self._kept.moved[owner] >= MOST_MOVED:
                 words = (
                     f"make more than {MOST_MOVED} objects of other names or kinds, with the other rules of that cluster"
                 )
                 return InvalidObject("spec.rules", words)
-            self._kept.moved[stranger] += 1
+            self._kept.moved[owner] += 1
         return hit
 
     def _release(self, hits: tuple[Hit, ...]) -> None:
         for hit in hits:
-            stranger = self._strangers.get(hit.rule)
-            if stranger is not None and hit.is_moved(self._kind):
-                self._kept.moved[stranger] -= 1
+            owner = self._synced.get(hit.rule)
+            if owner is not None and hit.is_moved(self._kind):
+                self._kept.moved[owner] -= 1
 
     def _note(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:
         """Keep the words on an object; where there are too many already, the first of each rule stand for all."""
         held = self.unclear.get(rule, {})
-        stranger = self._strangers.get(rule)
+        owner = self._synced.get(rule)
         if error is None:
             if key not in held:
                 return
@@ -161,15 +182,15 @@ class RuleEvaluator:
                 del self._noted[key]
             if not held:
                 del self.unclear[rule]
-            if stranger is not None:
-                self._kept.words[stranger] -= 1
+            if owner is not None:
+                self._kept.words[owner] -= 1
         else:
-            if key not in held and stranger is not None:
-                if held and self._kept.words[stranger] >= MOST_WORDS:
+            if key not in held and owner is not None:
+                if held and self._kept.words[owner] >= MOST_WORDS:
                     return
-                self._kept.words[stranger] += 1
+                self._kept.words[owner] += 1
             last = next(reversed(held.values()), error)  # most of them say the same
             self._noted.setdefault(key, set()).add(rule)
             self.unclear.setdefault(rule, held)[key] = last if last.args == error.args else error
-            held[key].bare()
+            held[key].without_traceback()
         self._changed()

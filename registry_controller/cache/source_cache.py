@@ -1,37 +1,46 @@
-"""One kind at one peer: what it has there, and what the rules make of it.
+"""One kind at one peer: its objects, and which of them match which rules.
 
-Laws: of an object we remember marks and numbers, never its body · what a stream no longer has claims nothing · an
-incomplete feed proves nothing.
+It lives as long as rules read the kind from the peer; rules come and go in it.
+
+Laws: of an object we remember marks and numbers, never its body · an object that no stream has claims nothing · while
+a rule's selections are not listed completely, the absence of an object proves nothing · a rule that changes touches no
+record of another rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.errors import InvalidObject
+from registry_controller.api.errors import Forbidden, InvalidObject, ProtocolError
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.api.selection import EVERYTHING
+from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.cache.expectations import ExpectedObjects
 from registry_controller.cache.member_deletions import MemberDeletions
 from registry_controller.cache.peer_objects import PeerObjects, spec_cluster_id
+from registry_controller.cache.pending_rules import PendingRules
 from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
+from registry_controller.cache.shared_watches import plan_covers
 from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.kube.watch import PartialObject
 from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
 from registry_controller.watch.limits import MOST_OWN, SizeMeter
-from registry_controller.watch.stream import SelectionStream
+from registry_controller.watch.stream import SelectionList, SelectionStream
+
+_ALWAYS: Final = 1 << 62
+"""A generation after all others."""
 
 
 @dataclass(slots=True)
 class SourceRecord:
     """One object at a peer. `hits` are in the order of the rules' rank.
 
-    `streams` are the bits of the streams that have it, `went_back` of those whose last word was an older one.
-    `unclear` names the rules that could not be evaluated on it: whether they want it is not known. `shown` is the
-    revision that a copy here showed of it last, when that was a later one.
+    `streams` are the bits of the streams that have it. `unclear` names the rules that could not be evaluated on it:
+    whether they want it is not known. `evaluated` is the generation of the rules that evaluated it last. `shown` is the
+    revision of it that a copy here showed last, if that was a later one.
     """
 
     uid: str
@@ -44,35 +53,64 @@ class SourceRecord:
     hits: tuple[Hit, ...]
     streams: int
     unclear: frozenset[str] = frozenset()
-    went_back: int = 0
+    evaluated: int = 0
     shown: int = 0
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
-        """Find the rule by which this object becomes that target; the highest ranked, if several do, that may."""
+        """Return the hit by which this object becomes that target; of several the highest ranked that may write it."""
         found = [hit for hit in self.hits if hit.target(key) == target]
         return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
 
+    def shows(self, obj: PartialObject) -> bool:
+        """Return true if the record was made from this very state of the object."""
+        return obj.revision > 0 and (self.uid, self.revision) == (obj.uid, obj.revision)
 
-class SourceCacheObserver(Protocol):
-    """Who is told what a feed claims."""
+
+class RuleChange(NamedTuple):
+    """The selections whose watches begin and end with a change of rules, and those that are listed beside a watch."""
+
+    opened: tuple[Selection, ...] = ()
+    closed: tuple[Selection, ...] = ()
+    listed: tuple[Selection, ...] = ()
+
+
+class SourceObserver(Protocol):
+    """Receives the changes of the objects at peers. A call is cheap and never fails."""
+
+    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
+        """An object at the peer claims this target, claims it with another state, or claims it no longer."""
+
+    def on_source_known(self, peer: ClusterUID, kind: GVK, key: ObjectKey) -> None:
+        """An object appeared, can be evaluated by its rules again, or is gone and could not be evaluated."""
+
+    def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
+        """A list at a peer is complete; it lacks the objects that claimed the `dropped` targets."""
+
+    def on_cache_status_changed(self, cache: SourceCache) -> None:
+        """The errors or the completeness of a cache changed."""
+
+
+class ClaimIndex(Protocol):
+    """The index of all caches: which objects claim which target."""
 
     bodies: BodyCache
     deletions: MemberDeletions
-    on_change: Callable[[Target, ClusterUID], None]
-    on_complete: Callable[[SourceCache], None]
-    on_standing: Callable[[SourceCache], None]
-    on_back: Callable[[ClusterUID, GVK, ObjectKey], None]
+    observer: SourceObserver
     usage: EvaluationUsage
 
     def claims_elsewhere(self, target: Target) -> int:
-        """Count the objects that claim a target which is not where they are."""
+        """Count the objects that claim a target of another kind, or in another place, than they are."""
 
     def relink(self, cache: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
-        """Hear by which rules an object claims targets now, and did before."""
+        """Note by which rules an object claims targets now, and did before."""
 
 
 class SourceCache:
-    """Objects of one kind at one peer, as the rules that read them see them."""
+    """Objects of one kind at one peer, evaluated by the rules that read them.
+
+    `streams` are the selections that are watched, `lists` those that are listed beside a wider watch.
+    `watches_changed` is called when these change without a call of `set_rules`. `tap` gets all objects of the kind.
+    """
 
     def __init__(
         self,
@@ -80,81 +118,310 @@ class SourceCache:
         peer: ClusterUID,
         kind: GVK,
         rules: tuple[ActiveRule, ...],
-        sources: SourceCacheObserver,
+        sources: ClaimIndex,
         tap: PeerObjects | None = None,
+        watches_changed: Callable[[SourceCache], None] = lambda _: None,
     ) -> None:
         self.peer = peer
         self.kind = kind
-        self.rules = rules
+        self.rules: tuple[ActiveRule, ...] = ()
         self.records: dict[ObjectKey, SourceRecord] = {}
+        self.streams: dict[Selection, SelectionStream] = {}
+        self.lists: dict[Selection, SelectionList] = {}
+        self.events = 0
         self._sources = sources
         self._tap = tap
+        self._watches_changed = watches_changed
         self._closed = False
         self._asking = RuleEvaluator(
             peer=peer,
             kind=kind,
-            rules=rules,
             kept=sources.usage,
             crowd=sources.claims_elsewhere,
-            changed=self.on_stream_changed,
+            changed=self._tell_standing,
         )
         self._scales = SizeMeter(kind) if kind in MOST_OWN else None
-        asked = {selection for active in rules for selection in active.selections}
-        if tap is not None:
-            tap.begin()
-            asked.add(EVERYTHING)
-        self.streams = {
-            selection: SelectionStream(self, selection, 1 << index) for index, selection in enumerate(sorted(asked))
-        }
+        self._pending = PendingRules()
+        self._covers: Mapping[Selection, Selection] = {}
+        self._expected = ExpectedObjects()
+        self._went_back: dict[ObjectKey, int] = {}
+        self.set_rules(rules)
 
-    def is_complete_for(self, rule: str) -> bool:
-        """Say whether everything that a rule asks of this peer was heard."""
-        return self.has_rule(rule) and all(stream.is_complete for stream in self.streams_of(rule))
+    # Rules.
 
-    def streams_of(self, rule: str) -> Sequence[SelectionStream]:
-        """List what a rule asks of this peer."""
-        asking = (active for active in self.rules if active.rule.name == rule)
-        return [self.streams[selection] for active in asking for selection in active.selections]
+    def set_rules(self, rules: tuple[ActiveRule, ...]) -> RuleChange:
+        """Evaluate by these rules, in order of rank, from now on; return what must be watched and listed for that.
+
+        The hits of a rule that is gone go at once. Those of a rule that changed stay until its selections are listed.
+        """
+        was = {active.rule.name: active for active in self.rules}
+        now = {active.rule.name: active for active in rules}
+        gone = {name for name, active in was.items() if name not in now or _is_another(active, now[name])}
+        fresh = {name for name in now if name in gone or name not in was or was[name].identity != now[name].identity}
+        dropped = self._drop_hits(dict.fromkeys(gone, _ALWAYS)) if gone else {}
+        self.rules = rules
+        fresh |= self._asking.set_rules(rules, changed=gone | fresh)
+        if gone or fresh:
+            self._pending.change(gone=gone - fresh, fresh={name: now[name].selections for name in sorted(fresh)})
+        elif self.streams:
+            return RuleChange()
+        change, ended = self._plan()
+        for target in {**dropped, **ended}:
+            self._sources.observer.on_claim_changed(target, self.peer)
+        return change
+
+    def has_rule(self, rule: str) -> bool:
+        """Return true if a rule reads this cache."""
+        return any(active.rule.name == rule for active in self.rules)
+
+    def synced_for(self, rule: str) -> bool:
+        """Return true if everything that a rule selects at this peer has come, and was evaluated by it."""
+        if rule in self._pending or not self.has_rule(rule):
+            return False
+        return all(self.streams[self._covers[one]].is_complete for one in self._selections_of(rule))
+
+    @property
+    def is_synced(self) -> bool:
+        """True if the cache is synced for all of its rules, and has one."""
+        return bool(self.rules and not self._pending) and all(stream.is_complete for stream in self.streams.values())
+
+    def reads_of(self, rule: str) -> Sequence[SelectionStream | SelectionList]:
+        """List the streams that show a rule's selections, and the lists that are under way for it."""
+        selections = self._selections_of(rule)
+        covers = dict.fromkeys(self._covers[selection] for selection in selections)
+        lists = (self.lists[selection] for selection in selections if selection in self.lists)
+        return [*(self.streams[cover] for cover in covers), *lists]
+
+    @property
+    def reads(self) -> Sequence[SelectionStream | SelectionList]:
+        """All streams, and all lists that are under way."""
+        return [*self.streams.values(), *self.lists.values()]
 
     @property
     def unclear(self) -> Mapping[str, Mapping[ObjectKey, InvalidObject]]:
-        """The words on what cannot be evaluated, by rule."""
+        """The errors of objects that a rule cannot be evaluated on, by rule."""
         return self._asking.unclear
 
-    def has_rule(self, rule: str) -> bool:
-        """Say whether a rule reads this feed."""
-        return any(active.rule.name == rule for active in self.rules)
+    def is_outdated(self, record: SourceRecord, hit: Hit) -> bool:
+        """Return true if a hit is that of a rule which has changed since, and has not seen the object again."""
+        return not self._pending.has_evaluated(hit.rule, evaluated=record.evaluated)
 
-    def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
-        """Hear an object's present state on one stream."""
-        if self._closed:
-            return
-        old = self.records.get(obj.key)
-        if old is not None and obj.revision < old.revision and self._is_behind(stream, old):
-            return
-        try:
-            self._take(obj, old, stream.bit | (old.streams if old else 0))
-        except InvalidObject as error:
-            stream.refused(error)
-
-    def reread(self, obj: PartialObject) -> None:
-        """Take what was read by name, newer than any stream has it yet; InvalidObject for what cannot be used."""
-        old = self.records.get(obj.key)
-        if not self._closed and old is not None and obj.revision >= old.revision:
-            self._take(obj, old, old.streams)
+    def was_evaluated(self, record: SourceRecord, rule: str) -> bool:
+        """Return true if a rule, as it is now, has seen the object, or does not select it."""
+        return self._pending.has_evaluated(rule, evaluated=record.evaluated)
 
     def wants(self, target: Target, obj: PartialObject) -> bool:
-        """Say whether a rule makes that target of an object; what cannot be evaluated may be wanted."""
+        """Return true if a rule makes that target of an object; one that cannot be evaluated may want it."""
         return any(
             isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(obj.key) == target)
             for _, hit in self._asking.evaluate_all(obj, _lazily(obj))
             if hit is not None
         )
 
+    def _selections_of(self, rule: str) -> Iterator[Selection]:
+        return (one for active in self.rules if active.rule.name == rule for one in active.selections)
+
+    # Events.
+
+    def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
+        """Take an object's present state from one stream."""
+        if self._closed:
+            return
+        self.events += 1
+        self._note_named(stream, obj.key)
+        if not self._expected.reached(stream, obj.key, obj.revision):
+            return
+        old = self.records.get(obj.key)
+        if old is not None and obj.revision < old.revision and self._is_behind(stream, obj.key, old):
+            return
+        try:
+            if self._tap is not None and stream.selection == EVERYTHING:
+                self._tap.upsert(obj, _lazily(obj))
+            self._take(obj, old, stream.bit | (old.streams if old else 0))
+        except InvalidObject as error:
+            stream.refused(error)
+
+    def on_listed(self, listing: SelectionList, obj: PartialObject) -> None:
+        """Take an object of a list beside a watch, which has not named it since the list was asked for."""
+        if self._closed or self.lists.get(listing.selection) is not listing:
+            return
+        old, cover = self.records.get(obj.key), listing.cover
+        if old is not None and obj.revision < old.revision:
+            if old.evaluated < listing.generation:
+                listing.refuse_outdated()
+            return
+        try:
+            self._take(obj, old, cover.bit | (old.streams if old else 0))
+        except InvalidObject as error:
+            cover.refused(error)
+        if obj.revision > cover.revision and obj.key in self.records:
+            self._expected.expect(cover, obj.key, obj.revision)
+
+    def reread(self, obj: PartialObject) -> None:
+        """Take a state that was read by name, newer than that of any stream; InvalidObject if it cannot be used."""
+        old = self.records.get(obj.key)
+        if not self._closed and old is not None and obj.revision >= old.revision:
+            self._take(obj, old, old.streams)
+
+    def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
+        """Take an object that a stream no longer has: deleted, or out of its selection."""
+        if self._closed:
+            return
+        self._note_named(stream, key)
+        if self._tap is not None and stream.selection == EVERYTHING:
+            self._tap.remove(key)
+        if obj is None and self._expected.expects(stream, key):
+            return  # the end of the list shows whether it is late enough to prove this
+        if obj is not None and not self._expected.reached(stream, key, obj.revision):
+            return
+        record = self.records.get(key)
+        if record is not None:
+            self._lose(stream, key, record, deleted_at=obj.revision if obj else record.revision)
+
+    def on_stream_listing(self, stream: SelectionStream) -> None:
+        """Note that a stream's list begins: all of it is evaluated by the rules of now."""
+        stream.generation = self._pending.generation
+        if not self._closed and self.lists:
+            self._replan_aside()
+
+    def on_stream_synced(self, stream: SelectionStream) -> None:
+        """Note that a stream's list is complete."""
+        if self._closed:
+            return
+        for key in self._expected.missed(stream):
+            if (record := self.records.get(key)) is not None:
+                self._lose(stream, key, record)
+        if self._tap is not None and stream.selection == EVERYTHING:
+            self._tap.complete()
+        stream.listed = stream.generation
+        self._sources.observer.on_source_synced(self, self._replan())
+        self._tell_standing()
+
+    def on_stream_changed(self, stream: SelectionStream) -> None:
+        """Note that a stream's error changed: narrower selections may need their own watches, or no longer."""
+        if not self._closed:
+            self._replan_aside()
+            self._tell_standing()
+
+    def on_stream_reset(self, stream: SelectionStream) -> None:
+        """Note that a stream is to be listed anew; `_is_behind` tells what an older state means for an object."""
+        if self._closed:
+            return
+        self._expected.reset(stream)
+        if self._tap is not None and stream.selection == EVERYTHING:
+            self._tap.reset()
+        if self.lists:
+            self._replan_aside()
+
+    def on_list_complete(self, listing: SelectionList) -> None:
+        """Note that a list beside a watch is complete."""
+        if self._closed or self.lists.get(listing.selection) is not listing:
+            return
+        del self.lists[listing.selection]
+        ended = self._pending.settle(lambda one, since: one == listing.selection and since <= listing.generation)
+        self._sources.observer.on_source_synced(self, {**self._drop_hits(ended), **self._replan()})
+        self._tell_standing()
+
+    def on_list_failed(self, listing: SelectionList) -> None:
+        """Note that a list beside a watch cannot be had now."""
+        self._tell_standing()
+
+    def close(self) -> None:
+        """Withdraw all claims of this cache; later events do nothing."""
+        self._closed = True
+        for key, record in list(self.records.items()):
+            self._forget(key, record)
+
+    # Watches.
+
+    def _replan_aside(self) -> None:
+        for target in self._replan():
+            self._sources.observer.on_claim_changed(target, self.peer)
+
+    def _replan(self) -> Mapping[Target, None]:
+        _, dropped = self._plan()
+        self._watches_changed(self)
+        return dropped
+
+    def _plan(self) -> tuple[RuleChange, Mapping[Target, None]]:
+        """Choose what is watched and listed; return that, and the targets that lost a claim of a rule that waited."""
+        asked = {one for active in self.rules for one in active.selections}
+        if self._tap is not None:
+            asked.add(EVERYTHING)
+        self._covers = plan_covers(asked, before=self._covers, is_usable=self._is_usable)
+        own = set(self._covers.values())
+        opened = sorted(own - self.streams.keys())
+        for selection in opened:
+            bit = next(1 << shift for shift in range(len(self.streams) + 1) if not self._uses(1 << shift))
+            self.streams[selection] = SelectionStream(self, selection, bit, generation=self._pending.generation)
+        closed = sorted(self.streams.keys() - own)
+        if closed:
+            self._hand_over([self.streams.pop(selection) for selection in closed])
+        ended = self._pending.settle(lambda one, since: self.streams[self._covers[one]].listed >= since)
+        dropped = self._drop_hits(ended) if ended else {}
+        return RuleChange(tuple(opened), tuple(closed), self._plan_lists()), dropped
+
+    def _is_usable(self, selection: Selection, is_used: bool) -> bool:
+        """Return true if the watch of a selection shows everything in it; once it did, until an error that lasts."""
+        stream = self.streams.get(selection)
+        if stream is None or isinstance(stream.error, Forbidden | InvalidObject | ProtocolError):
+            return False
+        return stream.is_complete or is_used
+
+    def _uses(self, bit: int) -> bool:
+        return any(stream.bit == bit for stream in self.streams.values())
+
+    def _plan_lists(self) -> tuple[Selection, ...]:
+        """Ask for lists of what a complete watch does not name again by itself; return the new ones."""
+        before, self.lists = self.lists, {}
+        fresh = []
+        for selection, since in self._pending.unlisted():
+            cover = self.streams[self._covers[selection]]
+            if not cover.is_complete or cover.generation >= since:
+                continue
+            held = self.lists.get(selection) or before.get(selection)
+            if held is None or held.cover is not cover or held.generation < since:
+                held = SelectionList(self, selection, cover, generation=self._pending.generation)
+                fresh.append(selection)
+            self.lists[selection] = held
+        return tuple(fresh)
+
+    def _note_named(self, stream: SelectionStream, key: ObjectKey) -> None:
+        for listing in self.lists.values():
+            if listing.cover is stream:
+                listing.note_named(key)
+
+    def _hand_over(self, streams: Collection[SelectionStream]) -> None:
+        """Let the remaining streams stand for what these had; what no stream has goes, but for outdated hits."""
+        bits = sum(stream.bit for stream in streams)
+        for stream in streams:
+            self._expected.drop_stream(stream)
+        for key, record in list(self.records.items()):
+            if not record.streams & bits:
+                continue
+            record.streams &= ~bits
+            if record.streams:
+                continue
+            for heir in self._heirs(key, record):
+                record.streams |= heir.bit
+                self._expected.expect(heir, key, record.revision)
+            if not record.streams and not any(self.is_outdated(record, hit) for hit in record.hits):
+                self._forget(key, record)
+
+    def _heirs(self, key: ObjectKey, record: SourceRecord) -> Iterator[SelectionStream]:
+        """Find the streams that will name an object, because a rule that hits it asks for them."""
+        rules = {hit.rule for hit in record.hits} | record.unclear
+        for active in self.rules:
+            for selection in active.selections if active.rule.name in rules else ():
+                stream = self.streams[self._covers[selection]]
+                has_named_all = stream.is_complete and stream.revision >= record.revision
+                if not has_named_all and (selection.namespace in ("", key.namespace) or not key.namespace):
+                    yield stream
+
+    # Records.
+
     def _take(self, obj: PartialObject, old: SourceRecord | None, streams: int) -> None:
         body = _lazily(obj)
-        if self._tap is not None:
-            self._tap.upsert(obj, body)
         marks = remembered(read_marks(obj.annotations, of=Target(self.kind.group, self.kind.kind, *obj.key)))
         membership = is_membership(self.kind, obj.kind_type)
         is_own = is_at_home(marks, peer=self.peer, membership=membership)
@@ -162,75 +429,88 @@ class SourceCache:
         cluster_id = spec_cluster_id(body()) if is_cluster else None
         if is_own and self._scales is not None:
             self._scales.add(obj)
-        hits, unclear = self._asking.evaluate(obj, body, is_own=is_own, before=old.hits if old is not None else ())
+        before = old.hits if old is not None else ()
+        hits, unclear = self._asking.evaluate(obj, body, is_own=is_own, before=before)
+        self._went_back.pop(obj.key, None)
         if not hits and not unclear:
             self._leave(obj.key, old)
             return
-        record = SourceRecord(
-            uid=obj.uid,
-            revision=obj.revision,
-            created=obj.created,
-            deleting=obj.deleting,
-            marks=marks,
-            membership=membership,
-            cluster_id=cluster_id,
-            hits=hits,
-            streams=streams,
-            unclear=unclear,
-            shown=old.shown if old is not None and old.shown > obj.revision else 0,
-        )
-        self.records[obj.key] = record
+        touched = {hit.target(obj.key) for hit in self._touched(obj, old, hits)}
+        if old is not None and old.shows(obj) and (old.hits, old.unclear) == (hits, unclear):
+            old.streams, old.evaluated = streams, self._pending.generation
+            if not touched:
+                return
+        else:
+            self.records[obj.key] = SourceRecord(
+                uid=obj.uid,
+                revision=obj.revision,
+                created=obj.created,
+                deleting=obj.deleting,
+                marks=marks,
+                membership=membership,
+                cluster_id=cluster_id,
+                hits=hits,
+                streams=streams,
+                unclear=unclear,
+                evaluated=self._pending.generation,
+                shown=old.shown if old is not None and old.shown > obj.revision else 0,
+            )
+            if before != hits:
+                self._sources.relink(self, obj.key, before, hits)
         self._sources.bodies.put(BodyKey(self.peer, self.kind, obj.key), obj)
-        if old is None or old.hits != hits:
-            self._sources.relink(self, obj.key, old.hits if old else (), hits)
-        touched = {hit.target(obj.key) for hit in (*hits, *(old.hits if old is not None else ()))}
         for target in sorted(touched) if len(touched) > 1 else touched:
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
         if old is None or (old.unclear and old.unclear != unclear):
-            self._sources.on_back(self.peer, self.kind, obj.key)
+            self._sources.observer.on_source_known(self.peer, self.kind, obj.key)
 
-    def _is_behind(self, stream: SelectionStream, record: SourceRecord) -> bool:
-        """Say whether a stream is merely late; when all of an object's streams went back, so did their server."""
+    def _touched(self, obj: PartialObject, old: SourceRecord | None, hits: tuple[Hit, ...]) -> Iterator[Hit]:
+        """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
+        if old is None or not old.shows(obj):
+            yield from hits
+            yield from old.hits if old is not None else ()
+            return
+        for hit in hits:
+            if hit not in old.hits:
+                yield hit
+        for hit in old.hits:
+            if hit not in hits or self.is_outdated(old, hit):
+                yield hit
+
+    def _is_behind(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord) -> bool:
+        """Return true if a stream is merely late; if all of an object's streams went back, so did their server."""
         record.streams |= stream.bit
-        record.went_back |= stream.bit
-        return bool(record.streams & ~record.went_back)
+        self._went_back[key] = self._went_back.get(key, 0) | stream.bit
+        return bool(record.streams & ~self._went_back[key])
 
-    def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
-        """Hear that a stream no longer has an object: deleted, or not matching its selection any more."""
-        if self._closed:
-            return
-        if self._tap is not None and stream.selection == EVERYTHING:
-            self._tap.remove(key)
-        record = self.records.get(key)
-        if record is None:
-            return
+    def _lose(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
         record.streams &= ~stream.bit
         if not record.streams:
-            self._forget(key, record, deleted_at=obj.revision if obj else record.revision)
+            self._forget(key, record, deleted_at=deleted_at)
 
-    def on_stream_synced(self, stream: SelectionStream) -> None:
-        """Hear that a stream's list is complete."""
-        if self._closed:
-            return
-        if self._tap is not None and stream.selection == EVERYTHING:
-            self._tap.complete()
-        self._sources.on_complete(self)
-        self.on_stream_changed()
+    def _drop_hits(self, before: Mapping[str, int]) -> dict[Target, None]:
+        """Drop the hits of rules on records that were evaluated before a generation; return their targets."""
+        dropped: dict[Target, None] = {}
+        for key, record in list(self.records.items()) if before else ():
+            lost = {rule for rule in record.unclear if record.evaluated < before.get(rule, 0)}
+            lost.update(hit.rule for hit in record.hits if record.evaluated < before.get(hit.rule, 0))
+            if lost:
+                dropped.update((hit.target(key), None) for hit in record.hits if hit.rule in lost)
+                self._lose_rules(key, record, lost)
+        return dropped
 
-    def on_stream_changed(self) -> None:
-        """Say that this feed's standing changed."""
-        self._sources.on_standing(self)
-
-    def on_stream_reset(self, stream: SelectionStream) -> None:
-        """Hear that a stream is to be listed anew; `_is_behind` tells what an older state means for an object."""
-        if self._tap is not None and stream.selection == EVERYTHING and not self._closed:
-            self._tap.begin()
-
-    def close(self) -> None:
-        """Withdraw all claims of this feed; what a later stream event says is not heard."""
-        self._closed = True
-        for key, record in list(self.records.items()):
-            self._forget(key, record)
+    def _lose_rules(self, key: ObjectKey, record: SourceRecord, rules: Collection[str]) -> None:
+        gone = tuple(hit for hit in record.hits if hit.rule in rules)
+        hits, unclear = self._asking.shared(
+            tuple(hit for hit in record.hits if hit.rule not in rules), record.unclear.difference(rules)
+        )
+        self._asking.release(key, gone, rules=rules)
+        if hits or unclear:
+            self.records[key] = replace(record, hits=hits, unclear=unclear)
+            self._sources.relink(self, key, record.hits, hits)
+        else:
+            self._remove(key, record)
+        if unclear != record.unclear:
+            self._sources.observer.on_source_known(self.peer, self.kind, key)
 
     def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
         self._asking.release(key, record.hits)
@@ -238,20 +518,35 @@ class SourceCache:
 
     def _leave(self, key: ObjectKey, record: SourceRecord | None, *, deleted_at: int = 0) -> None:
         """Remember nothing of an object that no rule asks for any more."""
-        if self._scales is not None:
-            self._scales.remove(key)
         if record is None:
+            if self._scales is not None:
+                self._scales.remove(key)
             return
-        del self.records[key]
-        self._sources.bodies.drop(BodyKey(self.peer, self.kind, key))
-        self._sources.relink(self, key, record.hits, ())
+        self._remove(key, record)
         is_proof = record.membership and not any(stream.selection.labels for stream in self.streams.values())
         for target in dict.fromkeys(hit.target(key) for hit in record.hits):
             if deleted_at and is_proof:
-                self._sources.deletions.note(self.peer, target, deleted_at)
-            self._sources.on_change(target, self.peer)
+                self._sources.deletions.record(self.peer, target, deleted_at)
+            self._sources.observer.on_claim_changed(target, self.peer)
         if record.unclear:
-            self._sources.on_back(self.peer, self.kind, key)
+            self._sources.observer.on_source_known(self.peer, self.kind, key)
+
+    def _remove(self, key: ObjectKey, record: SourceRecord) -> None:
+        del self.records[key]
+        if self._scales is not None:
+            self._scales.remove(key)
+        self._went_back.pop(key, None)
+        self._expected.drop_object(key)
+        self._sources.bodies.drop(BodyKey(self.peer, self.kind, key))
+        self._sources.relink(self, key, record.hits, ())
+
+    def _tell_standing(self) -> None:
+        self._sources.observer.on_cache_status_changed(self)
+
+
+def _is_another(old: ActiveRule, new: ActiveRule) -> bool:
+    """Return true if a rule only has the name of one that was there: it came from another cluster."""
+    return (old.owner, old.target_policy.is_synced) != (new.owner, new.target_policy.is_synced)
 
 
 def _lazily(obj: PartialObject) -> Callable[[], Manifest]:

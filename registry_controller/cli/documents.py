@@ -1,6 +1,6 @@
-"""Objects in YAML, with the place of each of their fields: lines and columns are counted from 1.
+"""Reads objects from YAML with the position of each field: lines and columns are counted from 1.
 
-Law: scalars are read as kubectl reads them, or a word that is a flag for it would be a text here.
+Law: scalars are read as kubectl reads them, so that a boolean there is a boolean here.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _PLAIN: Final = "!plain"
 _WHOLE: Final = 2.0**63
 _TOP: Final = ("apiVersion", "kind")
-"""Fields that are twice in a document when the line between two objects is missing."""
+"""Fields that occur twice in a document when the line `---` between two objects is missing."""
 
 
 class Position(NamedTuple):
-    """Where something stands in a file."""
+    """A position in a file."""
 
     line: int
     column: int
 
 
 class Duplicate(NamedTuple):
-    """A key that was there already in the same mapping: its path in the document, its place, and the first one's."""
+    """A key that occurs twice in a mapping: its path in the document, its position, and the first position."""
 
     path: str
     place: Position
@@ -37,7 +37,7 @@ class Duplicate(NamedTuple):
 
     @property
     def joins_objects(self) -> bool:
-        """True when this looks like two objects in one document."""
+        """Return whether the document looks like two objects."""
         return self.path in _TOP
 
 
@@ -49,7 +49,7 @@ class Item:
     node: yaml.Node
 
     def place(self, path: str) -> Position:
-        """Find a field, or what is next to it and there; of a field, the key."""
+        """Return the position of a field's key, or of the nearest field that exists."""
         return _place_of(_find(self.node, path))
 
 
@@ -60,11 +60,11 @@ class Document:
     items: Sequence[Item]
     duplicates: Sequence[Duplicate]
     versions: Sequence[str]
-    """Each `apiVersion` of the document itself, of which there should be one."""
+    """Each `apiVersion` of the document itself; a valid document has one."""
 
 
 def read_documents(text: str) -> Iterator[Document]:
-    """Read the documents of a file; raise YAMLError for what is none."""
+    """Read the documents of a file; raise YAMLError for invalid YAML."""
     for node in yaml.compose_all(text, Loader=_Loader):
         if node is not None:
             pairs = node.value if isinstance(node, yaml.MappingNode) else ()
@@ -74,7 +74,7 @@ def read_documents(text: str) -> Iterator[Document]:
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that resolves plain scalars as kubectl does, and whose keys are texts, as those of JSON."""
+    """A loader that resolves plain scalars as kubectl does, and makes every key a text, as in JSON."""
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
         if kind is yaml.ScalarNode and implicit[0] and value != "<<":
@@ -86,7 +86,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _read_plain(_: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
-    """Read a scalar as the JSON that is sent of it, where 80.0 is 80."""
+    """Read a scalar as its JSON, in which 80.0 is 80."""
     value = read_scalar(node.value, tag="", is_plain=True)
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE else value
 
@@ -109,7 +109,7 @@ def _items(node: yaml.Node, document: Any) -> Iterator[Item]:
 
 
 def _duplicates(node: yaml.Node, path: str, seen: set[int]) -> Iterator[Duplicate]:
-    """Find keys that are twice in a mapping; what aliases stand for is looked at once."""
+    """Find keys that occur twice in a mapping; a node with aliases is checked once."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -131,7 +131,7 @@ def _place_of(node: yaml.Node) -> Position:
 
 
 def _find(node: yaml.Node, path: str) -> yaml.Node:
-    """Find the node of a path, or the one next to it that is there; of a field, the key."""
+    """Return the node of a path, a field's key, or the nearest node that exists."""
     found = node
     for name, bracketed in _STEP.findall(path):
         step = name or bracketed

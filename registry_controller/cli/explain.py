@@ -1,4 +1,4 @@
-"""`registry-controller explain`: why an object is copied here, or is not."""
+"""`registry-controller explain`: reports why an object is copied here, or is not."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import click
 
 from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import ObjectKey
-from registry_controller.cli.options import asking_options, load_settings
+from registry_controller.cli.options import dry_run_options, load_settings
 
 if TYPE_CHECKING:
     from registry_controller.planner.dry_run import DryRun
     from registry_controller.planner.output import JsonDocument
 
 
-@click.command()
+@click.command("explain")
 @click.argument("kind")
 @click.argument("name", metavar="[NAMESPACE/]NAME")
 @click.option(
     "-n", "in_namespace", metavar="NAMESPACE", help="The object's namespace, when NAME is not NAMESPACE/NAME."
 )
-@asking_options
+@dry_run_options
 @click.pass_context
-def explain(
+def explain_command(
     ctx: click.Context,
     /,
     *,
@@ -38,15 +38,24 @@ def explain(
     form: str,
     **flags: str | None,
 ) -> None:
-    """Say whose an object is, which rules match it, what is decided about it in this cluster, and what is waited for.
+    """Report the owner of an object, the rules that match it, the decision in this cluster, and its pending work.
 
-    KIND as kubectl takes it: secret, secrets, rsr, deployments.apps. The object may be a source or a copy. Rules that
-    do not match say which clause fails first. Where it may not be read is said, and what can be told without it. Exits
-    with 1 when it was found nowhere: not here, nor at a peer.
+    KIND as kubectl accepts it: secret, secrets, rsr, deployments.apps. The object may be a source or a copy. For a
+    rule that does not match, the report names the first clause that fails. It also names the clusters that refuse to
+    show the object.
+
+    Exits 1 when neither this cluster nor a peer has the object.
+
+    \b
+    Examples:
+      registry-controller explain secret default/hello
+      registry-controller explain clusters b
+      registry-controller explain deployments.apps web -n shop -o json
     """
     settings = load_settings(ctx, flags)
     namespace, last = _read_name(ctx, name, in_namespace=in_namespace)
-    from registry_controller.cli.asking import DryRunCommand, end  # noqa: PLC0415  a wrong command is refused at once
+    # Imported late, so that a wrong command line fails at once.
+    from registry_controller.cli.dry_run import DryRunCommand, print_and_exit  # noqa: PLC0415
     from registry_controller.planner.explain import explain_object  # noqa: PLC0415
     from registry_controller.planner.output import (  # noqa: PLC0415
         ClusterNames,
@@ -60,9 +69,7 @@ def explain(
         except NotServed:
             where = dry_run.engine.clusters.name_of(dry_run.engine.local)
             command = " ".join(["kubectl", *(["--context", context_name] if context_name else []), "api-resources"])
-            words = (
-                f"cluster {where} serves no kind {kind} that can be listed and watched; {command} says what it serves"
-            )
+            words = f"cluster {where} serves no kind {kind} that can be listed and watched; {command} lists its kinds"
             raise click.ClickException(words) from None
         if gvr.namespaced != bool(namespace):
             words = "live in namespaces: give NAMESPACE/NAME" if gvr.namespaced else "have no namespace: give NAME"
@@ -71,15 +78,15 @@ def explain(
         names = ClusterNames(dry_run.engine)
         return (build_explanation_document if form == "json" else format_explanation)(found, names), found.is_found
 
-    told, is_found = DryRunCommand(settings, kubeconfig, context_name, wait_s, datetime.now(UTC)).ask(answer)
-    end(told, is_well=is_found)
+    text, is_found = DryRunCommand(settings, kubeconfig, context_name, wait_s, datetime.now(UTC)).ask(answer)
+    print_and_exit(text, is_well=is_found)
 
 
 def _read_name(ctx: click.Context, name: str, *, in_namespace: str | None) -> tuple[str, str]:
-    """Read an object's namespace, empty for none, and its name."""
+    """Return the namespace, empty for a cluster-scoped object, and the name."""
     namespace, slash, last = name.rpartition("/")
     if not last or "/" in namespace or (slash and not namespace):
-        raise click.UsageError(f"{name}: is no NAMESPACE/NAME, nor the NAME of an object without a namespace", ctx)
+        raise click.UsageError(f"{name}: is no NAMESPACE/NAME, nor the NAME of a cluster-scoped object", ctx)
     if in_namespace is None:
         return namespace, last
     if not in_namespace or (slash and namespace != in_namespace):

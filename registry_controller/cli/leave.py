@@ -1,4 +1,4 @@
-"""`registry-controller leave`: take a cluster out of its group."""
+"""`registry-controller leave`: removes a cluster from its group."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import NamedTuple
 import click
 
 from registry_controller.api.errors import InvalidOption, RegistryError
-from registry_controller.cli.options import daemon_options, home_options, load_settings, seconds
+from registry_controller.cli.options import connection_options, daemon_options, explain_error, load_settings, seconds
 from registry_controller.settings import Settings
 
 
-@click.command()
+@click.command("leave")
 @click.argument("cluster", required=False, metavar="[CLUSTER]")
 @click.option(
     "--without",
     multiple=True,
     metavar="CLUSTER",
-    help="A member that will never hear of it: its Cluster and Secret are deleted here. Repeatable.",
+    help="A member that no longer runs: its Cluster and Secret are deleted here. Repeatable.",
 )
 @click.option(
     "--wait",
@@ -30,13 +30,13 @@ from registry_controller.settings import Settings
     metavar="TIME",
     default="2m",
     show_default=True,
-    help="How long to wait until all is done. After that, the same command goes on where it was.",
+    help="Time to wait for the end. After that, run the same command to continue.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@home_options
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@connection_options
 @daemon_options(("namespace", "reader_service_account_name", "manage_local_cluster_secret"))
 @click.pass_context
-def leave(
+def leave_command(
     ctx: click.Context,
     /,
     *,
@@ -48,17 +48,22 @@ def leave(
     context_name: str | None,
     **flags: str | None,
 ) -> None:
-    """Take this cluster out of its group, or, with CLUSTER, a member that is dead and cannot do so itself.
+    """Remove this cluster from its group, or, with CLUSTER, a member that no longer runs.
 
-    This cluster's daemon must be running: it is what clears up. Copies go or stay as the deletionPolicy of their rules
-    says. Nobody brings the member back: a tombstone, a ClusterFeature that every member keeps, sees to that for 90
-    days. It may join again at any time, as a new member.
+    The daemon of this cluster must be running, because it cleans up. The deletionPolicy of each rule decides whether
+    its copies stay. A tombstone, a ClusterFeature that every member keeps for 90 days, prevents other members from
+    bringing the cluster back. It may join again at any time, as a new member.
 
-    Asks before it begins, and without a terminal wants --yes. Exits with 1 when something is left to do after the time
-    to wait.
+    Asks for confirmation, and needs --yes without a terminal. Exits 1 when work is left after the time to wait.
+
+    \b
+    Examples:
+      registry-controller leave --context kind-b
+      registry-controller leave c --yes --wait 5m
+      registry-controller leave --without c
     """
     if cluster and without:
-        raise click.UsageError("--without is for leaving oneself: give no CLUSTER with it", ctx)
+        raise click.UsageError("--without is for a cluster that leaves by itself: give no CLUSTER with it", ctx)
     settings = load_settings(ctx, flags)
     try:
         asyncio.run(
@@ -69,11 +74,11 @@ def leave(
     except InvalidOption as error:
         raise click.UsageError(str(error), ctx) from None
     except RegistryError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(explain_error(error)) from None
 
 
 class LocalConnection(NamedTuple):
-    """How this cluster is reached."""
+    """The kubeconfig and context of this cluster."""
 
     kubeconfig: Path | None
     context: str | None
@@ -88,32 +93,33 @@ async def _leave(
     wait_s: float,
     yes: bool,
 ) -> None:
-    from registry_controller.kube.connect import WRITING, connect_home  # noqa: PLC0415
+    # Imported late, so that a wrong command line fails at once.
+    from registry_controller.kube.connect import WRITING, connect_local  # noqa: PLC0415
     from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
     from registry_controller.local.client import LocalClient  # noqa: PLC0415
-    from registry_controller.membership.leave import LeaveCommand  # noqa: PLC0415  a wrong command is refused at once
+    from registry_controller.membership.leave import LeaveCommand  # noqa: PLC0415
 
-    home = await connect_home(kubeconfig=place.kubeconfig, context=place.context, methods=WRITING)
+    writer = await connect_local(kubeconfig=place.kubeconfig, context=place.context, methods=WRITING)
     try:
-        farewell = LeaveCommand(
-            api=LocalClient(home),
-            local=await read_cluster_id(home),
+        command = LeaveCommand(
+            api=LocalClient(writer),
+            local=await read_cluster_id(writer),
             settings=settings,
             today=datetime.now(UTC).date(),
-            say=click.echo,
+            report=click.echo,
         )
         if not yes:
-            _ask(await farewell.question(cluster or ""), server=home.server)
+            _confirm(await command.question(cluster or ""), server=writer.server)
         if cluster:
-            await farewell.declare(cluster, wait_s=wait_s)
+            await command.declare(cluster, wait_s=wait_s)
         else:
-            await farewell.leave(without=without, wait_s=wait_s)
+            await command.leave(without=without, wait_s=wait_s)
     finally:
-        await home.close()
+        await writer.close()
 
 
-def _ask(question: str, *, server: str) -> None:
-    """Let a person at a terminal decide; UsageError where there is none."""
+def _confirm(question: str, *, server: str) -> None:
+    """Confirm on the terminal; UsageError without a terminal."""
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} [{server}]: nobody is there to answer; --yes does")
+        raise click.UsageError(f"{question} [{server}]: there is no terminal to ask on; confirm with --yes")
     click.confirm(f"{question} [{server}]", abort=True)

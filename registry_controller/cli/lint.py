@@ -1,4 +1,4 @@
-"""`registry-controller lint`: what is wrong with rules in files, before anybody applies them."""
+"""`registry-controller lint`: reports mistakes in files of rules, without a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from registry_controller.core.rules.validation import find_problems, has_too_man
 
 _API_VERSION: Final = meta.RULE.api_version
 _Names = dict[tuple[str, str], int]
-"""The line of the name of each object so far, by kind and name."""
+"""The line of each object's name, by kind and name."""
 
 
 class Remark(NamedTuple):
@@ -38,12 +38,17 @@ class Remark(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}: {severity}: {self.finding}"
 
 
-@click.command()
+@click.command("lint")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-def lint(files: tuple[Path, ...]) -> None:
+def lint_command(files: tuple[Path, ...]) -> None:
     """Check Clusters, ClusterFeatures and ResourceSyncRules in YAML files; `-` is standard input.
 
-    Other kinds are left alone. Exits with 1 when there is an error; a warning is none.
+    Objects of other kinds are not checked. Exits 1 on errors; warnings do not count.
+
+    \b
+    Examples:
+      registry-controller lint rule.yaml
+      kubectl get rsr greetings -o yaml | registry-controller lint -
     """
     remarks = [remark for file in files for remark in _lint_file(file)]
     for remark in remarks:
@@ -65,9 +70,10 @@ def _name_of(file: Path) -> str:
 
 
 def examine_file(file: Path, *, named: bool = False) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
-    """List the objects of our own kinds in a file, `-` is standard input, each with what is wrong with it.
+    """List the objects of our own kinds in a file, each with its findings; `-` is standard input.
 
-    What cannot be read at all is an empty object with a remark. `named` refuses what has only a generateName.
+    A part that cannot be read is an empty object with a finding. `named` refuses an object that has only a
+    generateName.
     """
     name = _name_of(file)
     try:
@@ -138,7 +144,7 @@ def _findings(manifest: Mapping[str, Any], *, named: bool) -> list[Finding]:
         found.append(Finding("apiVersion", f"the registry has no version {version}: write {_API_VERSION}"))
     if not has_too_many_values(manifest.get("spec")):
         found += find_schema_errors(manifest, definition=kinds[kind], version=meta.VERSION)
-    # What is found in reading says more of the same field than its schema does; where there is an error is no doubt.
+    # A finding of the reader replaces the schema's finding for the same field, and an error replaces a warning.
     read = _reading_findings(manifest, kind)
     wrong = {finding.path for finding in read if finding.is_error}
     found = [finding for finding in found if finding.path not in wrong]
@@ -166,7 +172,7 @@ def _name_findings(manifest: Mapping[str, Any], *, named: bool) -> Iterator[Find
 
 
 _ONLY_OURS: Final = frozenset({meta.RULE.kind, meta.FEATURE.kind})
-"""Kinds that nobody else is known to have; a Cluster has many meanings."""
+"""Kinds that no other project is known to have; there are many kinds named Cluster."""
 
 _READERS: Final[Mapping[str, Callable[[meta.Manifest], object]]] = {
     meta.CLUSTER.kind: read_cluster, meta.FEATURE.kind: read_feature,

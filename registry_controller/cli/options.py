@@ -1,4 +1,4 @@
-"""Options that several commands have: how home is reached, and those of the daemon."""
+"""Options of several commands: the connection to the local cluster, and the options of the daemon."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from typing import Any, Final
 import click
 
 from registry_controller import settings
-from registry_controller.api.errors import InvalidOption
+from registry_controller.api.errors import Forbidden, InvalidOption, RegistryError
 from registry_controller.settings import Settings
 
 _DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|)")
-_ASKED: Final = (
+_DECISIVE: Final = (
     "namespace", "network_name", "deletion_limit_percent", "member_left_trust_seconds", "synced_rules_enabled",
     "synced_rules_kinds", "synced_rules_namespaces", "closed_kinds", "closed_namespaces",
 )  # fmt: skip
-"""The daemon's options on which it depends what is decided."""
+"""The options of the daemon that decisions depend on."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Read a time: 20, 20s or 1.5m."""
+    """Parse a time into seconds: 20, 20s or 1.5m."""
     found = _DURATION.fullmatch(value)
     if not found:
-        raise click.BadParameter(f"{value!r} is no time such as 20s or 2m", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a time such as 20s or 2m", ctx, param)
     return float(found[1]) * (60.0 if found[2] == "m" else 1.0)
 
 
-def home_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--kubeconfig` and `--context`."""
     function = click.option(
-        "--context", "context_name", help="Context in the kubeconfig. Without it: its current one."
+        "--context", "context_name", help="Context in the kubeconfig; default: its current context."
     )(function)
     return click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
-        help="Kubeconfig of this cluster. Without it: KUBECONFIG, else the Pod's own account, else ~/.kube/config.",
+        help="Kubeconfig of this cluster; default: KUBECONFIG, else the Pod's ServiceAccount, else ~/.kube/config.",
     )(function)
 
 
 def daemon_options(fields: Collection[str] | None = None) -> Decorator:
-    """Add a flag for rows of the table, all or some; booleans may stand without a value, as in the original."""
+    """Add a flag for each option of the daemon, or for `fields`; a boolean needs no value, as in the original."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(settings.OPTIONS):
@@ -61,11 +61,11 @@ def daemon_options(fields: Collection[str] | None = None) -> Decorator:
     return decorate
 
 
-def asking_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what commands have that ask instead of running: home, time, form, and the daemon's options that matter."""
-    function = daemon_options(_ASKED)(function)
+def dry_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a dry run: connection, time, output format, and the options that decisions depend on."""
+    function = daemon_options(_DECISIVE)(function)
     function = click.option(
-        "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the answer."
+        "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", help="Format of the answer."
     )(function)
     function = click.option(
         "--wait-for-peers",
@@ -74,14 +74,21 @@ def asking_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="TIME",
         default="20s",
         show_default=True,
-        help="How long to wait for our own API server, and for the other clusters.",
+        help="Time to wait for the local API server and for the peers.",
     )(function)
-    return home_options(function)
+    return connection_options(function)
 
 
 def load_settings(ctx: click.Context, flags: Mapping[str, str | None]) -> Settings:
-    """Read the daemon's options; UsageError for a wrong one."""
+    """Load the options of the daemon; UsageError for a wrong option."""
     try:
         return settings.load(os.environ, flags)
     except InvalidOption as error:
         raise click.UsageError(str(error), ctx) from None
+
+
+def explain_error(error: RegistryError) -> str:
+    """Return the message for an error of the API server; for a missing right, with the user that needs it."""
+    if isinstance(error, Forbidden) and error.lacks_right:
+        return f"cannot {error}; grant it to the user of the kubeconfig, or name another --context"
+    return str(error)

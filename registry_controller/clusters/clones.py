@@ -1,21 +1,23 @@
-"""Namesakes: several Cluster objects of one ID. What does the API server behind each of them call itself?
+"""Clones: several API servers with one cluster ID, as after a copy of an etcd.
 
-A cloned etcd makes two API servers with one ID, each of which names itself. Then nobody can say whose object is whose.
+Each clone calls itself by a name of its own. While there are clones, the owner of an object cannot be determined.
 
-Laws: all of one ID are asked in one round and in one way, because answers of different moments differ without a
-reason · a difference counts when the next round shows it, too · who does not answer has said nothing · what a server
-answers cannot make it be asked more often.
+Laws: all Clusters of one ID are probed in one round and in one way, because answers of different moments differ without
+a reason · a difference counts when the next round confirms it · a missing answer proves nothing · a server's answers
+cannot raise the rate of its probes · clones stay in conflict until one is gone, also after a restart: the status of
+their Clusters records the conflict.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import RegistryError, TooMuch, Unreachable
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
@@ -30,74 +32,127 @@ _AGAIN_S: Final = 2.0
 _LIST_S: Final = 30.0
 
 Answers = Mapping[str, frozenset[str]]
-"""What the API server behind a Cluster, named by its uid, calls itself: nothing where it has another ID."""
+"""The names by which the API server behind a Cluster calls itself, by the Cluster's uid; empty for another ID."""
+
+CloneProbes = Mapping[ClusterUID, Mapping[str, Credentials]]
+"""The credentials to probe with, by cluster ID and by the Cluster's uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloneState:
+    """The conclusions from all answers so far.
+
+    `own_names` are the names by which a cluster ID calls itself, `clones` the uids of the Clusters that lead to clones,
+    both by cluster ID. `seen` are the uids of the Clusters that were there before.
+    """
+
+    own_names: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
+    clones: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+
+    def updated(
+        self, clusters: Mapping[ClusterUID, Sequence[Cluster]], answers: Mapping[ClusterUID, Answers]
+    ) -> CloneState:
+        """Return the state for the peers' Clusters here now, sorted by their IDs."""
+        own_names = {uid: names for uid, names in self.own_names.items() if uid in clusters}
+        clones: dict[ClusterUID, frozenset[str]] = {}
+        for cluster_id, same in clusters.items():
+            by_uid = answers.get(cluster_id, {})
+            answered = {cluster.name: by_uid.get(cluster.uid) for cluster in same}
+            found = frozenset[str]().union(*(names for name, names in answered.items() if names and name in names))
+            if found:
+                own_names[cluster_id] = found
+            known = self.clones.get(cluster_id, frozenset())
+            if any(cluster.contested and cluster.uid not in self.seen for cluster in same):
+                # Each Cluster has its own status, and one of them may not have been written.
+                known |= {cluster.uid for cluster in same}
+            names = find_clones(answered, were={cluster.name for cluster in same if cluster.uid in known})
+            if names:
+                clones[cluster_id] = frozenset(cluster.uid for cluster in same if cluster.name in names)
+        seen = frozenset(cluster.uid for same in clusters.values() for cluster in same)
+        return CloneState(own_names, clones, seen)
+
+
+def find_clones(answered: Mapping[str, frozenset[str] | None], *, were: Set[str]) -> frozenset[str]:
+    """Return the names of the Clusters of one ID that lead to different API servers.
+
+    `answered` has, by the Cluster's name, the names by which its API server calls itself; None without an answer: then
+    the Cluster keeps its last result. A Cluster is suspected once its server calls itself by the Cluster's name, and a
+    former clone (`were`) under any name.
+    """
+    suspects = {name: names for name, names in answered.items() if names and (name in names or name in were)}
+    silent = {name for name, names in answered.items() if names is None and name in were}
+    several = len(set(suspects.values())) + len(silent) > 1
+    return frozenset({*suspects, *silent}) if several else frozenset()
 
 
 @dataclass(slots=True)
 class _Probe:
-    """The Clusters of one ID that are asked, by their uids, and what they said in the last round."""
+    """The probed Clusters of one ID, by their uids, and the answers of the last round."""
 
     wanted: Mapping[str, Credentials]
     answers: Answers = field(default_factory=dict)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    is_changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[NoReturn] | None = None
 
 
 class CloneDetector:
-    """Ask the Clusters of each ID that has several, once a minute. `changed` is called when an answer changed."""
+    """Probes the Clusters of each ID that has several, once a minute. Calls `changed` when an answer changed."""
 
     def __init__(self, *, connect_peer: Callable[[Credentials], Reader], changed: Callable[[], None]) -> None:
         self._connect_peer = connect_peer
         self._changed = changed
-        self._asked: dict[ClusterUID, _Probe] = {}
+        self._probes: dict[ClusterUID, _Probe] = {}
 
-    def answers(self, cluster_id: ClusterUID) -> Answers:
-        """Tell what those of an ID said that answered in the last round."""
-        asked = self._asked.get(cluster_id)
-        return asked.answers if asked is not None else {}
+    @property
+    def answers(self) -> Mapping[ClusterUID, Answers]:
+        """The answers of the last round; Clusters without an answer are missing."""
+        return {cluster_id: probe.answers for cluster_id, probe in self._probes.items()}
 
-    def plan(self, scope: asyncio.TaskGroup, wanted: Mapping[ClusterUID, Mapping[str, Credentials]]) -> None:
-        """Ask these, and no others: by the ID and the Cluster's uid."""
-        for cluster_id in [uid for uid in self._asked if uid not in wanted]:
-            task = self._asked.pop(cluster_id).task
+    def set_probes(self, scope: asyncio.TaskGroup, wanted: CloneProbes) -> None:
+        """Probe exactly these Clusters."""
+        for cluster_id in [uid for uid in self._probes if uid not in wanted]:
+            task = self._probes.pop(cluster_id).task
             assert task is not None
             task.cancel()
         for cluster_id, found in wanted.items():
-            asked = self._asked.get(cluster_id)
-            if asked is None:
-                asked = self._asked[cluster_id] = _Probe(found)
-                asked.task = scope.create_task(self._ask(cluster_id, asked), name=f"namesakes {cluster_id}")
-            elif asked.wanted != found:
-                asked.answers = {uid: told for uid, told in asked.answers.items() if _is_same(uid, asked.wanted, found)}
-                asked.wanted = found
-                asked.news.set()
+            probe = self._probes.get(cluster_id)
+            if probe is None:
+                probe = self._probes[cluster_id] = _Probe(found)
+                probe.task = scope.create_task(self._run(cluster_id, probe), name=f"clones {cluster_id}")
+            elif probe.wanted != found:
+                probe.answers = {
+                    uid: names for uid, names in probe.answers.items() if _is_same(uid, probe.wanted, found)
+                }
+                probe.wanted = found
+                probe.is_changed.set()
 
-    async def _ask(self, cluster_id: ClusterUID, asked: _Probe) -> NoReturn:
+    async def _run(self, cluster_id: ClusterUID, probe: _Probe) -> NoReturn:
         while True:
-            asked.news.clear()
-            wanted = asked.wanted
-            found = await self._round(cluster_id, wanted)
-            if _differ(found) and not _differ(asked.answers):
+            probe.is_changed.clear()
+            wanted = probe.wanted
+            found = await self._ask_all(cluster_id, wanted)
+            if _differ(found) and not _differ(probe.answers):
                 await asyncio.sleep(_AGAIN_S)
-                found = await self._round(cluster_id, wanted)
-            found = {uid: told for uid, told in found.items() if _is_same(uid, wanted, asked.wanted)}
-            if found != asked.answers:
-                asked.answers = found
+                found = await self._ask_all(cluster_id, wanted)
+            found = {uid: names for uid, names in found.items() if _is_same(uid, wanted, probe.wanted)}
+            if found != probe.answers:
+                probe.answers = found
                 self._changed()
             await asyncio.sleep(_AGAIN_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PERIOD_S - _AGAIN_S):
-                    await asked.news.wait()
+                    await probe.is_changed.wait()
 
-    async def _round(self, cluster_id: ClusterUID, wanted: Mapping[str, Credentials]) -> Answers:
+    async def _ask_all(self, cluster_id: ClusterUID, wanted: Mapping[str, Credentials]) -> Answers:
         async with asyncio.TaskGroup() as scope:
             tasks = {
-                uid: scope.create_task(self._one(cluster_id, credentials), name=f"namesake {uid}")
+                uid: scope.create_task(self._ask(cluster_id, credentials), name=f"clone {uid}")
                 for uid, credentials in wanted.items()
             }
-        return {uid: told for uid, task in tasks.items() if (told := task.result()) is not None}
+        return {uid: names for uid, task in tasks.items() if (names := task.result()) is not None}
 
-    async def _one(self, cluster_id: ClusterUID, credentials: Credentials) -> frozenset[str] | None:
+    async def _ask(self, cluster_id: ClusterUID, credentials: Credentials) -> frozenset[str] | None:
         try:
             return await self._own_names(cluster_id, credentials)
         except RegistryError:
@@ -123,15 +178,15 @@ def _differ(answers: Answers) -> bool:
 
 
 async def _local_names(reader: Reader, cluster_id: ClusterUID) -> frozenset[str]:
-    found, heard_of, most = set(), 0, MOST_OWN[meta.CLUSTER]
+    found, count, most = set(), 0, MOST_OWN[meta.CLUSTER]
     try:
         async with asyncio.timeout(_LIST_S), contextlib.aclosing(_clusters(reader)) as clusters:
             async for obj in clusters:
-                heard_of += 1
-                if heard_of > most:
+                count += 1
+                if count > most:
                     raise TooMuch(f"{reader.server} offers more than {most} Clusters")
-                view = read_member(obj, decode_manifest(obj.raw), peer=cluster_id)
-                if view is not None and view.is_own_name_of(cluster_id):
+                record = read_member(obj, decode_manifest(obj.raw), peer=cluster_id)
+                if record is not None and record.is_own_name_of(cluster_id):
                     found.add(obj.key.name)
     except TimeoutError:
         raise Unreachable(f"list {meta.CLUSTERS}: {reader.server} does not come to an end") from None

@@ -1,6 +1,6 @@
-"""Reach one peer: dial with the credentials that there are, and prove that it is the cluster which its Cluster names.
+"""Connects to one peer, and proves that the server is the cluster that the peer's Cluster names.
 
-Law: nothing of a server is read before the UID of its kube-system namespace is the peer's.
+Law: nothing is read from a server before the UID of its kube-system namespace is the peer's.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Final, Protocol
 
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError, Unauthorized
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.peer_health import backoff_s
+from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report.logs import get_logger
+from registry_controller.report.reasons import with_grant
 
 log = get_logger(__name__)
 
@@ -24,24 +25,22 @@ PROBE_TIMEOUT_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 _PAUSE_CAP_S: Final = 5.0
 
-_OUTDATED: Final = (
-    "the credentials in its Secret are not good any more: newer ones come through any member that has them; "
-    "if none has, carry the Secret over from its cluster again"
-)
+ServerAddress = tuple[str, str]
+"""A server, and the name that its certificate is checked against."""
 
 
 class RelayedCredentialsSource(Protocol):
-    """What other members hold of how the peer is reached; see `hearsay`."""
+    """The credentials for one peer that other members hold."""
 
     async def credentials_for(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
-        """List what is to be tried next; `held` are ours, and `refused` says that the peer did not take them."""
+        """List the next ones to try; `held` are ours, and `refused` is True when the peer did not accept them."""
 
     def reset(self) -> None:
-        """Hear that the peer answers."""
+        """Start from the beginning: the peer has answered."""
 
 
 class Dialer:
-    """Dials one peer, with its own credentials or with those that other members hold."""
+    """Connects to one peer, with its own credentials or with those that other members hold."""
 
     def __init__(
         self,
@@ -50,56 +49,56 @@ class Dialer:
         name: str,
         credentials: Credentials,
         connect_peer: Callable[[Credentials], Reader],
-        others: RelayedCredentialsSource,
+        relayed: RelayedCredentialsSource,
     ) -> None:
         self.cluster_id = cluster_id
         self.name = name
         self._credentials = self._used = credentials
         self._connect_peer = connect_peer
-        self._others = others
-        self._offered = asyncio.Event()
+        self._relayed = relayed
+        self._is_changed = asyncio.Event()
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Tell where the peer is known to be: the server, and the name that it is asked for by."""
-        return self._credentials.place
+    def address(self) -> ServerAddress:
+        """The address in the current credentials."""
+        return self._credentials.server_address
 
     def set_credentials(self, name: str, credentials: Credentials) -> None:
-        """Use these from now on, and that name of its Cluster; whoever pauses goes on at once when they are others."""
+        """Use this name and these credentials from now on; different credentials end a pause."""
         self.name = name
         if credentials != self._credentials:
             self._credentials = credentials
-            self._offered.set()
+            self._is_changed.set()
 
     async def dial(self) -> Reader:
-        """Connect and prove. RegistryError when that does not work now."""
-        self._offered.clear()
+        """Connect and prove the cluster's identity. Raises RegistryError."""
+        self._is_changed.clear()
         return await self._dial_with(self._credentials)
 
-    async def dial_as_others(self, error: RegistryError) -> Reader | None:
-        """Dial with what other members hold, once ours do not work; None where nothing of it works either.
+    async def dial_with_relayed(self, error: RegistryError) -> Reader | None:
+        """Connect with credentials that other members hold, after `error` with ours; None when none of them works.
 
-        It is stored nowhere: when it works, the peer says itself how it is reached.
+        The credentials are not stored: once connected, the peer itself publishes the current ones.
         """
         refused = isinstance(error, Unauthorized | Forbidden)
-        for credentials in await self._others.credentials_for(self.name, self._credentials, refused=refused):
-            if self._offered.is_set():
+        for credentials in await self._relayed.credentials_for(self.name, self._credentials, refused=refused):
+            if self._is_changed.is_set():
                 return None
             try:
                 reader = await self._dial_with(credentials)
             except RegistryError:
                 continue
-            log.info("peer reached with the credentials that another member holds", peer=self.name)
+            log.info("peer reached with relayed credentials", peer=self.name)
             return reader
         return None
 
-    async def dial_anew(self) -> Reader:
-        """Wait for credentials that are offered, and dial until they work."""
+    async def dial_with_changed(self) -> Reader:
+        """Wait until the credentials change, then connect with them, again and again until that works."""
         attempt = 0
         while True:
-            await self._offered.wait()
-            if self._credentials == self._used:  # found with another member, and now said by the peer itself
-                self._offered.clear()
+            await self._is_changed.wait()
+            if self._credentials == self._used:  # used already, from another member; now the peer's own
+                self._is_changed.clear()
                 continue
             try:
                 return await self.dial()
@@ -107,17 +106,17 @@ class Dialer:
                 if attempt == 0:
                     log.warning("new credentials do not work yet", peer=self.name, error=str(error))
                 await self.pause(attempt)
-                self._offered.set()
+                self._is_changed.set()
                 attempt += 1
 
     async def prove(self, reader: Reader) -> None:
-        """Ask the server who it is. RegistryError when it does not say so, or is another cluster."""
+        """Check the server's identity. Raises RegistryError when the server does not answer or is another cluster."""
         try:
             uid = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
         except NotFound as error:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
-        except Unauthorized as error:
-            raise Unauthorized(f"{error}; {_OUTDATED}", status=error.status) from None
+        except Forbidden as error:
+            raise Forbidden(with_grant(error, at_home=False), lacks_right=error.lacks_right) from None
         if uid != self.cluster_id:
             raise RegistryError(
                 f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "
@@ -125,16 +124,16 @@ class Dialer:
             )
 
     async def pause(self, attempt: int) -> None:
-        """Wait after a failure, the first of which is 0, but no longer than until other credentials are offered."""
+        """Wait after failure number `attempt` (0 is the first); changed credentials end the pause."""
         try:
             async with asyncio.timeout(backoff_s(attempt, base=_PAUSE_S, cap=_PAUSE_CAP_S, chance=random.random())):  # noqa: S311
-                await self._offered.wait()
+                await self._is_changed.wait()
         except TimeoutError:
             pass
 
-    def arrived(self) -> None:
-        """Hear that the peer is proven, and will be listened to: what others hold is looked at from the start again."""
-        self._others.reset()
+    def reset_relayed(self) -> None:
+        """Start the list of relayed credentials from the beginning: the peer has answered."""
+        self._relayed.reset()
 
     async def _dial_with(self, credentials: Credentials) -> Reader:
         reader = self._connect_peer(credentials)

@@ -1,4 +1,4 @@
-"""A cluster's metadata, read from its nodes and its version."""
+"""Reads a cluster's metadata from its nodes and its version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AFTER_PROBLEM_S: Final = 15.0
 
 
 async def read_metadata(reader: Reader) -> Mapping[str, object]:
-    """Read the status fields; InvalidObject names a node that makes no sense. Of a node only a few facts are kept."""
+    """Read the status fields. Raises RegistryError; InvalidObject names a node that cannot be read."""
     version = await Discovery(reader).server_version()
     facts: list[NodeFacts] = []
     async for page in list_objects(reader, meta.NODES, EVERYTHING, kind=meta.NODE):
@@ -32,7 +32,10 @@ async def read_metadata(reader: Reader) -> Mapping[str, object]:
 
 
 class LocalMetadata:
-    """Our own cluster's metadata, as last read; None before, `problem` in words. `changed` hears of each reading."""
+    """The local cluster's metadata: None before the first successful read; `problem` describes a failed one.
+
+    Calls `changed` after each read.
+    """
 
     def __init__(self, *, reader: Reader, changed: Callable[[], None]) -> None:
         self.metadata: Mapping[str, object] | None = None
@@ -41,7 +44,7 @@ class LocalMetadata:
         self._changed = changed
 
     async def run(self) -> NoReturn:
-        """Keep it fresh."""
+        """Read again every 5 minutes, and 15 s after a failure."""
         while True:
             try:
                 self.metadata, self.problem = await read_metadata(self._reader), ""

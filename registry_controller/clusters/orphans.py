@@ -23,7 +23,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import list_objects
 from registry_controller.report.logs import get_logger
-from registry_controller.watch.patience import until_answered
+from registry_controller.watch.retry import until_answered
 
 log = get_logger(__name__)
 
@@ -42,7 +42,7 @@ COPIES: Final = Selection(labels=meta.OWNER)
 
 
 class OrphanFinder:
-    """The kinds that have such copies. `changed` is called when there are more.
+    """The kinds that have such copies. `found_more` is called when there are more.
 
     `namespace` is our own. `is_complete` says that every kind was looked through. `served` are the kinds that can be
     written here, in all versions; None until they are known.
@@ -59,14 +59,14 @@ class OrphanFinder:
         copies: CopyIndex,
         namespace: str,
         may_undo: Callable[[str], bool],
-        changed: Callable[[], None],
+        found_more: Callable[[], None],
     ) -> None:
         self._reader = reader
         self._discovery = discovery
         self._copies = copies
         self._namespace = namespace
         self._may_undo = may_undo
-        self._changed = changed
+        self._found_more = found_more
         self._found: set[_What] = set()
         self._known: dict[_What, GVK] = {}
         self._namespaced: set[_What] = set()
@@ -77,24 +77,22 @@ class OrphanFinder:
         self.served: frozenset[GVK] | None = None
         self._poked = asyncio.Event()
 
-    def kinds_changed(self) -> None:
+    def on_kinds_changed(self) -> None:
         """Hear that another set of kinds may be served here."""
         self._poked.set()
 
-    def look_again(self, kind: GVK) -> None:
-        """Hear that something of a kind was written while it was let go of: nobody may have heard of that copy."""
-        self._found.add((kind.group, kind.kind))
-        self._known.setdefault((kind.group, kind.kind), kind)
-        self._changed()
-
-    def cache_changed(self, cache: LocalCache) -> None:
-        """Hear that a feed's standing changed: it may have lost the right to read all of its kind."""
+    def on_local_status_changed(self, cache: LocalCache) -> None:
+        """Note that a cache may have lost the right to read all of its kind, or was written where nothing watches."""
         what = (cache.kind.group, cache.kind.kind)
+        if cache.has_unseen_writes:
+            cache.has_unseen_writes = False
+            self._search(what, cache.kind)
+            self._found_more()
         refused = [stream.selection for stream in cache.streams.values() if isinstance(stream.error, Forbidden)]
         if any(not selection.namespace for selection in refused):
             self._note_narrow(what, is_narrow=what in self._namespaced)
         if refused and what in self._found:
-            self._changed()
+            self._found_more()
 
     async def find(self) -> NoReturn:
         """Look through every kind that we may list here: once, and again when it was not served, or not answered."""
@@ -116,12 +114,12 @@ class OrphanFinder:
 
     async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
         """Look through the kinds that were not; say whether all have answered. What may not be listed is `denied`."""
-        served = await until_answered(self._discovery.writable, what="list the kinds that are served here")
+        served = await until_answered(self._discovery.list_writable, what="list the kinds that are served here")
         self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
         self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
         if served.versions != self.served:
             self.served = served.versions
-            self._changed()
+            self._found_more()
         looked &= {kind for kind, _ in served.kinds}
         is_whole = served.is_whole
         for kind, gvr in served.kinds:
@@ -150,20 +148,20 @@ class OrphanFinder:
                 has_some = has_some or await self._has_some(kind, gvr, COPIES._replace(namespace=namespace))
         if has_some:
             self._found.add(what)
-            self._changed()
+            self._found_more()
         return is_whole
 
     def _note_narrow(self, what: _What, *, is_narrow: bool) -> None:
         if is_narrow != (what in self._narrow):
             self._narrow ^= {what}
-            self._changed()
+            self._found_more()
 
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
         """Add to what rules write here what must be watched for the copies that are left.
 
         Every kind is given in one version: that of the rules, or else the one that is known to be served.
         """
-        self._note_dropped(wanted)
+        self._search_dropped(wanted)
         caches = {(cache.kind.group, cache.kind.kind): cache for cache in self._copies.all_caches()}
         kinds = {(kind.group, kind.kind): (kind, places) for kind, places in wanted.items()}
         for what in sorted({*self._found, *caches}):
@@ -181,7 +179,7 @@ class OrphanFinder:
 
     def _end_search(self, what: _What, cache: LocalCache, shown_by: frozenset[Selection]) -> None:
         """End it where all has been heard, but for namespaces that we may not read: they are looked at now and then."""
-        unheard = [selection for selection in shown_by if not self._is_heard(cache, selection)]
+        unheard = [selection for selection in shown_by if not _is_complete(cache, selection)]
         if not unheard:
             self._written.pop(what, None)
         if all(selection.namespace and _is_refused(cache, selection) for selection in unheard):
@@ -204,19 +202,22 @@ class OrphanFinder:
         asked = (place.namespace for place in places if place.namespace)
         return {self._namespace, *self._written.get(what, ()), *asked}
 
-    def _note_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
-        """Look once more at what rules write no longer: a copy may be on its way of which nobody knows yet."""
+    def _search_dropped(self, wanted: Mapping[GVK, frozenset[Selection]]) -> None:
+        """Search the places that rules write no longer: the event of a copy there may still be under way."""
         now = {(kind.group, kind.kind): places for kind, places in wanted.items()}
         for kind, places in self._wanted.items():
             what = (kind.group, kind.kind)
             if not places <= now.get(what, frozenset()):
-                self._found.add(what)
-                self._known.setdefault(what, kind)
+                self._search(what, kind)
                 written = self._written.setdefault(what, {})
                 written |= {place.namespace: None for place in sorted(places) if place.namespace}
                 for namespace in list(written)[:-_MOST_NAMESPACES]:
                     del written[namespace]
         self._wanted = wanted
+
+    def _search(self, what: _What, kind: GVK) -> None:
+        self._found.add(what)
+        self._known.setdefault(what, kind)
 
     def _has_leftovers(self, cache: LocalCache, places: frozenset[Selection]) -> bool:
         """Say whether anything may have to go that is in none of the places that rules have watched."""
@@ -224,11 +225,6 @@ class OrphanFinder:
         return any(
             key.namespace not in namespaces and self._may_go(record.marks) for key, record in cache.records.items()
         )
-
-    def _is_heard(self, cache: LocalCache, selection: Selection) -> bool:
-        """Say whether all that was ever known to be here would have been heard: a list may come from before that."""
-        stream = cache.streams.get(selection)
-        return stream is not None and stream.is_complete and stream.revision >= self._copies.newest(cache.kind)
 
     async def _has_some(self, kind: GVK, gvr: GVR, selection: Selection) -> bool:
         async for page in list_objects(self._reader, gvr, selection, kind=kind):
@@ -241,6 +237,11 @@ class OrphanFinder:
     def _may_go(self, marks: Marks) -> bool:
         provenance = marks.provenance
         return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
+
+
+def _is_complete(cache: LocalCache, selection: Selection) -> bool:
+    stream = cache.streams.get(selection)
+    return stream is not None and stream.is_complete
 
 
 def _is_refused(cache: LocalCache, selection: Selection) -> bool:

@@ -1,7 +1,7 @@
-"""One peer's lifetime: reached, listened to, probed, lost, reached again; one cancellation scope.
+"""A peer: connected, watched, probed, lost and connected again, in one cancellation scope.
 
-Laws: a peer is read only once its kube-system UID is the one that its Cluster names · one peer's trouble never
-touches another · what a lost connection had heard stays, and listening goes on where it stopped.
+Laws: a peer is read only once its kube-system UID is the one that its Cluster names · a failure of one peer never
+affects another · the caches outlive a connection, and the next connection resumes their watches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from registry_controller.api.errors import (
     Forbidden,
@@ -20,12 +20,14 @@ from registry_controller.api.errors import (
     RegistryError,
     Unauthorized,
 )
+from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.members import Members
 from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.clusters.dialer import Dialer
+from registry_controller.clusters.dialer import Dialer, RelayedCredentialsSource, ServerAddress
 from registry_controller.clusters.metadata import read_metadata
 from registry_controller.clusters.peer_watches import PeerWatches
+from registry_controller.clusters.plan import Engagement, PeerSnapshot
 from registry_controller.core.peer_health import PeerHealth
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -45,23 +47,21 @@ class Connection:
     discovery: Discovery
 
 
+class PeerObserver(Protocol):
+    """Receives the changes of peers."""
+
+    def on_peer_status_changed(self) -> None:
+        """A peer's liveness, connection, failure or metadata changed."""
+
+    def on_peer_objects_changed(self) -> None:
+        """The Clusters or ClusterFeatures that a peer holds changed."""
+
+
 class Peer:
-    """The connection to one peer, and the feeds that it fills.
+    """The connection to one peer, and the caches that it fills."""
 
-    `changed` is called when something about the peer changed that a status may say; `features_changed` when rules
-    may read from it or no longer.
-    """
-
-    def __init__(
-        self,
-        *,
-        dialler: Dialer,
-        sources: SourceIndex,
-        members: Members,
-        changed: Callable[[], None],
-        features_changed: Callable[[], None],
-    ) -> None:
-        self.cluster_id = dialler.cluster_id
+    def __init__(self, *, dialer: Dialer, sources: SourceIndex, members: Members, observer: PeerObserver) -> None:
+        self.cluster_id = dialer.cluster_id
         self.health = PeerHealth(now=_now())
         self.reader: Reader | None = None
         self.discovery: Discovery | None = None
@@ -69,23 +69,22 @@ class Peer:
         self.metadata: Mapping[str, object] | None = None
         self.metadata_problem = ""
         self.watches = PeerWatches(
-            dialler.cluster_id,
+            dialer.cluster_id,
             sources=sources,
             members=members,
-            changed=changed,
-            features_changed=features_changed,
-            heard_from=self._heard,
-            refused_by=self._refused,
+            changed=observer.on_peer_objects_changed,
+            features_changed=observer.on_peer_objects_changed,
+            observer=self,
         )
-        self._changed = changed
-        self._dialler = dialler
+        self._status_changed = observer.on_peer_status_changed
+        self._dialer = dialer
         self._next: Reader | None = None
-        self._suspected = asyncio.Event()
+        self._is_suspected = asyncio.Event()
 
     @property
     def name(self) -> str:
         """The name of its Cluster here."""
-        return self._dialler.name
+        return self._dialer.name
 
     @property
     def features(self) -> PeerFeatures:
@@ -98,40 +97,44 @@ class Peer:
         return self.watches.clusters
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Tell where the peer is known to be: the server, and the name that it is asked for by."""
-        return self._dialler.place
+    def address(self) -> ServerAddress:
+        """The address in the peer's current credentials."""
+        return self._dialer.address
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """True while there is a proven connection."""
         return self.reader is not None
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """True until two probes in a row went unanswered (P5)."""
         return self.health.alive
 
+    def snapshot(self) -> PeerSnapshot:
+        """Return the facts that plans are made from."""
+        return PeerSnapshot(self.name, self.is_alive, self.clusters.held or {})
+
     def set_credentials(self, name: str, credentials: Credentials) -> None:
-        """Use that name, and other credentials or another endpoint, from now on; the old ones until those work."""
-        self._dialler.set_credentials(name, credentials)
+        """Use this name and these credentials from now on; a connection stays until different credentials work."""
+        self._dialer.set_credentials(name, credentials)
 
     def close(self) -> None:
-        """Withdraw everything this peer offered; the task that runs the link is cancelled by its owner."""
+        """Remove everything that was read from this peer. The provider cancels the task of `run`."""
         self.watches.close()
 
     async def run(self) -> NoReturn:
-        """Keep the link up. Never returns."""
+        """Keep the peer connected. Never returns."""
         attempt = 0
         while True:
             try:
-                reader, self._next = self._next or await self._dialler.dial(), None
+                reader, self._next = self._next or await self._dialer.dial(), None
             except RegistryError as error:
                 self._fail(error)
-                if not self.alive:
-                    self._next = await self._dialler.dial_as_others(error)
+                if not self.is_alive:
+                    self._next = await self._dialer.dial_with_relayed(error)
                 if self._next is None:
-                    await self._dialler.pause(attempt)
+                    await self._dialer.pause(attempt)
                     attempt += 1
                 continue
             attempt = 0
@@ -141,14 +144,23 @@ class Peer:
                 self.reader = self.discovery = None
                 await reader.close()
 
+    def on_answer(self) -> None:
+        """Note an answer, or bytes of a watch: the peer is alive."""
+        self._note_signal(is_back=self.health.signal_received(_now()))
+
+    def on_unauthorized(self) -> None:
+        """Note a 401 to a watch or list, and probe the peer soon."""
+        if self.health.suspect(_now()):
+            self._is_suspected.set()
+
     async def _serve(self, reader: Reader) -> None:
         discovery = Discovery(reader)
         self.reader, self.discovery = reader, discovery
         self.failure = ""
         self.health.answered(_now())
-        self._dialler.arrived()
+        self._dialer.reset_relayed()
         log.info("peer connected", peer=self.name, server=reader.server)
-        self._changed()
+        self._status_changed()
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.TaskGroup() as scope:
@@ -158,28 +170,28 @@ class Peer:
                     scope.create_task(self._read_metadata(reader), name=f"metadata {self.name}"),
                     scope.create_task(self._renew(lost), name=f"renew {self.name}"),
                 )
-                # Nobody raises it: a group that fails in the turn in which it is cancelled loses the cancellation, and
-                # the link would live on (Python before 3.13, https://github.com/python/cpython/issues/116720).
+                # No task raises it: a group that fails in the turn in which it is cancelled loses the cancellation, and
+                # the peer would live on (Python before 3.13, https://github.com/python/cpython/issues/116720).
                 self.failure = await lost
                 for task in (*own, *self.watches.stop()):
                     task.cancel()
         finally:
             self.watches.stop()
-            self._changed()
+            self._status_changed()
 
     async def _probe(self, reader: Reader, lost: asyncio.Future[str]) -> None:
-        """Ask who is silent whether it lives; say why when the connection is no longer to be used."""
+        """Probe a silent peer; set the reason in `lost` when the connection is not to be used any more."""
         while True:
             delay_s = self.health.next_probe_at() - _now()
             if delay_s > 0:
-                self._suspected.clear()
+                self._is_suspected.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(delay_s):
-                        await self._suspected.wait()
+                        await self._is_suspected.wait()
                 continue
             began = _now()
             try:
-                await self._dialler.prove(reader)
+                await self._dialer.prove(reader)
             except RegistryError as error:
                 is_refused = isinstance(error, Unauthorized)
                 if self.health.probe_failed(_now(), started_at=began, refused=is_refused):
@@ -188,13 +200,13 @@ class Peer:
                     return
                 if is_refused:
                     self.failure = str(error)
-                    self._changed()
+                    self._status_changed()
             else:
-                self._note(self.health.answered(_now()))
+                self._note_signal(is_back=self.health.answered(_now()))
 
     async def _renew(self, lost: asyncio.Future[str]) -> None:
-        """Change over to credentials that are offered while the link is up, when they work."""
-        self._next = await self._dialler.dial_anew()
+        """Replace the connection once changed credentials work."""
+        self._next = await self._dialer.dial_with_changed()
         _settle(lost, "")
 
     async def _read_metadata(self, reader: Reader) -> NoReturn:
@@ -203,33 +215,57 @@ class Peer:
                 self.metadata, self.metadata_problem = await read_metadata(reader), ""
             except (Forbidden, InvalidObject, ProtocolError) as error:
                 self.metadata_problem = str(error)
-            except RegistryError:  # passing: what was read before still holds
+            except RegistryError:  # passes: the last metadata stay valid
                 await asyncio.sleep(15.0)
                 continue
-            self._changed()
+            self._status_changed()
             pause_s = METADATA_PERIOD_S * (0.9 + 0.2 * random.random())  # noqa: S311
             await asyncio.sleep(30.0 if self.metadata_problem else pause_s)
 
-    def _heard(self) -> None:
-        self._note(self.health.signal_received(_now()))
-
-    def _note(self, is_back: bool) -> None:
+    def _note_signal(self, *, is_back: bool) -> None:
         if is_back:
-            self._changed()
-        if self.failure and self.connected and not self.health.refused:
+            self._status_changed()
+        if self.failure and self.is_connected and not self.health.refused:
             self.failure = ""
-            self._changed()
-
-    def _refused(self) -> None:
-        if self.health.suspect(_now()):
-            self._suspected.set()
+            self._status_changed()
 
     def _fail(self, error: RegistryError) -> None:
-        became_unreachable = self.health.probe_failed(_now())
+        is_first = self.health.probe_failed(_now())
         text = str(error)
-        if became_unreachable or text != self.failure:
+        if is_first or text != self.failure:
             self.failure = text
-            self._changed()
+            self._status_changed()
+
+
+class PeerFactory:
+    """Makes peers. `connect_peer` opens a connection with credentials, without any request.
+
+    `relayed_credentials` makes the source of a peer's credentials that other members hold.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_peer: Callable[[Credentials], Reader],
+        relayed_credentials: Callable[[], RelayedCredentialsSource],
+        sources: SourceIndex,
+        members: Members,
+    ) -> None:
+        self.connect_peer = connect_peer
+        self._relayed_credentials = relayed_credentials
+        self._sources = sources
+        self._members = members
+
+    def make(self, cluster_id: ClusterUID, engagement: Engagement, *, observer: PeerObserver) -> Peer:
+        """Make a peer, which is not connected yet."""
+        dialer = Dialer(
+            cluster_id=cluster_id,
+            name=engagement.name,
+            credentials=engagement.credentials,
+            connect_peer=self.connect_peer,
+            relayed=self._relayed_credentials(),
+        )
+        return Peer(dialer=dialer, sources=self._sources, members=self._members, observer=observer)
 
 
 def _settle(lost: asyncio.Future[str], why: str) -> None:

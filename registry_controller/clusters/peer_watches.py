@@ -1,34 +1,35 @@
-"""What is read of one peer: its feeds, over whatever connection there is.
+"""What is read of one peer: a cache a kind, and the watches and lists that fill it, over whatever connection there is.
 
-Laws: what a lost connection had heard stays, and listening goes on where it stopped · what rules do not ask for any
-more is neither read nor kept.
+Laws: a cache lives as long as rules read its kind, and a lost connection takes nothing from it · a selection that no
+rule asks for any more is neither watched nor kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import Selection
 from registry_controller.cache.members import Members
 from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures, PeerObjects
-from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_cache import RuleChange, SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.watch.limits import make_room
-from registry_controller.watch.reflector import Reflector
-from registry_controller.watch.stream import SelectionStream
+from registry_controller.watch.limits import check_room
+from registry_controller.watch.lister import list_until_complete
+from registry_controller.watch.reflector import Reflector, ServerObserver, WatchScope
+from registry_controller.watch.stream import SelectionList, SelectionStream
 
 _Key = tuple[GVK, Selection]
 
 
 class _Connection(NamedTuple):
-    """What is listened with: tasks, a connection, and under which name the peer is read."""
+    """What the tasks run in and read from; `name` is that of the peer's Cluster."""
 
     scope: asyncio.TaskGroup
     reader: Reader
@@ -36,12 +37,18 @@ class _Connection(NamedTuple):
     name: str
 
 
-class PeerWatches:
-    """The feeds of one peer, and the reflectors that fill them.
+class _Running(NamedTuple):
+    """A task, and the stream or list that it fills."""
 
-    `changed` is called when something about the peer changed that a status may say, `features_changed` when rules
-    may read from it or no longer, `heard_from` for whatever proves that it lives, `refused_by` when it does not take
-    our credentials.
+    read: SelectionStream | SelectionList
+    task: asyncio.Task[Any]
+
+
+class PeerWatches:
+    """The caches of one peer, and the reflectors and lists that fill them.
+
+    `changed` is called when something about the peer changed that a status may show, `features_changed` when rules
+    may read from it or no longer. `observer` receives its signs of life.
     """
 
     def __init__(
@@ -52,48 +59,58 @@ class PeerWatches:
         members: Members,
         changed: Callable[[], None],
         features_changed: Callable[[], None],
-        heard_from: Callable[[], None],
-        refused_by: Callable[[], None],
+        observer: ServerObserver,
     ) -> None:
         self.features = PeerFeatures(changed=features_changed)
         self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
+        self._taps: Mapping[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
         self._cluster_id = cluster_id
         self._sources = sources
-        self._heard_from = heard_from
-        self._refused_by = refused_by
-        self._streams: dict[_Key, SelectionStream] = {}
+        self._observer = observer
         self._reflectors: dict[_Key, Reflector] = {}
-        self._tasks: dict[_Key, asyncio.Task[NoReturn]] = {}
-        self._ear: _Connection | None = None
+        self._watches: dict[_Key, _Running] = {}
+        self._lists: dict[_Key, _Running] = {}
+        self._connection: _Connection | None = None
         self.set_rules({})
 
-    def set_rules(self, rules: Mapping[GVK, tuple[ActiveRule, ...]]) -> None:
-        """Read what these rules ask for, and what membership needs."""
-        taps: dict[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
-        for kind in {*rules, *taps}:
-            cache = self._sources.cache_of(self._cluster_id, kind)
-            wanted = rules.get(kind, ())
-            if cache is None or [active.identity for active in cache.rules] != [active.identity for active in wanted]:
-                self._open(
-                    SourceCache(
-                        peer=self._cluster_id, kind=kind, rules=wanted, sources=self._sources, tap=taps.get(kind)
-                    )
-                )
+    def set_rules(self, rules: Mapping[GVK, tuple[ActiveRule, ...]]) -> Mapping[GVK, RuleChange]:
+        """Read what these rules select, and what membership needs; return by kind what that changes."""
+        changes: dict[GVK, RuleChange] = {}
         for cache in self._sources.caches_of(self._cluster_id):
-            if cache.kind not in rules and cache.kind not in taps:
-                self._stop_kind(cache.kind)
+            if cache.kind not in rules and cache.kind not in self._taps:
                 self._sources.close(self._cluster_id, cache.kind)
+                self._stop(cache.kind, {}, {})
+                changes[cache.kind] = RuleChange(closed=tuple(cache.streams))
+        for kind in {**self._taps, **rules}:
+            held = self._sources.cache_of(self._cluster_id, kind)
+            if held is not None:
+                changes[kind] = held.set_rules(rules.get(kind, ()))
+                self._follow(held)
+                continue
+            cache = SourceCache(
+                peer=self._cluster_id,
+                kind=kind,
+                rules=rules.get(kind, ()),
+                sources=self._sources,
+                tap=self._taps.get(kind),
+                watches_changed=self._follow,
+            )
+            self._sources.open(cache)
+            changes[kind] = RuleChange(opened=tuple(cache.streams))
+            self._follow(cache)
+        return changes
 
     def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
-        """Listen over this connection, in tasks of that scope, until `deafen`."""
-        self._ear = _Connection(scope, reader, discovery, name)
-        for key in self._streams:
-            self._start(key, self._ear)
+        """Watch and list over this connection, in tasks of that scope, until `stop`."""
+        self._connection = _Connection(scope, reader, discovery, name)
+        for cache in self._sources.caches_of(self._cluster_id):
+            self._follow(cache)
 
-    def stop(self) -> Iterable[asyncio.Task[NoReturn]]:
-        """Start no more tasks, and return those that listen still."""
-        self._ear = None
-        tasks, self._tasks = list(self._tasks.values()), {}
+    def stop(self) -> Iterable[asyncio.Task[Any]]:
+        """Start no more tasks, and return those that still run."""
+        self._connection = None
+        tasks = [running.task for running in (*self._watches.values(), *self._lists.values())]
+        self._watches, self._lists = {}, {}
         return tasks
 
     def close(self) -> None:
@@ -102,37 +119,61 @@ class PeerWatches:
             self._sources.close(self._cluster_id, cache.kind)
         self.clusters.close()
 
-    def _open(self, cache: SourceCache) -> None:
-        self._stop_kind(cache.kind)
-        self._sources.open(cache)
+    def _follow(self, cache: SourceCache) -> None:
+        """Let exactly those watches and lists run that a cache asks for."""
+        self._stop(cache.kind, cache.streams, cache.lists)
+        if self._connection is None or self._sources.cache_of(self._cluster_id, cache.kind) is not cache:
+            return
         for selection, stream in cache.streams.items():
-            self._streams[(cache.kind, selection)] = stream
-            if self._ear is not None:
-                self._start((cache.kind, selection), self._ear)
+            if (cache.kind, selection) not in self._watches:
+                self._watches[cache.kind, selection] = _Running(stream, self._watch(cache, stream, self._connection))
+        for selection, listing in cache.lists.items():
+            if (cache.kind, selection) not in self._lists:
+                self._lists[cache.kind, selection] = _Running(listing, self._list(cache, listing, self._connection))
 
-    def _stop_kind(self, kind: GVK) -> None:
-        for key in [key for key in self._streams if key[0] == kind]:
-            del self._streams[key]
-            self._reflectors.pop(key, None)
-            task = self._tasks.pop(key, None)
-            if task is not None:
-                task.cancel()
+    def _stop(
+        self, kind: GVK, streams: Mapping[Selection, SelectionStream], lists: Mapping[Selection, SelectionList]
+    ) -> None:
+        """End the tasks for what is no longer asked for. A list that is complete ends by itself."""
+        for key, running in [*self._watches.items()]:
+            if key[0] == kind and streams.get(key[1]) is not running.read:
+                del self._watches[key]
+                running.task.cancel()
+        for key in [key for key in self._reflectors if key[0] == kind and key[1] not in streams]:
+            del self._reflectors[key]
+        for key, running in [*self._lists.items()]:
+            if key[0] == kind and lists.get(key[1]) is not running.read:
+                del self._lists[key]
+                if not running.read.is_complete:
+                    running.task.cancel()
 
-    def _start(self, key: _Key, ear: _Connection) -> None:
-        reflector = self._reflectors.get(key)
+    def _watch(self, cache: SourceCache, stream: SelectionStream, connection: _Connection) -> asyncio.Task[Any]:
+        kind, selection = cache.kind, stream.selection
+        reflector = self._reflectors.get((kind, selection))
         if reflector is None:
-            reflector = self._reflectors[key] = Reflector(
-                reader=ear.reader,
-                discovery=ear.discovery,
-                kind=key[0],
-                selection=key[1],
-                sink=self._streams[key],
-                heard_from=self._heard_from,
-                refused_by=self._refused_by,
-                make_room=lambda: make_room(key[0], self._reflectors, peer=ear.name),
+            reflector = self._reflectors[kind, selection] = Reflector(
+                reader=connection.reader,
+                discovery=connection.discovery,
+                # Features are few; those from before a break must not choose rules.
+                scope=WatchScope(kind, selection, resumes=kind != meta.FEATURE),
+                handler=stream,
+                observer=self._observer,
+                check_room=lambda: check_room(kind, self._reflectors, peer=connection.name),
                 turns=self._sources.evaluations,
-                resumes=key[0] != meta.FEATURE,  # few, and what they choose is not to be of before a break
             )
         else:
-            reflector.swap(ear.reader, ear.discovery)
-        self._tasks[key] = ear.scope.create_task(reflector.run(), name=f"reflect {ear.name} {key[0]} {key[1]}")
+            reflector.swap(connection.reader, connection.discovery)
+        name = f"reflect {connection.name} {kind} {selection}"
+        return connection.scope.create_task(reflector.run(), name=name)
+
+    def _list(self, cache: SourceCache, listing: SelectionList, connection: _Connection) -> asyncio.Task[Any]:
+        work = list_until_complete(
+            listing,
+            cache.kind,
+            reader=connection.reader,
+            discovery=connection.discovery,
+            observer=self._observer,
+            turns=self._sources.evaluations,
+        )
+        name = f"list {connection.name} {cache.kind} {listing.selection}"
+        return connection.scope.create_task(work, name=name)

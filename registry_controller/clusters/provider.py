@@ -1,255 +1,259 @@
-"""The registry's state turned into links to peers, and the rules that read from each.
+"""Engages the peers of the group: reads the state, plans, and applies the plan.
 
-Law: level-based, the whole plan is made anew from the registry at each change.
+Laws: level-based, a plan is made again from the whole state · an engaged peer has one cancellation scope, its task.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Set
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
 
-from registry_controller.api.feature import Feature
-from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.members import Members
-from registry_controller.cache.registry import Registry, RuleRequest
-from registry_controller.cache.source_index import SourceIndex
-from registry_controller.clusters.dialer import Dialer, RelayedCredentialsSource
-from registry_controller.clusters.grace import GracePeriods
-from registry_controller.clusters.local import LocalCluster
-from registry_controller.clusters.orphans import OrphanFinder
-from registry_controller.clusters.peer import Peer
+from registry_controller.cache.registry import Registry
+from registry_controller.clusters.clones import CloneDetector, CloneState
+from registry_controller.clusters.liveness import GracePeriods, Liveness
+from registry_controller.clusters.peer import Peer, PeerFactory
+from registry_controller.clusters.plan import Plan, PlanInputs, find_missing, plan_members
 from registry_controller.clusters.rebuilt import RebuiltClusters
-from registry_controller.clusters.resolver import ClusterResolver, ResolvedCluster
-from registry_controller.clusters.rule_state import Liveness
-from registry_controller.clusters.template_context import TemplateContexts
-from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds, reads_from
-from registry_controller.kube.connect import Reader
+from registry_controller.clusters.resolver import (
+    Resolution,
+    ResolvedCluster,
+    ResolverInputs,
+    resolve_clusters,
+    sort_by_id,
+)
+from registry_controller.clusters.watch_plan import WatchPlanner, stable_part
+from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.watch.fairness import LoopYielder
 
-_Key = TypeVar("_Key")
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The local cluster's ID and network, the daemon's namespace, and the silence after which a relay is trusted."""
+
+    local: ClusterUID
+    namespace: str
+    network_name: str
+    trusts_after_s: float
+
+
+class ClusterObserver(Protocol):
+    """Receives the changes of the group. A call is cheap and never fails."""
+
+    def on_peers_changed(self) -> None:
+        """The status of a Cluster may differ."""
+
+    def on_members_changed(self, members: Set[ClusterUID]) -> None:
+        """These members are known, alive or clones now, or no longer."""
+
+    def on_rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
+        """These rules differ, which read or did read these groups and kinds; the features of these members differ."""
+
+    def on_rebuilt(self, name: str) -> None:
+        """The Cluster of this name has a proven successor."""
+
+    def on_planned(self) -> None:
+        """A plan has been applied."""
 
 
 class ClusterProvider:
-    """The owner of all peer links."""
+    """The engaged peers, by cluster ID, and the resolved Clusters, by name."""
 
     def __init__(
         self,
+        options: ClusterOptions,
         *,
-        local: ClusterUID,
-        network_name: str,
-        namespace: str,
         registry: Registry,
-        sources: SourceIndex,
         members: Members,
         credentials: CredentialStore,
-        home: LocalCluster,
-        leftovers: OrphanFinder,
-        connect_peer: Callable[[Credentials], Reader],
-        hearsay: Callable[[], RelayedCredentialsSource],
-        trusts_after_s: float,
+        watches: WatchPlanner,
+        factory: PeerFactory,
         is_due: Callable[[ClusterUID, Target], bool],
-        changed: Callable[[], None],
-        members_changed: Callable[[Set[ClusterUID]], None],
-        rules_changed: Callable[[Set[str], Set[tuple[str, str]], Set[ClusterUID]], None],
-        rebuilt: Callable[[str], None],
-        planned: Callable[[], None],
+        observer: ClusterObserver,
     ) -> None:
-        self.local = local
+        self.local = options.local
         self.peers: dict[ClusterUID, Peer] = {}
-        self.resolved: dict[str, ResolvedCluster] = {}
-        self.active: dict[str, ActiveRule] = {}
-        self._namespace = namespace
-        self._registry = registry
-        self._sources = sources
-        self._members = members
-        self._home = home
-        self.orphans = leftovers
-        self._connect_peer = connect_peer
-        self._hearsay = hearsay
-        self._changed = changed
-        self._members_changed = members_changed
-        self._rules_changed = rules_changed
-        self._planned = planned
-        self._poked = asyncio.Event()
-        self._is_planned = False
-        self._is_judged = False  # for which clusters a rule is: our own Cluster says which one we are
-        self._contexts = TemplateContexts(registry=registry, local=local)
-        self._given: dict[ClusterUID, tuple[Peer, object, object, object]] = {}
-        self._wishes: Mapping[str, RuleRequest] = {}
-        self._features: Mapping[ClusterUID, object] = {}
+        self.resolved: Mapping[str, ResolvedCluster] = {}
         self.rebuilt = RebuiltClusters(
-            network_name=network_name,
+            network_name=options.network_name,
             registry=registry,
-            links=self.peers,
-            connect_peer=connect_peer,
-            trusts_after_s=trusts_after_s,
-            changed=rebuilt,
-            said=changed,
+            peers=self.peers,
+            connect_peer=factory.connect_peer,
+            trusts_after_s=options.trusts_after_s,
+            observer=self,
         )
-        self._chooser = ClusterResolver(
-            local=local,
-            network_name=network_name,
-            members=members,
-            credentials=credentials,
-            connect_peer=connect_peer,
-            changed=self.request_plan,
-        )
-        self._lifelines = GracePeriods(is_due=is_due)
+        self._options = options
+        self._registry = registry
+        self._members = members
+        self._credentials = credentials
+        self._watches = watches
+        self._factory = factory
+        self._observer = observer
+        self._clones = CloneDetector(connect_peer=factory.connect_peer, changed=self.request_plan)
+        self._clone_state = CloneState()
+        self._grace = GracePeriods(is_due=is_due)
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
-        self._standing = Liveness(frozenset(), frozenset(), frozenset())
+        self._liveness = Liveness(frozenset(), frozenset(), frozenset())
+        self._secrets: Mapping[ObjectKey, Credentials | str | None] = {}
+        self._planned_parts: dict[tuple[str, str], object] = {}
+        self._is_requested = asyncio.Event()
+        self._is_planned = False
 
-    def request_plan(self) -> None:
-        """Say that something the plan is made of has changed."""
-        self._poked.set()
+    @property
+    def active(self) -> Mapping[str, ActiveRule]:
+        """The rules that act here, by name."""
+        return self._watches.active
 
     @property
     def is_current(self) -> bool:
         """False before the first plan, and while another one is due."""
-        return self._is_planned and not self._poked.is_set()
+        return self._is_planned and not self._is_requested.is_set()
+
+    def request_plan(self) -> None:
+        """Request a plan; many requests at once cause one plan."""
+        self._is_requested.set()
 
     def liveness(self) -> Liveness:
-        """Tell who is known, who is alive for us, and who is a clone or has one."""
-        known = {held.cluster.cluster_id for held in self._registry.clusters.values() if held.cluster}
-        alive = frozenset(uid for uid, link in self.peers.items() if link.alive)
-        return Liveness(frozenset(known), alive, self._chooser.contested)
-
-    async def run(self) -> None:
-        """Keep the plan, until cancelled."""
-        async with asyncio.TaskGroup() as scope:
-            while True:
-                self._poked.clear()
-                self._is_planned = False
-                await self._plan(scope)
-                self._is_planned = True
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._lifelines.look_again_s):
-                        await self._poked.wait()
-                await asyncio.sleep(0)  # what comes together is planned together
+        """Return the members that are known, that are alive, and that are clones or have one."""
+        known = {stored.cluster.cluster_id for stored in self._registry.clusters.values() if stored.cluster}
+        alive = frozenset(uid for uid, peer in self.peers.items() if peer.is_alive)
+        return Liveness(frozenset(known), alive, frozenset(self._clone_state.clones))
 
     def name_of(self, cluster_id: ClusterUID) -> str:
-        """Find the name under which a cluster is read, or known; its ID where it has none here."""
-        link = self.peers.get(cluster_id)
-        if link is not None:
-            return link.name
+        """Return the name of a cluster's Cluster here; its ID without one."""
+        peer = self.peers.get(cluster_id)
+        if peer is not None:
+            return peer.name
         return min(
-            (name for name, choice in self.resolved.items() if choice.cluster.cluster_id == cluster_id),
+            (name for name, found in self.resolved.items() if found.cluster.cluster_id == cluster_id),
             default=str(cluster_id),
         )
 
-    def peer_changed(self) -> None:
-        """Hear that something about a link changed."""
-        self._compare_standing()
+    def has_chosen_rules(self, member: ClusterUID, kind: GVK) -> bool:
+        """Return whether a member has all rules that read a kind from it, by its features and by our Cluster."""
+        peer = self.peers.get(member)
+        return peer is not None and self._watches.has_chosen_rules(peer, kind)
+
+    async def run(self) -> None:
+        """Plan again at each change, until cancelled."""
+        async with asyncio.TaskGroup() as scope:
+            while True:
+                self._is_requested.clear()
+                self._is_planned = False
+                await self._reconcile(scope)
+                self._is_planned = True
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._grace.update_after_s):
+                        await self._is_requested.wait()
+                await asyncio.sleep(0)  # changes of one turn of the loop cause one plan
+
+    # Changes here.
+
+    def on_own_kind_changed(self, plural: str, name: str) -> None:
+        """Request a plan, unless an object of our kinds changed in no field that plans read, as by a written status."""
+        key, part = (plural, name), self._planned_part(plural, name)
+        is_same = part is not None and part == self._planned_parts.get(key)
+        self._planned_parts.pop(key, None)
+        if part is not None:
+            self._planned_parts[key] = part
+        if not is_same or self._watches.has_orphans:  # orphans end with copies, which no object here shows
+            self.request_plan()
+
+    def on_credentials_changed(self, key: ObjectKey) -> None:
+        """Request a plan if a Cluster names the Secret; a key without a name stands for its whole namespace."""
+        read = (
+            secret for secret in self._secrets if secret == key or ("", secret.namespace) == (key.name, key.namespace)
+        )
+        if any(self._credentials.find(secret) != self._secrets[secret] for secret in read):
+            self.request_plan()
+
+    # Observers of peers and of rebuilt clusters.
+
+    def on_peer_status_changed(self) -> None:
+        """Report the change; only another liveness affects the plan."""
+        if self._report_liveness():
+            self.request_plan()
+        self._observer.on_peers_changed()
+
+    def on_peer_objects_changed(self) -> None:
+        """Request a plan."""
         self.request_plan()
-        self._changed()
 
-    async def _plan(self, scope: asyncio.TaskGroup) -> None:
-        self._plan_members()
-        self._chooser.probe_clones(scope, self.resolved)
-        self._plan_links(scope)
-        self.rebuilt.plan(scope)
-        await self._plan_rules()
-        self._planned()
-        self._changed()
+    def on_rebuilt(self, name: str) -> None:
+        """Report a proven successor."""
+        self._observer.on_rebuilt(name)
 
-    def _plan_members(self) -> None:
-        clusters = [held.cluster for held in self._registry.clusters.values() if held.cluster is not None]
-        namespaces = {self._namespace, *(cluster.secret.namespace for cluster in clusters if cluster.secret)}
-        self._home.set_secret_namespaces(sorted(namespaces))
-        self.resolved = self._chooser.resolve(clusters)
+    def on_rebuilt_waiting(self) -> None:
+        """Report that a status may differ."""
+        self._observer.on_peers_changed()
 
-    def _plan_links(self, scope: asyncio.TaskGroup) -> None:
-        wanted = {c.cluster.cluster_id: c for c in self.resolved.values() if c.credentials is not None}
-        waiting = {c.cluster.cluster_id for c in self.resolved.values() if c.waiting}
-        others = {uid: link for uid, link in self.peers.items() if uid not in wanted and uid not in waiting}
-        for cluster_id in others.keys() - self._lifelines.keep(others, self.resolved):
+    async def _reconcile(self, scope: asyncio.TaskGroup) -> None:
+        resolution = self._resolve()
+        self.resolved = resolution.clusters
+        peers = {uid: peer.snapshot() for uid, peer in self.peers.items()}
+        in_grace = self._grace.update(find_missing(resolution.clusters, peers))
+        plan = plan_members(PlanInputs(self._options.namespace, resolution, peers, in_grace))
+        self._apply(plan, scope)
+        await self._watches.set_rules(self.peers)
+        changes = self._watches.take_changes(self.peers)
+        if changes is not None:
+            self._observer.on_rules_changed(*changes)
+        self._observer.on_planned()
+        self._observer.on_peers_changed()
+
+    def _resolve(self) -> Resolution:
+        stored = self._registry.clusters.values()
+        clusters = sort_by_id(held.cluster for held in stored if held.cluster is not None)
+        peers = {uid: same for uid, same in clusters.items() if uid != self.local}
+        self._clone_state = self._clone_state.updated(peers, self._clones.answers)
+        secrets = {cluster.secret for same in peers.values() for cluster in same if cluster.secret is not None}
+        self._secrets = {key: self._credentials.find(key) for key in secrets}
+        return resolve_clusters(
+            ResolverInputs(
+                local=self.local,
+                network_name=self._options.network_name,
+                clusters=clusters,
+                credentials={key: found for key, found in self._secrets.items() if found is not None},
+                disputed_secrets=dict(self._members.disputed_secrets()),
+                clones=self._clone_state,
+            )
+        )
+
+    def _apply(self, plan: Plan, scope: asyncio.TaskGroup) -> None:
+        """Disengage peers that are not in the plan, engage those that are missing, and set all probes."""
+        self._watches.watch_secrets(plan.secret_namespaces)
+        self._clones.set_probes(scope, plan.clone_probes)
+        for cluster_id in self.peers.keys() - plan.engaged.keys() - plan.retained:
             self._tasks.pop(cluster_id).cancel()
             self.peers.pop(cluster_id).close()
-        for cluster_id, choice in wanted.items():
-            assert choice.credentials is not None
-            link = self.peers.get(cluster_id)
-            if link is not None:
-                link.set_credentials(choice.cluster.name, choice.credentials)
+        for cluster_id, engagement in plan.engaged.items():
+            peer = self.peers.get(cluster_id)
+            if peer is not None:
+                peer.set_credentials(engagement.name, engagement.credentials)
                 continue
-            dialler = Dialer(
-                cluster_id=cluster_id,
-                name=choice.cluster.name,
-                credentials=choice.credentials,
-                connect_peer=self._connect_peer,
-                others=self._hearsay(),
-            )
-            link = Peer(
-                dialler=dialler,
-                sources=self._sources,
-                members=self._members,
-                changed=self.peer_changed,
-                features_changed=self.request_plan,
-            )
-            self.peers[cluster_id] = link
-            self._tasks[cluster_id] = scope.create_task(link.run(), name=f"peer {link.name}")
-        self._compare_standing()
+            peer = self.peers[cluster_id] = self._factory.make(cluster_id, engagement, observer=self)
+            self._tasks[cluster_id] = scope.create_task(peer.run(), name=f"peer {peer.name}")
+        self._report_liveness()
+        self.rebuilt.set_probes(scope, plan.rebuilt_probes)
 
-    def has_chosen_rules(self, member: ClusterUID, kind: GVK) -> bool:
-        """Say whether the rules that read a kind from a member are all that do, by its features and by our Cluster."""
-        link, given = self.peers.get(member), self._given.get(member)
-        if link is None or given is None or given[0] is not link:
+    def _report_liveness(self) -> bool:
+        """Report the members whose liveness changed; return whether there are any."""
+        before, self._liveness = self._liveness, self.liveness()
+        if self._liveness == before:
             return False
-        if not link.features.is_current:
-            same = (kind.group, kind.kind)
-            rules = (found.rule for found in self.active.values())
-            if any(rule.features for rule in rules if (rule.kind.group, rule.kind.kind) == same):
-                return False
-        elif given[-1] != link.features.held:
-            return False
-        return self._is_judged or not self._registry.may_be_asked(kind, local=self.local)
+        self._observer.on_members_changed(self._liveness.changed_since(before))
+        return True
 
-    def _compare_standing(self) -> None:
-        was, self._standing = self._standing, self.liveness()
-        if self._standing != was:
-            pairs = zip(self._standing, was, strict=True)
-            self._members_changed(frozenset[ClusterUID]().union(*(now ^ then for now, then in pairs)))
-
-    async def _plan_rules(self) -> None:
-        active = self._registry.active_rules(self.local)
-        self._is_judged = self._registry.own_cluster(self.local) is not None
-        self.active = {found.rule.name: found for found in active}
-        kinds = list_target_kinds(active, watched=self._home.kinds, served=self.orphans.served)
-        self._home.set_kinds(self.orphans.with_kinds(kinds))
-        given, self._given = self._given, {}
-        for cluster_id, link in self.peers.items():
-            context = self._contexts.of(cluster_id, name=link.name)
-            giving = (link, active, context, link.features.held)
-            if giving != given.get(cluster_id):
-                shown = [found.with_context(context) for found in active]
-                link.watches.set_rules(group_by_kind(await choose_rules(shown, link.features.held)))
-            self._given[cluster_id] = giving
-        wishes = self._registry.rule_requests(self.local)
-        features = {uid: (link.features.held, self._is_judged) for uid, link in self.peers.items()}
-        if (wishes, features) != (self._wishes, self._features):
-            rules = _differing(self._wishes, wishes)
-            read = _kinds_read(rules, self._wishes) | _kinds_read(rules, wishes)
-            self._rules_changed(rules, read, _differing(self._features, features))
-            self._wishes, self._features = wishes, features
-
-
-async def choose_rules(rules: Iterable[ActiveRule], features: Iterable[Feature] | None) -> list[ActiveRule]:
-    """Tell, in order of rank, which rules read from a peer with these features; others have the loop meanwhile."""
-    held = None if features is None else tuple(features)
-    chosen, stint = list[ActiveRule](), LoopYielder(asyncio.get_running_loop().time())
-    for active in sorted(rules, key=lambda active: active.rank):
-        await stint.interrupt()
-        if reads_from(active.rule, held):
-            chosen.append(active)
-    return chosen
-
-
-def _differing(old: Mapping[_Key, object], new: Mapping[_Key, object]) -> frozenset[_Key]:
-    return frozenset(key for key in {*old, *new} if key not in old or key not in new or old[key] != new[key])
-
-
-def _kinds_read(rules: Set[str], wishes: Mapping[str, RuleRequest]) -> frozenset[tuple[str, str]]:
-    found = (wishes[name].rule for name in rules if name in wishes)
-    return frozenset((rule.kind.group, rule.kind.kind) for rule in found if rule is not None)
+    def _planned_part(self, plural: str, name: str) -> object:
+        """Return the fields of an object of our kinds that plans and their observers read; None when it is gone."""
+        if plural == meta.CLUSTERS.resource and (cluster := self._registry.clusters.get(name)) is not None:
+            return (cluster.cluster, meta.annotations_of(cluster.manifest), stable_part(cluster.manifest))
+        if plural == meta.RULES.resource and (rule := self._registry.rules.get(name)) is not None:
+            return (rule.rule, rule.verdict, rule.marks, self._registry.pruned.get(name))
+        return None

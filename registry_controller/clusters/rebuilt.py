@@ -1,23 +1,24 @@
-"""Rebuilt clusters: a member offers another ID under a name that we know, and our own one is not alive (P11).
+"""Rebuilt clusters: a member offers another ID under a name that is known here, and the old cluster is silent (P11).
 
-Laws: nothing is believed that the other cluster has not proven itself, with the credentials that are offered with it ·
-it follows at once only where the old one was read: any server has an ID of its own, and can prove that much.
+Laws: a new ID is used only once the new cluster has proven it, with the credentials that are offered with it · it is
+used at once only at the old cluster's address: any server has an ID of its own, and can prove that much.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Set
+from typing import Final, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.cache.registry import Registry
-from registry_controller.clusters.dialer import PROBE_TIMEOUT_S
+from registry_controller.clusters.dialer import PROBE_TIMEOUT_S, ServerAddress
+from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
-from registry_controller.clusters.silence import SilenceTimer
+from registry_controller.clusters.plan import RebuiltCluster
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.watch import decode_manifest, read_cluster_id
@@ -28,22 +29,22 @@ log = get_logger(__name__)
 PERIOD_S: Final = 10.0
 WAITING_PERIOD_S: Final = 60.0
 
-Place = tuple[str, str]
 
+class RebuiltObserver(Protocol):
+    """Receives the results of proofs."""
 
-class RebuiltCluster(NamedTuple):
-    """A Cluster's name, the ID that is offered for it now, and who offers it."""
+    def on_rebuilt(self, name: str) -> None:
+        """A cluster has proven the new ID that is offered under the name of a Cluster here."""
 
-    name: str
-    cluster_id: ClusterUID
-    offered_by: ClusterUID
+    def on_rebuilt_waiting(self) -> None:
+        """The members that offer a proven cluster at another address changed; see `wait_for`."""
 
 
 class RebuiltClusters:
-    """Ask what is offered, until it proves itself. `changed` hears which Cluster has a proven successor: its name.
+    """Proves the offered IDs, by asking the offered servers again and again.
 
-    At another address than the old one's, one follows when that was silent for `trusts_after_s` seconds while others
-    were heard, 0 is never; `said` hears that somebody waits for that.
+    At another address than the old cluster's, a proven ID is used once the old cluster has been silent for
+    `trusts_after_s` seconds while other peers answered; 0 is never.
     """
 
     def __init__(
@@ -51,20 +52,18 @@ class RebuiltClusters:
         *,
         network_name: str,
         registry: Registry,
-        links: Mapping[ClusterUID, Peer],
+        peers: Mapping[ClusterUID, Peer],
         connect_peer: Callable[[Credentials], Reader],
         trusts_after_s: float,
-        changed: Callable[[str], None],
-        said: Callable[[], None],
+        observer: RebuiltObserver,
     ) -> None:
         self._network_name = network_name
         self._registry = registry
-        self._links = links
+        self._peers = peers
         self._connect_peer = connect_peer
         self._trusts_after_s = trusts_after_s
-        self._changed = changed
-        self._said = said
-        self._silences = SilenceTimer(links)
+        self._observer = observer
+        self._silence = SilenceTimer(peers)
         self._counted: set[ClusterUID] = set()
         self._tasks: dict[RebuiltCluster, asyncio.Task[None]] = {}
         self._proven: set[RebuiltCluster] = set()
@@ -75,88 +74,72 @@ class RebuiltClusters:
         return frozenset(found.cluster_id for found in self._proven if found.name == name)
 
     def wait_for(self, name: str) -> frozenset[ClusterUID]:
-        """List the members that hold a proven successor of that name, which waits because it is at another address."""
+        """List the members that offer a proven successor of that name which waits, because it is at another address."""
         return frozenset(found.offered_by for found in self._elsewhere if found.name == name)
 
-    def plan(self, scope: asyncio.TaskGroup) -> None:
-        """Ask what is offered now, and forget what no longer is."""
-        wanted = set(self._offered())
-        self._counted |= {self._held_id(rebuild.name) for rebuild in wanted}
-        self._counted = set(self._silences.count(self._counted))
+    def set_probes(self, scope: asyncio.TaskGroup, wanted: Set[RebuiltCluster]) -> None:
+        """Prove exactly these offers."""
+        self._counted |= {self._old_id(offer.name) for offer in wanted}
+        self._counted = set(self._silence.count(self._counted))
         self._proven &= wanted
         self._elsewhere &= wanted
-        for rebuild in [held for held in self._tasks if held not in wanted]:
-            self._tasks.pop(rebuild).cancel()
-        for rebuild in sorted(wanted - self._tasks.keys()):
-            self._tasks[rebuild] = scope.create_task(self._ask(rebuild), name=f"rebuilt {rebuild.name}")
+        for offer in [offer for offer in self._tasks if offer not in wanted]:
+            self._tasks.pop(offer).cancel()
+        for offer in sorted(wanted - self._tasks.keys()):
+            self._tasks[offer] = scope.create_task(self._run(offer), name=f"rebuilt {offer.name}")
 
-    def _offered(self) -> list[RebuiltCluster]:
-        known = {held.cluster.cluster_id for held in self._registry.clusters.values() if held.cluster is not None}
-        return [
-            RebuiltCluster(name, view.cluster_id, peer)
-            for peer, link in self._links.items()
-            if link.alive
-            for name, view in (link.clusters.held or {}).items()
-            if view.secret is not None and view.cluster_id not in known and self._may_be_replaced(name)
-        ]
+    def _old_id(self, name: str) -> ClusterUID:
+        stored = self._registry.clusters.get(name)
+        return stored.cluster.cluster_id if stored is not None and stored.cluster is not None else ClusterUID("")
 
-    def _may_be_replaced(self, name: str) -> bool:
-        """Say whether who has a name is silent; of one that cannot be asked, or is not to be, nobody knows."""
-        link = self._links.get(self._held_id(name))
-        return link is not None and not link.alive
-
-    def _held_id(self, name: str) -> ClusterUID:
-        held = self._registry.clusters.get(name)
-        return held.cluster.cluster_id if held is not None and held.cluster is not None else ClusterUID("")
-
-    async def _ask(self, rebuild: RebuiltCluster) -> None:
+    async def _run(self, offer: RebuiltCluster) -> None:
         while True:
-            place: Place | None = None
+            address: ServerAddress | None = None
             try:
-                place = await self._prove(rebuild)
+                address = await self._prove(offer)
             except RegistryError as error:
-                log.debug("a rebuilt cluster is not proven", peer=rebuild.name, error=str(error))
-            if place is not None and self._may_follow(rebuild, place):
-                self._proven.add(rebuild)
-                log.info("a rebuilt cluster has proven its new ID", peer=rebuild.name, cluster_id=rebuild.cluster_id)
-                self._changed(rebuild.name)
+                log.debug("a rebuilt cluster is not proven", peer=offer.name, error=str(error))
+            if address is not None and self._may_follow(offer, address):
+                self._proven.add(offer)
+                log.info("a rebuilt cluster has proven its new ID", peer=offer.name, clusterID=offer.cluster_id)
+                self._observer.on_rebuilt(offer.name)
                 return
-            self._note(rebuild, waits=place is not None)
-            await asyncio.sleep(PERIOD_S if place is None else WAITING_PERIOD_S)
+            self._note(offer, is_waiting=address is not None)
+            await asyncio.sleep(PERIOD_S if address is None else WAITING_PERIOD_S)
 
-    def _may_follow(self, rebuild: RebuiltCluster, place: Place) -> bool:
-        """Say whether a proven cluster takes the name: it stands where the old one stood, or that was silent for long.
+    def _may_follow(self, offer: RebuiltCluster, address: ServerAddress) -> bool:
+        """Return whether a proven cluster takes the name: at the old cluster's address, or after its long silence.
 
-        Who is dialled at the old address is nobody's choice but that of whoever has it.
+        Only the owner of the old address decides which cluster answers there.
         """
-        old = self._held_id(rebuild.name)
-        link = self._links.get(old)
-        if link is None or link.place == place:
-            return link is not None
-        return 0 < self._trusts_after_s <= self._silences.count(self._counted).get(old, 0.0)
+        old = self._old_id(offer.name)
+        peer = self._peers.get(old)
+        if peer is None or peer.address == address:
+            return peer is not None
+        return 0 < self._trusts_after_s <= self._silence.count(self._counted).get(old, 0.0)
 
-    def _note(self, rebuild: RebuiltCluster, *, waits: bool) -> None:
-        if waits != (rebuild in self._elsewhere):
-            (self._elsewhere.add if waits else self._elsewhere.discard)(rebuild)
-            self._said()
+    def _note(self, offer: RebuiltCluster, *, is_waiting: bool) -> None:
+        if is_waiting != (offer in self._elsewhere):
+            (self._elsewhere.add if is_waiting else self._elsewhere.discard)(offer)
+            self._observer.on_rebuilt_waiting()
 
-    async def _prove(self, rebuild: RebuiltCluster) -> Place | None:
-        """Dial with what the member offers, and compare the ID; tell where that was, or None where it is not proven."""
-        link = self._links.get(rebuild.offered_by)
-        if link is None or link.reader is None:
+    async def _prove(self, offer: RebuiltCluster) -> ServerAddress | None:
+        """Connect with the offered credentials and compare the ID; return the address, or None without proof."""
+        relay = self._peers.get(offer.offered_by)
+        if relay is None or relay.reader is None:
             return None
-        cluster = read_cluster(decode_manifest(await link.reader.get(meta.CLUSTERS, ObjectKey("", rebuild.name))))
-        if cluster.cluster_id != rebuild.cluster_id or cluster.secret is None:
+        cluster = read_cluster(decode_manifest(await relay.reader.get(meta.CLUSTERS, ObjectKey("", offer.name))))
+        if cluster.cluster_id != offer.cluster_id or cluster.secret is None:
             return None
-        credentials = await self._credentials(link.reader, cluster, cluster.secret)
+        credentials = await self._read_credentials(relay.reader, cluster, cluster.secret)
         reader = self._connect_peer(credentials)
         try:
             found = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
         finally:
             await reader.close()
-        return credentials.place if found == rebuild.cluster_id else None
+        return credentials.server_address if found == offer.cluster_id else None
 
-    async def _credentials(self, reader: Reader, cluster: Cluster, key: ObjectKey) -> Credentials:
+    async def _read_credentials(self, reader: Reader, cluster: Cluster, key: ObjectKey) -> Credentials:
         secret = decode_manifest(await reader.get(meta.SECRETS, key))
         found = read_secret(secret_type=secret.get("type", ""), data=secret.get("data") or {})
         return with_endpoint(found, cluster.endpoint_for(self._network_name))

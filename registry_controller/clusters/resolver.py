@@ -1,31 +1,27 @@
-"""Through which Cluster object each cluster is read, and with which credentials.
+"""Resolves each Cluster object here: the credentials that it is read with, or the reason why it is not read.
 
-Laws: one cluster ID is read through one Cluster object, the others of that ID are aliases · which one it is does not
-depend on what only its own connection tells · a cluster whose ID is held twice by itself is in conflict · clones are
-not believed until one goes, also not by the next daemon, to which the status of their Clusters says so.
+Pure. Laws: one cluster ID is read through one Cluster object, the other Clusters of that ID are aliases · the choice
+does not depend on objects that only its own connection shows · two Clusters with the local ID are in conflict · clones
+are not read until one of them is gone.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.cache.credentials import CredentialStore
-from registry_controller.cache.members import Members
-from registry_controller.clusters.clones import CloneDetector
-from registry_controller.kube.connect import Reader
+from registry_controller.clusters.clones import CloneProbes, CloneState
 from registry_controller.kube.kubeconfig import Credentials, with_endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCluster:
-    """What becomes of one Cluster object. Exactly one of the texts is filled, or none and `credentials` is.
+    """The result for one Cluster object: at most one of the reasons is set; `credentials` only without any.
 
-    `waiting` is True while its Secret was not heard yet.
+    `waiting` is True until its Secret has been listed.
     """
 
     cluster: Cluster
@@ -38,139 +34,93 @@ class ResolvedCluster:
     waiting: bool = False
 
 
-class ClusterResolver:
-    """Chooses. `changed` is called when one of several Clusters of an ID leads elsewhere."""
+@dataclass(frozen=True, slots=True)
+class ResolverInputs:
+    """The facts that decide how Clusters are resolved.
 
-    def __init__(
-        self,
-        *,
-        local: ClusterUID,
-        network_name: str,
-        members: Members,
-        credentials: CredentialStore,
-        connect_peer: Callable[[Credentials], Reader],
-        changed: Callable[[], None],
-    ) -> None:
-        self._local = local
-        self._network_name = network_name
-        self._members = members
-        self._credentials = credentials
-        self._namesakes = CloneDetector(connect_peer=connect_peer, changed=changed)
-        self._own_names: dict[ClusterUID, frozenset[str]] = {}
-        self._clones: dict[ClusterUID, frozenset[str]] = {}
-        self._seen: frozenset[str] = frozenset()
+    `credentials` has, by Secret, the credentials or the problem with them; a Secret that has not been listed is
+    missing. `disputed_secrets` are the Secrets that Clusters of several members name, with the Clusters' names.
+    """
 
-    @property
-    def contested(self) -> frozenset[ClusterUID]:
-        """The IDs of which there are clones: nobody can say whose is what belongs to them."""
-        return frozenset(self._clones)
-
-    def resolve(self, clusters: Iterable[Cluster]) -> dict[str, ResolvedCluster]:
-        """Choose for each Cluster object, by its name."""
-        by_id = _by_id(clusters)
-        choices: dict[str, ResolvedCluster] = {}
-        for cluster_id, same in by_id.items():
-            if cluster_id == self._local:
-                choices.update(self._choose_local(same))
-            else:
-                choices.update(self._choose_peer(cluster_id, same))
-        self._seen = frozenset(cluster.uid for same in by_id.values() for cluster in same)
-        self._clones = {uid: clones for uid, clones in self._clones.items() if uid in by_id}
-        self._own_names = {uid: names for uid, names in self._own_names.items() if uid in by_id}
-        return choices
-
-    def probe_clones(self, scope: asyncio.TaskGroup, choices: Mapping[str, ResolvedCluster]) -> None:
-        """Ask the Clusters of each ID that has several what they lead to, through those that can be used."""
-        wanted: dict[ClusterUID, dict[str, Credentials]] = {}
-        for cluster_id, same in _by_id(choice.cluster for choice in choices.values()).items():
-            for cluster in same if len(same) > 1 and cluster_id != self._local else ():
-                found = self._choose_credentials(cluster).credentials
-                if found is not None:
-                    wanted.setdefault(cluster_id, {})[cluster.uid] = found
-        self._namesakes.plan(scope, wanted)
-
-    def _choose_local(self, same: list[Cluster]) -> Mapping[str, ResolvedCluster]:
-        names = sorted(cluster.name for cluster in same)
-        words = ""
-        if len(same) > 1:
-            words = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the others"
-        return {cluster.name: ResolvedCluster(cluster, conflict=words, disabled=cluster.disabled) for cluster in same}
-
-    def _choose_peer(self, cluster_id: ClusterUID, same: list[Cluster]) -> Mapping[str, ResolvedCluster]:
-        """Choose the Cluster object through which a peer is read (P1)."""
-        clones = self._find_clones(cluster_id, same)
-        if clones:
-            names = ", ".join(sorted(clones))
-            words = (
-                f"two API servers have the ID {cluster_id}, as {names}: one is a clone; delete one of these Clusters"
-            )
-            return {
-                cluster.name: ResolvedCluster(cluster, conflict=words, disabled=cluster.disabled) for cluster in same
-            }
-        own_names = self._own_names.get(cluster_id, frozenset())
-        ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
-        read, *aliases = ordered
-        choices = {read.name: self._choose_credentials(read)}
-        for alias in aliases:
-            choices[alias.name] = ResolvedCluster(alias, alias_of=read.name, disabled=alias.disabled)
-        return choices
-
-    def _find_clones(self, cluster_id: ClusterUID, same: list[Cluster]) -> frozenset[str]:
-        """Name the Clusters of one ID that lead to clones, and remember them, and what the ID calls itself."""
-        answers = self._namesakes.answers(cluster_id)
-        told = {cluster.name: answers.get(cluster.uid) for cluster in same}
-        own_names = frozenset[str]().union(*(names for name, names in told.items() if names and name in names))
-        if own_names:
-            self._own_names[cluster_id] = own_names
-        known = self._clones.pop(cluster_id, frozenset())
-        if any(cluster.contested and cluster.uid not in self._seen for cluster in same):
-            # Each has a status of its own, and one may not have been written.
-            known |= {cluster.uid for cluster in same}
-        clones = find_clones(told, were={cluster.name for cluster in same if cluster.uid in known})
-        if clones:
-            self._clones[cluster_id] = frozenset(cluster.uid for cluster in same if cluster.name in clones)
-        return clones
-
-    def _choose_credentials(self, cluster: Cluster) -> ResolvedCluster:
-        if cluster.disabled:
-            return ResolvedCluster(cluster, disabled=True)
-        if cluster.secret is None:
-            return ResolvedCluster(cluster, missing_auth=True)
-        found = self._credentials.find(cluster.secret)
-        if found is None:
-            return ResolvedCluster(cluster, waiting=True)
-        if isinstance(found, str):
-            return ResolvedCluster(cluster, auth_problem=found)
-        dispute = self._dispute(cluster.secret)
-        if dispute:
-            return ResolvedCluster(cluster, auth_problem=dispute)
-        try:
-            return ResolvedCluster(cluster, credentials=with_endpoint(found, cluster.endpoint_for(self._network_name)))
-        except InvalidKubeconfig as error:
-            return ResolvedCluster(cluster, auth_problem=str(error))
-
-    def _dispute(self, secret: ObjectKey) -> str:
-        for held, names in self._members.disputed_secrets():
-            if held == secret:
-                return f"Secret {secret} is named by the Clusters {', '.join(names)}: each needs one of its own"
-        return ""
+    local: ClusterUID
+    network_name: str
+    clusters: Mapping[ClusterUID, list[Cluster]]
+    credentials: Mapping[ObjectKey, Credentials | str]
+    disputed_secrets: Mapping[ObjectKey, tuple[str, ...]]
+    clones: CloneState
 
 
-def _by_id(clusters: Iterable[Cluster]) -> Mapping[ClusterUID, list[Cluster]]:
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The resolved Clusters by name, and the probes that look for clones: one for each of several Clusters of an ID."""
+
+    clusters: Mapping[str, ResolvedCluster]
+    clone_probes: CloneProbes
+
+
+def sort_by_id(clusters: Iterable[Cluster]) -> Mapping[ClusterUID, list[Cluster]]:
+    """Sort Clusters by their IDs."""
     found: dict[ClusterUID, list[Cluster]] = {}
     for cluster in clusters:
         found.setdefault(cluster.cluster_id, []).append(cluster)
     return found
 
 
-def find_clones(told: Mapping[str, frozenset[str] | None], *, were: Set[str]) -> frozenset[str]:
-    """Name the Clusters of one ID that lead to different API servers.
+def resolve_clusters(inputs: ResolverInputs) -> Resolution:
+    """Resolve every Cluster object."""
+    resolved: dict[str, ResolvedCluster] = {}
+    probes: dict[ClusterUID, dict[str, Credentials]] = {}
+    for cluster_id, same in inputs.clusters.items():
+        if cluster_id == inputs.local:
+            resolved |= _resolve_local(same)
+            continue
+        resolved |= _resolve_peer(cluster_id, same, inputs)
+        for cluster in same if len(same) > 1 else ():
+            if (found := _find_credentials(cluster, inputs).credentials) is not None:
+                probes.setdefault(cluster_id, {})[cluster.uid] = found
+    return Resolution(resolved, probes)
 
-    `told`: what the API server behind each calls itself; None while it does not answer, and then it is what it was.
-    Others are not suspected before they call themselves by the names of their Clusters; those that `were` clones are,
-    whatever they call themselves now.
-    """
-    suspects = {name: names for name, names in told.items() if names and (name in names or name in were)}
-    silent = {name for name, names in told.items() if names is None and name in were}
-    several = len(set(suspects.values())) + len(silent) > 1
-    return frozenset({*suspects, *silent}) if several else frozenset()
+
+def _resolve_local(same: list[Cluster]) -> Mapping[str, ResolvedCluster]:
+    names = sorted(cluster.name for cluster in same)
+    conflict = ""
+    if len(same) > 1:
+        conflict = f"Clusters {', '.join(names)} all have this cluster's ID: keep one, delete the rest"
+    return {cluster.name: ResolvedCluster(cluster, conflict=conflict, disabled=cluster.disabled) for cluster in same}
+
+
+def _resolve_peer(cluster_id: ClusterUID, same: list[Cluster], inputs: ResolverInputs) -> Mapping[str, ResolvedCluster]:
+    """Choose the Cluster object through which a peer is read (P1)."""
+    clones = inputs.clones.clones.get(cluster_id)
+    if clones:
+        names = ", ".join(sorted(cluster.name for cluster in same if cluster.uid in clones))
+        conflict = f"two API servers have the ID {cluster_id}, as {names}: one is a clone; delete one of these Clusters"
+        return {
+            cluster.name: ResolvedCluster(cluster, conflict=conflict, disabled=cluster.disabled) for cluster in same
+        }
+    own_names = inputs.clones.own_names.get(cluster_id, frozenset())
+    ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
+    read, *aliases = ordered
+    resolved = {read.name: _find_credentials(read, inputs)}
+    for alias in aliases:
+        resolved[alias.name] = ResolvedCluster(alias, alias_of=read.name, disabled=alias.disabled)
+    return resolved
+
+
+def _find_credentials(cluster: Cluster, inputs: ResolverInputs) -> ResolvedCluster:
+    if cluster.disabled:
+        return ResolvedCluster(cluster, disabled=True)
+    if cluster.secret is None:
+        return ResolvedCluster(cluster, missing_auth=True)
+    found = inputs.credentials.get(cluster.secret)
+    if found is None:
+        return ResolvedCluster(cluster, waiting=True)
+    if isinstance(found, str):
+        return ResolvedCluster(cluster, auth_problem=found)
+    if names := inputs.disputed_secrets.get(cluster.secret):
+        problem = f"Secret {cluster.secret} is named by the Clusters {', '.join(names)}: each needs one of its own"
+        return ResolvedCluster(cluster, auth_problem=problem)
+    try:
+        return ResolvedCluster(cluster, credentials=with_endpoint(found, cluster.endpoint_for(inputs.network_name)))
+    except InvalidKubeconfig as error:
+        return ResolvedCluster(cluster, auth_problem=str(error))

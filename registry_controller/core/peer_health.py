@@ -135,13 +135,3 @@ class PeerHealth:
     @property
     def unreachable(self) -> bool:
         return self._state is PeerState.UNREACHABLE
-
-
-def backoff_s(attempt: int, *, base: float, cap: float, chance: float) -> float:
-    """Return the delay before retry number `attempt` (0 is the first), with full jitter.
-
-    `base` and `cap` are seconds, `chance` is uniform in 0..1 and comes from the caller. The delay is between 0 and
-    min(cap, base * 2**attempt).
-    """
-    doublings = min(max(attempt, 0), 63)  # beyond that every base is over every cap
-    return chance * min(cap, base * 2.0**doublings)

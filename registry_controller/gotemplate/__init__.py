@@ -1,13 +1,13 @@
 """Go's text/template with sprig's functions, evaluated without I/O and within limits.
 
-The language is Go's, with sprig's text functions. What differs on purpose:
+The language is Go's, with sprig's text functions. Deliberate differences:
 
-- a missing key is an error to write, with its name, and not the text `<no value>`; it is nil for `if`, `with`,
-  `range`, `and`, `or`, `default`, `coalesce` and `empty`
-- functions that read the process, the network, the clock or randomness are not there
-- fields are found by their JSON name, else by Go's name, whatever its capitals; a whole object cannot be written
-- there are limits on source, steps, nesting and output
-- complex numbers are not read; a number beyond 64 bits is refused
+- To print a missing key is an error with the key's path; Go prints `<no value>`. The key is nil for `if`, `with`,
+  `range`, `and`, `or`, `default`, `coalesce` and `empty`.
+- Functions that read the process, the network, the clock or randomness do not exist.
+- A field is found by its JSON name, or else by Go's name in any case. A whole object cannot be printed.
+- Source, steps, nesting and output are limited.
+- Complex numbers, and numbers beyond 64 bits, are errors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from registry_controller.gotemplate.library import FUNCTIONS
 from registry_controller.gotemplate.limits import DEFAULT, Budget, Limits, Pool, TemplateError
 from registry_controller.gotemplate.nodes import Tree
 from registry_controller.gotemplate.parse import parse
-from registry_controller.gotemplate.values import Object, as_decoded
+from registry_controller.gotemplate.values import TemplateObject, with_go_numbers
 
 __all__ = [
     "DEFAULT",
@@ -31,13 +31,13 @@ __all__ = [
     "Pool",
     "Template",
     "TemplateError",
-    "as_decoded",
     "compile_template",
+    "with_go_numbers",
 ]
 
 
 class Template:
-    """A template that was read. `path` is where it stands in its rule."""
+    """A parsed template. `path` is the path of its field in the rule."""
 
     __slots__ = ("_limits", "_path", "_tree")
 
@@ -47,23 +47,23 @@ class Template:
         self._limits = limits
 
     def render(self, data: Mapping[str, Any], *, budget: Budget | None = None) -> str:
-        """Write it; `data` holds objects as `as_decoded` gives them, None for one that is not known.
+        """Return the output. `data` maps names to objects from `as_decoded`; the value None is an unknown object.
 
-        Templates that are rendered together share a budget. Raises InvalidObject with the path, the position and what
-        cannot be done; it holds nothing of the data.
+        Templates that are rendered together share a budget. Raises InvalidObject with the path, the position and the
+        problem; the message contains nothing of the data.
         """
-        shown = {name: Object(found) for name, found in data.items() if found is not None}
+        objects = {name: TemplateObject(found) for name, found in data.items() if found is not None}
         budget = budget or Budget(self._limits)
         try:
-            return evaluate(self._tree, shown, library=FUNCTIONS, budget=budget)
+            return evaluate(self._tree, objects, library=FUNCTIONS, budget=budget)
         except TemplateError as error:
             raise InvalidObject(self._path, str(error)) from None
-        except Exception as error:  # who wrote it may be a stranger
+        except Exception as error:  # the template may come from another cluster
             raise Mistake.of(error, path=self._path) from None
 
 
 def compile_template(source: str, *, path: str, limits: Limits = DEFAULT) -> Template:
-    """Read a template; InvalidObject with `path` and the position for one that Go would not read."""
+    """Parse a template. Raises InvalidObject with `path` and the position if Go refuses the template."""
     try:
         tree = parse(source, functions=FUNCTIONS.keys(), limits=limits)
         return Template(tree, path=path, limits=limits)

@@ -1,17 +1,18 @@
-"""Where a template is being read: its tokens, the one that comes next, and how deep it is nested."""
+"""The position of the parser in a template: the tokens, the next token, and the nesting depth."""
 
 from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from registry_controller.gotemplate.lex import Token, place, tokens
+from registry_controller.gotemplate.lex import LexToken, position, tokens
 from registry_controller.gotemplate.limits import Limits, TemplateError
+from registry_controller.gotemplate.quoting import quote
 
-_END: Final = Token("eof", "", 0)
+_END: Final = LexToken("eof", "", 0)
 
 
 class Cursor:
-    """A place in a template."""
+    """Moves through the tokens of a template."""
 
     def __init__(self, source: str, limits: Limits) -> None:
         self.source = source
@@ -21,47 +22,51 @@ class Cursor:
         self._depth = 0
 
     def descend(self) -> None:
-        """Go one level down, if there may be one more."""
+        """Enter a nesting level. Raises TemplateError beyond the limit."""
         self._depth += 1
         if self._depth > self._limits.depth:
-            self.fail(self.peek(), f"is nested more than {self._limits.depth} deep")
+            self.fail(self.peek(), f"nested more than {self._limits.depth} levels deep")
 
     def ascend(self) -> None:
-        """Come back up."""
+        """Leave a nesting level."""
         self._depth -= 1
 
-    def peek(self, ahead: int = 0) -> Token:
-        """Look at a token, this one or one further on."""
+    def peek(self, ahead: int = 0) -> LexToken:
+        """Return the next token, or the token `ahead` places after it, without moving."""
         index = self.at + ahead
         return self._tokens[index] if index < len(self._tokens) else _END
 
-    def next(self) -> Token:
-        """Take a token."""
+    def advance(self) -> LexToken:
+        """Return the next token and move past it."""
         token = self.peek()
         self.at += 1
         return token
 
     def skip_space(self) -> None:
-        """Go on to what is no space."""
+        """Move past space."""
         while self.peek().kind == "space":
             self.at += 1
 
-    def expect(self, kind: str, what: str) -> Token:
-        """Take a token of a kind behind any space; `what` names it in the error."""
+    def expect(self, kind: str, what: str) -> LexToken:
+        """Move past space and a token of this kind, and return the token; `what` names it in the error."""
         self.skip_space()
-        token = self.next()
+        token = self.advance()
         if token.kind != kind:
-            self.fail(token, f"{what} is expected")
+            self.fail(token, f"expected {what}")
         return token
 
     def is_keyword(self, word: str) -> bool:
-        """Say whether an action begins here, with this word."""
+        """Return whether an action with this keyword begins here."""
         ahead = 1 if self.peek().kind == "begin" else 0
         while ahead and self.peek(ahead).kind == "space":
             ahead += 1
         return bool(ahead) and self.peek(ahead).kind == word
 
-    def fail(self, token: Token, words: str) -> NoReturn:
-        """Raise TemplateError with a token's position."""
+    def fail_unexpected(self, token: LexToken) -> NoReturn:
+        """Raise TemplateError for a token that Go's grammar does not allow here."""
+        self.fail(token, "unexpected end of the template" if token.kind == "eof" else f"unexpected {quote(token.text)}")
+
+    def fail(self, token: LexToken, words: str) -> NoReturn:
+        """Raise TemplateError with the position of a token."""
         at = token.at if token.kind != "eof" else len(self.source)
-        raise TemplateError(f"template {place(self.source, at)}: {words}")
+        raise TemplateError(f"template {position(self.source, at)}: {words}")

@@ -1,6 +1,6 @@
-"""Texts cut by bytes, as Go cuts them.
+"""Cuts strings by bytes, as Go does.
 
-Law: a cut that would leave half a character is an error, for no object can hold such a text.
+Law: a cut inside a character is an error, because no Kubernetes object can contain such a string.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from registry_controller.gotemplate.limits import TemplateError
 
 
 def cut(value: str, start: int, end: int) -> str:
-    """Give the bytes from `start` to `end`, which lie within the text."""
+    """Return the bytes from `start` to `end`, both within the string."""
     try:
         return value.encode()[start:end].decode()
     except UnicodeDecodeError:
-        raise TemplateError("a character is cut in two") from None
+        raise TemplateError("a cut inside a character") from None

@@ -1,6 +1,6 @@
-"""Walk a tree with data, and write.
+"""Evaluates the tree of a template with data, and returns the output.
 
-Law: every loop and every call takes from the budget, so an evaluation ends.
+Law: every loop and every call charges the budget, so every evaluation ends.
 """
 
 from __future__ import annotations
@@ -11,19 +11,29 @@ from typing import Any
 from registry_controller.gotemplate.expressions import Expressions, Library, Scope
 from registry_controller.gotemplate.formats import text_of
 from registry_controller.gotemplate.limits import Budget, TemplateError
-from registry_controller.gotemplate.nodes import Action, Branch, Call, Jump, Node, Pipeline, Text, Tree
-from registry_controller.gotemplate.values import NOTHING, Int, Nothing, is_missing, is_true, type_of
+from registry_controller.gotemplate.nodes import (
+    ActionNode,
+    BranchNode,
+    JumpNode,
+    Node,
+    Pipeline,
+    TemplateNode,
+    TextNode,
+    Tree,
+)
+from registry_controller.gotemplate.quoting import quote
+from registry_controller.gotemplate.values import MISSING, Int, MissingKey, is_missing, is_true, type_of
 
 
-class _Jumping(Exception):
-    """A break or continue on its way to its range."""
+class _LoopExit(Exception):
+    """Leaves the body of a range for `break` or `continue`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
 
 def evaluate(tree: Tree, data: Mapping[str, Any], *, library: Library, budget: Budget) -> str:
-    """Render a tree; TemplateError with a position for what cannot be evaluated."""
+    """Return the output of a tree. Raises TemplateError with a position if the evaluation fails."""
     walker = _Walker(tree, data, library, budget)
     try:
         walker.walk(tree.body, data, [("$", data)])
@@ -41,37 +51,37 @@ class _Walker:
         self._depth = 0
 
     def walk(self, nodes: tuple[Node, ...], dot: Any, scope: Scope) -> None:
-        """Write nodes; variables that they declare stay until whoever called takes them away."""
+        """Output nodes. Variables that they declare stay in `scope`; the caller removes them."""
         for node in nodes:
             self._budget.step()
             match node:
-                case Text():
+                case TextNode():
                     self._write(node.text)
-                case Action():
+                case ActionNode():
                     value = self._values.pipeline(node.pipeline, dot, scope)
                     if not node.pipeline.variables:
                         self._print(value, node.pipeline)
-                case Branch(kind="range"):
+                case BranchNode(kind="range"):
                     self._range(node, dot, scope)
-                case Branch():
+                case BranchNode():
                     self._branch(node, dot, scope)
-                case Call():
+                case TemplateNode():
                     self._call(node, dot, scope)
-                case Jump():
-                    raise _Jumping(node.kind)
+                case JumpNode():
+                    raise _LoopExit(node.kind)
 
     def _write(self, text: str) -> None:
-        self._budget.write(len(text))
+        self._budget.reserve_output(len(text))
         self.written.append(text)
 
     def _print(self, value: Any, pipeline: Pipeline) -> None:
         at = pipeline.commands[0][0].at
         if is_missing(value):
-            key = f": there is no {value.path}" if isinstance(value, Nothing) and value.path else ""
-            raise self._values.error(f"nothing to write{key}", at)
+            key = f": {value.path} does not exist" if isinstance(value, MissingKey) and value.path else ""
+            raise self._values.error(f"cannot print nil{key}", at)
         self._write(self._values.guard(lambda: text_of(value, self._budget), at))
 
-    def _branch(self, node: Branch, dot: Any, scope: Scope) -> None:
+    def _branch(self, node: BranchNode, dot: Any, scope: Scope) -> None:
         known = len(scope)
         value = self._values.pipeline(node.pipeline, dot, scope)
         if is_true(value):
@@ -80,7 +90,7 @@ class _Walker:
             self.walk(node.otherwise, dot, scope)
         del scope[known:]
 
-    def _range(self, node: Branch, dot: Any, scope: Scope) -> None:
+    def _range(self, node: BranchNode, dot: Any, scope: Scope) -> None:
         known = len(scope)
         value = self._values.pipeline(node.pipeline, dot, scope)
         mark = len(scope)
@@ -90,7 +100,7 @@ class _Walker:
             self._bind(node.pipeline, key, item, scope, mark)
             try:
                 self.walk(node.body, item, scope)
-            except _Jumping as jump:
+            except _LoopExit as jump:
                 if jump.kind == "break":
                     break
             finally:
@@ -100,7 +110,7 @@ class _Walker:
         del scope[known:]
 
     def _bind(self, pipeline: Pipeline, key: Any, item: Any, scope: Scope, mark: int) -> None:
-        """Set a range's variables: of two, the first is the key."""
+        """Set the variables of a range; the first of two variables is the key."""
         names = pipeline.variables
         bound = (key, item)[-len(names) :] if names else ()
         for index, (name, value) in enumerate(zip(names, bound, strict=True)):
@@ -115,25 +125,26 @@ class _Walker:
                 self._budget.step()
                 yield Int(index), item
         elif isinstance(value, Mapping):
-            self._budget.step(len(value))  # all are sorted, however soon it breaks off, and may go meanwhile
+            self._budget.step(len(value))  # sorts all keys even if the loop breaks early; the body may remove keys
             yield from [(key, value[key]) for key in sorted(value)]
         elif isinstance(value, int) and not isinstance(value, bool):
             if len(pipeline.variables) > 1:
-                raise self._values.error("a range over a number has no second variable", pipeline.at)
+                raise self._values.error("a range over a number takes only one variable", pipeline.at)
             kind = type(value)
             for index in range(value):
                 self._budget.step()
-                yield NOTHING, kind(index)
+                yield MISSING, kind(index)
         elif not is_missing(value):
             raise self._values.error(f"range cannot iterate over {type_of(value)}", pipeline.at)
 
-    def _call(self, node: Call, dot: Any, scope: Scope) -> None:
+    def _call(self, node: TemplateNode, dot: Any, scope: Scope) -> None:
         body = self._tree.defined.get(node.name)
         if body is None:
-            raise self._values.error(f"no template {node.name!r} is defined", node.at)
+            raise self._values.error(f"template {quote(node.name)} is not defined", node.at)
         self._depth += 1
         if self._depth > self._budget.limits.depth:
-            raise self._values.error(f"templates call each other more than {self._budget.limits.depth} deep", node.at)
-        value = NOTHING if node.pipeline is None else self._values.pipeline(node.pipeline, dot, scope)
+            limit = self._budget.limits.depth
+            raise self._values.error(f"template calls nested more than {limit} levels deep", node.at)
+        value = MISSING if node.pipeline is None else self._values.pipeline(node.pipeline, dot, scope)
         self.walk(body, value, [("$", value)])
         self._depth -= 1

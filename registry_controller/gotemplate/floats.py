@@ -1,4 +1,4 @@
-"""Floats as Go's strconv spells them."""
+"""Formats floats as Go's strconv does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _BIAS: Final = 1074
 
 
 def float_text(number: float, *, small: int = -4, big: int = 6) -> str:
-    """Spell a float: the shortest that reads back, with an exponent below `small` and from `big` on."""
+    """Return the shortest decimal that reads back as the number.
+
+    The form with an exponent is used if the exponent is below `small`, or at least `big`.
+    """
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -38,18 +41,18 @@ def float_text(number: float, *, small: int = -4, big: int = 6) -> str:
 
 
 def general_text(number: float, precision: int) -> str:
-    """Spell a float with at most so many digits, as %g does."""
+    """Format a float with at most `precision` digits, as %g does."""
     return f"{number:.{precision or 1}g}"
 
 
 def binary_text(number: float) -> str:
-    """Spell a float as %b does: a whole number, and a power of two."""
+    """Format a float as %b does: an integer and a power of two."""
     sign, mantissa, power = _parts(number)
     return f"{sign}{mantissa}p{power:+d}"
 
 
 def hex_text(number: float, precision: int | None) -> str:
-    """Spell a float as %x does: with a hexadecimal mantissa of the shortest length, or of `precision` digits."""
+    """Format a float as %x does: with the shortest hexadecimal mantissa, or with `precision` digits."""
     sign, mantissa, power = _parts(number)
     if mantissa == 0:
         power = 0
@@ -76,7 +79,7 @@ def hex_text(number: float, precision: int | None) -> str:
 
 
 def _parts(number: float) -> tuple[str, int, int]:
-    """Cut a finite float into its sign, a whole mantissa, and the power of two that it is multiplied with."""
+    """Return the sign of a finite float, its integer mantissa, and the power of two by which to multiply it."""
     sign = "-" if math.copysign(1.0, number) < 0 else ""
     fraction, exponent = math.frexp(abs(number))
     power = max(exponent - _MANTISSA_BITS - 1, -_BIAS) if fraction else -_BIAS

@@ -1,6 +1,6 @@
-"""One value in one of the forms of Go's fmt: `%5.2f`, `%-8s`, `%#x`, and the mistakes as Go spells them.
+"""Formats one value as Go's fmt does: `%5.2f`, `%-8s`, `%#x`, and Go's text for a wrong verb.
 
-Law: what a width or a precision asks for is taken from the budget before it is made.
+Law: the budget is charged for a width or a precision before the text is created.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from registry_controller.gotemplate.floats import binary_text, float_text, general_text, hex_text
 from registry_controller.gotemplate.limits import Budget, TemplateError
-from registry_controller.gotemplate.quoting import can_be_raw, is_shown, quote
-from registry_controller.gotemplate.values import Byte, Object, is_missing, type_of
+from registry_controller.gotemplate.quoting import can_be_raw, is_printable, quote
+from registry_controller.gotemplate.values import Byte, TemplateObject, is_missing, type_of
 
 _BASES: Final = {"d": "d", "v": "d", "b": "b", "o": "o", "O": "o", "x": "x", "X": "X"}
 _PREFIXES: Final = {"b": "0b", "x": "0x", "X": "0X"}
@@ -21,8 +21,8 @@ _LAST: Final = 0x10FFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What stands between `%` and its verb. Of `%#v` and `%+v`, the `#` and `+` mean Go's syntax."""
+class FormatSpec:
+    """A directive: its verb, and the flags, width and precision before it. `go_syntax` is `%#v`."""
 
     verb: str = "v"
     flags: frozenset[str] = frozenset()
@@ -31,55 +31,55 @@ class Form:
     go_syntax: bool = False
 
 
-PLAIN: Final = Form()
+PLAIN: Final = FormatSpec()
 
 
-def write(budget: Budget, form: Form, value: Any) -> str:
-    """Write a value that is an argument of its own."""
+def format_value(budget: Budget, form: FormatSpec, value: Any) -> str:
+    """Format a value that is an argument, not an element of one."""
     budget.step()
-    budget.make((form.width or 0) + (form.precision or 0))
+    budget.reserve((form.width or 0) + (form.precision or 0))
     if is_missing(value):
         return _pad(form, "<nil>") if form.verb in "vT" else f"%!{form.verb}(<nil>)"
     if form.verb == "T":
         return _pad(form, _cut(form, type_of(value)))
-    if form.verb == "p" and isinstance(value, Mapping | list | Object):
-        raise TemplateError("an address in memory is not shown")
+    if form.verb == "p" and isinstance(value, Mapping | list | TemplateObject):
+        raise TemplateError("%p is not supported: a memory address is never printed")
     if form.verb == "w":
-        return _mistake(budget, form, value)
+        return _wrong_verb(budget, form, value)
     return _value(budget, form, value)
 
 
 def text_of(value: object, budget: Budget) -> str:
-    """Spell a value as %v does."""
+    """Format a value as %v does."""
     if isinstance(value, str):
         budget.step()
         return str(value)
-    return write(budget, PLAIN, value)
+    return format_value(budget, PLAIN, value)
 
 
-def _value(budget: Budget, form: Form, value: Any) -> str:
+def _value(budget: Budget, form: FormatSpec, value: Any) -> str:
     if isinstance(value, bool):
         shown = "true" if value else "false"
-        return _pad(form, shown) if form.verb in "tv" else _mistake(budget, form, value)
+        return _pad(form, shown) if form.verb in "tv" else _wrong_verb(budget, form, value)
     if isinstance(value, int):
         return _integer(budget, form, value)
     if isinstance(value, float):
         return _float(budget, form, value)
     if isinstance(value, str):
         return _text(budget, form, value)
-    if isinstance(value, Object):
-        raise TemplateError("a whole object cannot be written; take its fields, or toJson of .Object.Object")
+    if isinstance(value, TemplateObject):
+        raise TemplateError("a whole object cannot be printed; use a field, or toJson of .Object.Object")
     if not isinstance(value, Mapping | list):
-        raise TemplateError(f"a value of type {type_of(value)} cannot be written")
+        raise TemplateError(f"a value of type {type_of(value)} cannot be printed")
     return _compound(budget, form, value)
 
 
-def _mistake(budget: Budget, form: Form, value: Any) -> str:
-    """Name the mistake; the value stands in it in the form that was asked for."""
+def _wrong_verb(budget: Budget, form: FormatSpec, value: Any) -> str:
+    """Return Go's text for a wrong verb. It contains the value, formatted by the directive with the verb v."""
     return f"%!{form.verb}({type_of(value)}={_value(budget, replace(form, verb='v'), value)})"
 
 
-def _pad(form: Form, text: str, *, zeros: bool = True) -> str:
+def _pad(form: FormatSpec, text: str, *, zeros: bool = True) -> str:
     missing = (form.width or 0) - len(text)
     if missing <= 0:
         return text
@@ -88,12 +88,12 @@ def _pad(form: Form, text: str, *, zeros: bool = True) -> str:
     return ("0" if zeros and "0" in form.flags else " ") * missing + text
 
 
-def _integer(budget: Budget, form: Form, value: int) -> str:
+def _integer(budget: Budget, form: FormatSpec, value: int) -> str:
     number, verb = int(value), form.verb
     if verb in "cqU":
         return _character(form, number)
     if verb not in _BASES:
-        return _mistake(budget, form, value)
+        return _wrong_verb(budget, form, value)
     if verb == "v" and form.go_syntax and isinstance(value, Byte):
         form, verb = replace(form, flags=form.flags | {"#"}), "x"
     digits = format(abs(number), _BASES[verb])
@@ -113,21 +113,21 @@ def _integer(budget: Budget, form: Form, value: int) -> str:
     return _pad(form, sign + digits, zeros=False)
 
 
-def _character(form: Form, number: int) -> str:
+def _character(form: FormatSpec, number: int) -> str:
     char = chr(number) if 0 <= number <= _LAST and not 0xD800 <= number < 0xE000 else "\ufffd"
     if form.verb == "c":
         return _pad(form, char)
     if form.verb == "q":
         return _pad(form, quote(char, mark="'", ascii_only="+" in form.flags))
     digits = f"{number % 2**64:0{max(form.precision or 0, 4)}X}"
-    named = f" '{char}'" if "#" in form.flags and 0 <= number <= _LAST and is_shown(chr(number)) else ""
+    named = f" '{char}'" if "#" in form.flags and 0 <= number <= _LAST and is_printable(chr(number)) else ""
     return _pad(form, f"U+{digits}{named}", zeros=False)
 
 
-def _float(budget: Budget, form: Form, value: float) -> str:
+def _float(budget: Budget, form: FormatSpec, value: float) -> str:
     verb = "g" if form.verb == "v" else "f" if form.verb == "F" else form.verb
     if verb not in "bgGxXfeE":
-        return _mistake(budget, form, value)
+        return _wrong_verb(budget, form, value)
     sign = "-" if math.copysign(1.0, value) < 0 and not math.isnan(value) else "+"
     if " " in form.flags and sign == "+" and "+" not in form.flags:
         sign = " "
@@ -145,7 +145,7 @@ def _float(budget: Budget, form: Form, value: float) -> str:
     return _pad(form, digits)
 
 
-def _digits(form: Form, verb: str, number: float) -> str:
+def _digits(form: FormatSpec, verb: str, number: float) -> str:
     precision = form.precision
     if verb == "b":
         return binary_text(number)
@@ -158,8 +158,8 @@ def _digits(form: Form, verb: str, number: float) -> str:
     return f"{number:.{6 if precision is None else precision}{verb}}"
 
 
-def _with_point(form: Form, verb: str, digits: str) -> str:
-    """Keep the point, and the zeros behind it, as `#` asks for."""
+def _with_point(form: FormatSpec, verb: str, digits: str) -> str:
+    """Add the decimal point and the trailing zeros that the flag `#` requires."""
     wanted = 0
     if form.verb in "vgG" or verb == "x":
         wanted = 6 if form.precision is None else form.precision
@@ -173,35 +173,35 @@ def _with_point(form: Form, verb: str, digits: str) -> str:
     return body + "0" * max(missing, 0) + mark + power
 
 
-def _cut(form: Form, text: str) -> str:
+def _cut(form: FormatSpec, text: str) -> str:
     return text if form.precision is None else text[: form.precision]
 
 
-def _text(budget: Budget, form: Form, value: str) -> str:
+def _text(budget: Budget, form: FormatSpec, value: str) -> str:
     match form.verb:
         case "x" | "X":
-            budget.make(2 * len(value))
+            budget.reserve(2 * len(value))
             return _hexadecimal(form, value)
         case "q":
-            budget.make(len(value))
+            budget.reserve(len(value))
             return _quoted(form, value)
         case "v" if form.go_syntax:
-            budget.make(len(value))
+            budget.reserve(len(value))
             return _quoted(form, value)
         case "s" | "v":
             return _pad(form, _cut(form, value))
         case _:
-            return _mistake(budget, form, value)
+            return _wrong_verb(budget, form, value)
 
 
-def _quoted(form: Form, value: str) -> str:
+def _quoted(form: FormatSpec, value: str) -> str:
     cut = _cut(form, value)
     if "#" in form.flags and can_be_raw(cut):
         return _pad(form, f"`{cut}`")
     return _pad(form, quote(cut, ascii_only="+" in form.flags))
 
 
-def _hexadecimal(form: Form, value: str) -> str:
+def _hexadecimal(form: FormatSpec, value: str) -> str:
     data = value.encode()
     data = data if form.precision is None else data[: form.precision]
     between = " " if " " in form.flags else ""
@@ -210,7 +210,7 @@ def _hexadecimal(form: Form, value: str) -> str:
     return _pad(form, digits.upper() if form.verb == "X" else digits)
 
 
-def _compound(budget: Budget, form: Form, value: Any) -> str:
+def _compound(budget: Budget, form: FormatSpec, value: Any) -> str:
     name = type_of(value) if form.go_syntax else "map" if isinstance(value, Mapping) else ""
     if form.go_syntax and getattr(value, "is_nil", False):
         return f"{name}(nil)"
@@ -221,13 +221,13 @@ def _compound(budget: Budget, form: Form, value: Any) -> str:
     else:
         parts = [_element(budget, form, item) for item in value]
     opening, between, closing = ("{", ", ", "}") if form.go_syntax else ("[", " ", "]")
-    budget.make(sum(map(len, parts)) + 2 * len(parts))
+    budget.reserve(sum(map(len, parts)) + 2 * len(parts))
     return f"{name}{opening}{between.join(parts)}{closing}"
 
 
-def _element(budget: Budget, form: Form, value: Any) -> str:
+def _element(budget: Budget, form: FormatSpec, value: Any) -> str:
     budget.step()
-    budget.make((form.width or 0) + (form.precision or 0))
+    budget.reserve((form.width or 0) + (form.precision or 0))
     if is_missing(value):
         return "interface {}(nil)" if form.go_syntax else "<nil>"
     return _value(budget, form, value)

@@ -1,6 +1,6 @@
-"""Cut a template into tokens, as Go's text/template does.
+"""Splits a template into tokens, as Go's text/template does.
 
-Law: every character of the source is looked at a bounded number of times.
+Law: every character of the source is read a bounded number of times.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from registry_controller.gotemplate.limits import TemplateError
+from registry_controller.gotemplate.quoting import quote
 
 _KEYWORDS: Final = frozenset(
     "block break continue define else end if range nil template with".split()  # noqa: SIM905
@@ -32,16 +33,16 @@ _GLUED: Final = frozenset(("field", "variable", "word", "number", "char"))
 _AFTER: Final = re.compile(r"[ \t\r\n.,|:()]|\}\}|\Z")
 
 
-class Token(NamedTuple):
-    """A piece: its kind, its text, and where it begins. `text` is what stands between actions."""
+class LexToken(NamedTuple):
+    """A token: its kind, its text, and its offset. The kind `text` is the text between actions."""
 
     kind: str
     text: str
     at: int
 
 
-def tokens(source: str) -> Iterator[Token]:
-    """Cut a source; TemplateError with a position for what is no template."""
+def tokens(source: str) -> Iterator[LexToken]:
+    """Yield the tokens of a source. Raises TemplateError with a position if the source is not a template."""
     at, trim_next = 0, False
     while True:
         start = source.find("{{", at)
@@ -54,56 +55,56 @@ def tokens(source: str) -> Iterator[Token]:
             text = text.rstrip(_TRIMMED)
             inner += 1
         if text:
-            yield Token("text", text, at)
+            yield LexToken("text", text, at)
         if start < 0:
             return
         comment = inner + (1 if trims else 0)
         if source.startswith("/*", comment):
             end = _COMMENT_END.search(source, comment + 2)
             if end is None or source.find("*/", comment + 2) != end.start():
-                raise _error(source, start, "a comment that does not end with its action")
+                raise _error(source, start, "unclosed comment, or text after a comment in its action")
             at, trim_next = end.end(), end["trim"] is not None
             continue
-        yield Token("begin", "{{", start)
+        yield LexToken("begin", "{{", start)
         at, trim_next = yield from _action(source, inner)
 
 
-def _action(source: str, at: int) -> Generator[Token, None, tuple[int, bool]]:  # noqa: C901 -- one loop
-    """Cut one action; return where it ends, and whether it trims what comes after."""
+def _action(source: str, at: int) -> Generator[LexToken, None, tuple[int, bool]]:  # noqa: C901 -- one loop
+    """Yield the tokens of one action; return its end, and whether it trims the text after it."""
     depth = 0
     while True:
         if at >= len(source):
-            raise _error(source, at, "an action that does not end")
+            raise _error(source, at, "unclosed action")
         trims = source[at : at + 1] in tuple(_TRIMMED) and source.startswith("-}}", at + 1)
         if trims or source.startswith("}}", at):
             if depth:
-                raise _error(source, at, "a ( that is not closed")
-            yield Token("end", "}}", at)
+                raise _error(source, at, "unclosed parenthesis")
+            yield LexToken("end", "}}", at)
             return at + (4 if trims else 2), trims
         found = _TOKEN.match(source, at)
         kind = found.lastgroup if found is not None else None
         if found is None or kind is None:
-            raise _error(source, at, f"an unexpected {source[at]!r}")
+            raise _error(source, at, f"unexpected {quote(source[at])}")
         text, end = found.group(), found.end()
         if kind == "space" and source.startswith("-}}", end):
             text, end = text[:-1], end - 1
         if kind in _GLUED and not _AFTER.match(source, end):
-            raise _error(source, end, f"an unexpected {source[end]!r}")
+            raise _error(source, end, f"unexpected {quote(source[end])}")
         depth += (kind == "open") - (kind == "close")
         if depth < 0:
-            raise _error(source, at, "a ) that nothing opened")
+            raise _error(source, at, 'unexpected ")" without an opening parenthesis')
         if kind == "word" and text in _KEYWORDS:
             kind = text
         if text:
-            yield Token(kind, text, at)
+            yield LexToken(kind, text, at)
         at = end
 
 
-def place(source: str, at: int) -> str:
-    """Spell a position as line:column, counted from 1."""
+def position(source: str, at: int) -> str:
+    """Return an offset as LINE:COLUMN, both counted from 1."""
     line = source.count("\n", 0, at) + 1
     return f"{line}:{at - (source.rfind(chr(10), 0, at) + 1) + 1}"
 
 
 def _error(source: str, at: int, words: str) -> TemplateError:
-    return TemplateError(f"template {place(source, at)}: {words}")
+    return TemplateError(f"template {position(source, at)}: {words}")

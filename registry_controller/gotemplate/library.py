@@ -1,4 +1,4 @@
-"""All functions that a template may call. A name that is not here is refused when the template is read."""
+"""All functions that a template can call. The parser refuses every other name."""
 
 from __future__ import annotations
 

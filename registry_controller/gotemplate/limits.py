@@ -1,4 +1,4 @@
-"""What a template may cost: checked before anything is made, so that none stalls the daemon or eats its memory."""
+"""Limits the cost of templates before memory is allocated: none blocks the daemon or exhausts its memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 
 class TemplateError(Exception):
-    """A template cannot be read or evaluated; turned into InvalidObject, with its position, at the door."""
+    """A template cannot be parsed or evaluated. The package's functions convert it to InvalidObject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one template's source, and of all evaluations that share a budget.
+    """Limits of one template's source, and of all evaluations that share a budget.
 
-    Text counts in characters, and so do lists and dicts in elements.
+    `source` is in characters, `output` in characters or elements, `depth` in levels of nesting.
     """
 
     source: int = 64 * 1024
@@ -31,7 +31,7 @@ _MADE_IN_ONE_STEP: Final = 64
 
 
 class Pool:
-    """Steps that several budgets take from together. `whose` says in the error with what they are shared."""
+    """Steps that several budgets share. `whose` names, in the error, the work that shares the steps."""
 
     __slots__ = ("_left", "_most", "_whose")
 
@@ -39,15 +39,18 @@ class Pool:
         self._left = self._most = most
         self._whose = whose
 
-    def take(self, count: int) -> None:
-        """Take steps; TemplateError when there are no more."""
+    def spend(self, count: int) -> None:
+        """Charge steps. Raises TemplateError beyond the limit."""
         self._left -= count
         if self._left < 0:
             raise TemplateError(f"takes more than {self._most} steps, together with {self._whose}")
 
 
 class Budget:
-    """What is left of the limits: for one template, or for all that are evaluated together; and of a pool, if any."""
+    """The rest of the limits for one template, or for templates that are evaluated together.
+
+    Every charge also applies to `pool`, if there is one.
+    """
 
     def __init__(self, limits: Limits = DEFAULT, *, pool: Pool | None = None) -> None:
         self.limits = limits
@@ -57,38 +60,38 @@ class Budget:
         self._pool = pool
 
     def step(self, count: int = 1) -> None:
-        """Take steps; TemplateError when there are no more."""
+        """Charge steps. Raises TemplateError beyond the limit."""
         self.steps_left -= count
         if self.steps_left < 0:
             raise TemplateError(f"takes more than {self.limits.steps} steps")
         if self._pool is not None:
-            self._pool.take(count)
+            self._pool.spend(count)
 
-    def pass_by(self, count: int) -> None:
-        """Take steps for keys, fields or variables that are looked at one by one."""
+    def step_for_lookups(self, count: int) -> None:
+        """Charge steps for keys, fields or variables that are compared one by one."""
         self.step(count // _PASSED_IN_ONE_STEP)
 
-    def spelled(self, text: str) -> str:
-        """Take steps for a text whose characters are looked at one by one, and give it back."""
+    def scan(self, text: str) -> str:
+        """Charge steps for a string that is read character by character, and return the string."""
         self.step(len(text) // _SPELLED_IN_ONE_STEP)
         return text
 
-    def write(self, size: int) -> None:
-        """Ask to write so many characters."""
+    def reserve_output(self, size: int) -> None:
+        """Reserve characters of output. Raises TemplateError beyond the limit."""
         self._written += size
         if self._written > self.limits.output:
             raise TemplateError(f"template writes more than {self.limits.output} characters")
 
-    def hold(self, count: int) -> None:
-        """Ask to make a list or dict of so many elements, each of which takes as much memory as many characters."""
-        self.make(_ELEMENT * count)
+    def reserve_elements(self, count: int) -> None:
+        """Reserve the memory of a list or dict; an element costs as much as 16 characters."""
+        self.reserve(_ELEMENT * count)
 
-    def make(self, size: int) -> None:
-        """Ask to make a text or list of so many elements, before it is made."""
+    def reserve(self, size: int) -> None:
+        """Reserve the memory of a string or list, in characters or elements, before it is created."""
         if size > self.limits.output:
-            raise TemplateError(f"makes a value of more than {self.limits.output} characters or elements")
+            raise TemplateError(f"creates a value of more than {self.limits.output} characters or elements")
         self._made -= max(size, 0)
         if self._made < 0:
-            raise TemplateError(f"makes more than {4 * self.limits.output} characters or elements in all")
+            raise TemplateError(f"creates more than {4 * self.limits.output} characters or elements in total")
         if self._pool is not None:
-            self._pool.take(max(size, 0) // _MADE_IN_ONE_STEP)
+            self._pool.spend(max(size, 0) // _MADE_IN_ONE_STEP)

@@ -1,4 +1,4 @@
-"""The parts of a template that was read. `at` is where a part begins in the source."""
+"""The nodes of a parsed template. `at` is the offset of a node in the source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number, text, boolean or nil."""
+    """A number, string, boolean or nil."""
 
     value: Any
     at: int
@@ -16,7 +16,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """The present value."""
+    """`.`, the current value."""
 
     at: int
 
@@ -31,7 +31,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function's name."""
+    """The name of a function."""
 
     name: str
     at: int
@@ -39,7 +39,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Fields of something, one after the other."""
+    """Fields of an operand, one after the other."""
 
     base: Operand
     fields: tuple[str, ...]
@@ -48,7 +48,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Commands, each of which gets the value of the one before as its last argument; then what is set to the value."""
+    """Commands; the value of each is the last argument of the next. `variables` are set to the last value."""
 
     commands: tuple[tuple[Operand, ...], ...]
     variables: tuple[str, ...]
@@ -60,21 +60,21 @@ Operand = Constant | Dot | Variable | Function | Chain | Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """What is written as it is."""
+class TextNode:
+    """Text that is output unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
-    """A pipeline whose value is written, unless it sets a variable."""
+class ActionNode:
+    """A pipeline whose value is output, unless the pipeline sets a variable."""
 
     pipeline: Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class BranchNode:
     """`if`, `with` or `range`."""
 
     kind: str
@@ -84,8 +84,8 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """Another template by its name."""
+class TemplateNode:
+    """A call of another template by its name."""
 
     name: str
     pipeline: Pipeline | None
@@ -93,18 +93,18 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Jump:
+class JumpNode:
     """`break` or `continue`."""
 
     kind: str
 
 
-Node = Text | Action | Branch | Call | Jump
+Node = TextNode | ActionNode | BranchNode | TemplateNode | JumpNode
 
 
 @dataclass(slots=True)
 class Tree:
-    """A template with those that it defines."""
+    """A template, and the templates that it defines."""
 
     source: str
     body: tuple[Node, ...] = ()

@@ -1,4 +1,4 @@
-"""Read a template into a tree. Functions and variables must be known, as Go wants them to be when it reads."""
+"""Parses a template into a tree. As in Go, an unknown function or variable is an error of the parser."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Collection
 
 from registry_controller.gotemplate.constants import read_text
 from registry_controller.gotemplate.cursor import Cursor
-from registry_controller.gotemplate.lex import Token
+from registry_controller.gotemplate.lex import LexToken
 from registry_controller.gotemplate.limits import Limits, TemplateError
-from registry_controller.gotemplate.nodes import Action, Branch, Call, Jump, Node, Text, Tree
+from registry_controller.gotemplate.nodes import ActionNode, BranchNode, JumpNode, Node, TemplateNode, TextNode, Tree
 from registry_controller.gotemplate.pipelines import Pipelines
+from registry_controller.gotemplate.quoting import quote
 
 
 def parse(source: str, *, functions: Collection[str], limits: Limits) -> Tree:
-    """Read a template; TemplateError with a position for one that Go would refuse."""
+    """Return the tree of a template. Raises TemplateError with a position if Go refuses the template."""
     if len(source) > limits.source:
         raise TemplateError(f"template is longer than {limits.source} characters")
     return _Parser(source, functions, limits).tree()
 
 
-def _holds_something(nodes: tuple[Node, ...]) -> bool:
-    return any(not isinstance(node, Text) or node.text.strip() for node in nodes)
+def _has_content(nodes: tuple[Node, ...]) -> bool:
+    return any(not isinstance(node, TextNode) or node.text.strip() for node in nodes)
 
 
 class _Parser:
@@ -39,108 +40,108 @@ class _Parser:
                 nodes, stop = self._nodes(top=True)
                 body += nodes
                 if stop:
-                    self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
-        self._define_as("", tuple(body))
+                    self._cursor.fail(self._cursor.peek(), f"unexpected {stop}")
+        self._add_definition("", tuple(body))
         self._tree.body = self._tree.defined[""]
         return self._tree
 
     def _nodes(self, *, top: bool = False) -> tuple[list[Node], str]:
-        """Read until `end` or `else` (its word is returned and not taken) or, at the top, until `define`."""
+        """Return the nodes up to `end` or `else`, and this keyword, not consumed; at the top, up to `define`."""
         nodes: list[Node] = []
         self._cursor.descend()
         try:
             while (token := self._cursor.peek()).kind != "eof":
                 if token.kind == "text":
-                    nodes.append(Text(self._cursor.next().text))
+                    nodes.append(TextNode(self._cursor.advance().text))
                     continue
                 for word in ("end", "else"):
                     if self._cursor.is_keyword(word) and not (word == "end" and self._cursor.peek(1).text == "}}"):
                         return nodes, word
                 if self._cursor.is_keyword("define"):
                     if not top:
-                        self._cursor.fail(token, "an unexpected define")
+                        self._cursor.fail(token, "unexpected define")
                     return nodes, ""
                 nodes.append(self._action())
             if not top:
-                self._cursor.fail(self._cursor.peek(), "an action without its end")
+                self._cursor.fail(self._cursor.peek(), "missing {{ end }} of an action")
             return nodes, ""
         finally:
             self._cursor.ascend()
 
-    def _enter(self, word: str) -> None:
+    def _expect_action(self, word: str) -> None:
         self._cursor.expect("begin", "an action")
         self._cursor.expect(word, word)
 
-    def _close(self) -> None:
+    def _expect_end(self) -> None:
         self._cursor.skip_space()
-        token = self._cursor.next()
+        token = self._cursor.advance()
         if (token.kind, token.text) != ("end", "}}"):
-            self._cursor.fail(token, f"an unexpected {token.text!r}")
+            self._cursor.fail_unexpected(token)
 
     def _define(self) -> None:
-        self._enter("define")
-        name = self._name()
-        self._close()
-        self._body_of(name)
+        self._expect_action("define")
+        name = self._quoted_name()
+        self._expect_end()
+        self._define_body(name)
 
-    def _name(self) -> str:
+    def _quoted_name(self) -> str:
         self._cursor.skip_space()
-        token = self._cursor.next()
+        token = self._cursor.advance()
         if token.kind not in ("string", "raw"):
-            self._cursor.fail(token, "a name in quotes is expected")
-        return self._text(token)
+            self._cursor.fail(token, "expected a name in quotes")
+        return self._unquoted(token)
 
-    def _body_of(self, name: str) -> None:
+    def _define_body(self, name: str) -> None:
         saved, self._pipelines.variables, loops, self._loops = self._pipelines.variables, ["$"], self._loops, 0
         nodes, stop = self._nodes()
         if stop != "end":
-            self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
-        self._enter("end")
-        self._close()
+            self._cursor.fail(self._cursor.peek(), f"unexpected {stop}")
+        self._expect_action("end")
+        self._expect_end()
         self._pipelines.variables, self._loops = saved, loops
-        self._define_as(name, tuple(nodes))
+        self._add_definition(name, tuple(nodes))
 
-    def _define_as(self, name: str, nodes: tuple[Node, ...]) -> None:
-        """Keep a template; of two with one name, one may hold something."""
-        held = self._tree.defined.get(name, ())
-        if not _holds_something(held):
+    def _add_definition(self, name: str, nodes: tuple[Node, ...]) -> None:
+        """Store a defined template. Of two templates with one name, only one may have content."""
+        defined = self._tree.defined.get(name, ())
+        if not _has_content(defined):
             self._tree.defined[name] = nodes
-        elif _holds_something(nodes):
-            self._cursor.fail(self._cursor.peek(-1), f"a second template {name!r}")
+        elif _has_content(nodes):
+            self._cursor.fail(self._cursor.peek(-1), f"template {quote(name)} is defined twice")
 
     def _action(self) -> Node:
         begin = self._cursor.expect("begin", "an action")
         self._cursor.skip_space()
         token = self._cursor.peek()
         if token.kind in ("if", "with", "range"):
-            self._cursor.next()
+            self._cursor.advance()
             return self._branch(token.kind)
         if token.kind in ("break", "continue"):
-            self._cursor.next()
+            self._cursor.advance()
             if not self._loops:
-                self._cursor.fail(token, f"a {token.kind} outside of range")
-            self._close()
-            return Jump(token.kind)
+                self._cursor.fail(token, f"{token.kind} outside a range")
+            self._expect_end()
+            return JumpNode(token.kind)
         if token.kind in ("template", "block"):
-            self._cursor.next()
+            self._cursor.advance()
             return self._call(token)
         if token.kind in ("end", "else", "define") and token.text != "}}":
-            self._cursor.fail(token, f"an unexpected {token.text}")
-        return Action(self._pipelines.read(begin.at, closes="end"))
+            self._cursor.fail(token, f"unexpected {token.text}")
+        return ActionNode(self._pipelines.read(begin.at, closes="end"))
 
-    def _call(self, token: Token) -> Node:
-        name = self._name()
+    def _call(self, token: LexToken) -> Node:
+        name = self._quoted_name()
         self._cursor.skip_space()
         pipeline = None
         if self._cursor.peek().text == "}}" and self._cursor.peek().kind == "end":
-            self._cursor.next()
+            self._cursor.advance()
             if token.kind == "block":
-                self._cursor.fail(token, "a block without a value")
+                self._cursor.fail(token, "missing value of a block")
         else:
             pipeline = self._pipelines.read(token.at, closes="end")
         if token.kind == "block":
-            self._body_of(name)
-        return Call(name, pipeline, token.at)
+            self._define_body(name)
+        return TemplateNode(name, pipeline, token.at)
 
     def _branch(self, kind: str) -> Node:
         known = len(self._pipelines.variables)
@@ -150,24 +151,24 @@ class _Parser:
         self._loops -= kind == "range"
         otherwise: list[Node] = []
         if stop == "else":
-            self._enter("else")
+            self._expect_action("else")
             self._cursor.skip_space()
             token = self._cursor.peek()
             if token.kind in ("if", "with") and token.kind == kind:
-                self._cursor.next()
+                self._cursor.advance()
                 otherwise = [self._branch(kind)]
                 del self._pipelines.variables[known:]
-                return Branch(kind, pipeline, tuple(body), tuple(otherwise))
-            self._close()
+                return BranchNode(kind, pipeline, tuple(body), tuple(otherwise))
+            self._expect_end()
             otherwise, stop = self._nodes()
             if stop != "end":
-                self._cursor.fail(self._cursor.peek(), f"an unexpected {stop}")
-        self._enter("end")
-        self._close()
+                self._cursor.fail(self._cursor.peek(), f"unexpected {stop}")
+        self._expect_action("end")
+        self._expect_end()
         del self._pipelines.variables[known:]
-        return Branch(kind, pipeline, tuple(body), tuple(otherwise))
+        return BranchNode(kind, pipeline, tuple(body), tuple(otherwise))
 
-    def _text(self, token: Token) -> str:
+    def _unquoted(self, token: LexToken) -> str:
         try:
             return read_text(token.text)
         except TemplateError as error:

@@ -1,4 +1,4 @@
-"""Read pipelines: what they set, their commands, and the operands of those."""
+"""Parses pipelines: their variables, commands and operands."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any, Final
 
 from registry_controller.gotemplate.constants import read_character, read_number, read_text
 from registry_controller.gotemplate.cursor import Cursor
-from registry_controller.gotemplate.lex import Token
+from registry_controller.gotemplate.lex import LexToken
 from registry_controller.gotemplate.limits import TemplateError
 from registry_controller.gotemplate.nodes import Chain, Constant, Dot, Function, Operand, Pipeline, Variable
+from registry_controller.gotemplate.quoting import quote
 
-_NOT_STAGES: Final = (Constant, Dot)
-_NOT_HERE: Final = "; those that read the process, the network, the clock or chance are left out"
+_NOT_CALLABLE: Final = (Constant, Dot)
+_LEFT_OUT: Final = "; functions that read the process, the network, the clock or randomness do not exist"
 
 
 class Pipelines:
-    """Reads pipelines at a cursor. `variables` are those that are known there."""
+    """Parses pipelines at a cursor. `variables` are the variables that are defined there."""
 
     def __init__(self, cursor: Cursor, functions: Collection[str]) -> None:
         self.variables = ["$"]
@@ -24,7 +25,7 @@ class Pipelines:
         self._functions = functions
 
     def read(self, at: int, *, closes: str, is_range: bool = False) -> Pipeline:
-        """Read up to what closes it: `end` for an action, `close` for a parenthesis."""
+        """Return the pipeline up to the token that closes it: `end` for an action, `close` for a parenthesis."""
         self._cursor.descend()
         variables, declares = self._declarations(is_range=is_range)
         commands: list[tuple[Operand, ...]] = []
@@ -32,44 +33,47 @@ class Pipelines:
             self._cursor.skip_space()
             token = self._cursor.peek()
             if token.kind == closes and (closes != "end" or token.text == "}}"):
-                self._cursor.next()
+                self._cursor.advance()
                 break
             commands.append(self._command(closes))
         if not commands:
-            self._cursor.fail(self._cursor.peek(-1), "a value is missing")
+            self._cursor.fail(self._cursor.peek(-1), "missing value")
         for command in commands[1:]:
-            if isinstance(command[0], _NOT_STAGES):
-                self._cursor.fail(self._cursor.peek(-1), "only a function or method can take a piped value")
+            if isinstance(command[0], _NOT_CALLABLE):
+                self._cursor.fail(self._cursor.peek(-1), "only a function or a method accepts a piped value")
         self._cursor.ascend()
         return Pipeline(tuple(commands), tuple(variables), declares, at)
 
     def _declarations(self, *, is_range: bool) -> tuple[list[str], bool]:
-        """Read what is set; whether it is known shows when it is evaluated, as in Go."""
+        """Return the names of the variables that the pipeline sets, and whether it declares them.
+
+        As in Go, the evaluation reports an assignment to an undefined variable.
+        """
         names: list[str] = []
         while True:
             self._cursor.skip_space()
             start = self._cursor.at
             if self._cursor.peek().kind != "variable":
                 break
-            name = self._cursor.next().text
+            name = self._cursor.advance().text
             self._cursor.skip_space()
             kind = self._cursor.peek().kind
             if kind not in ("declare", "assign", "comma"):
                 self._cursor.at = start
                 break
-            self._cursor.next()
+            self._cursor.advance()
             names.append(name)
             self.variables.append(name)
             if kind != "comma":
                 return names, kind == "declare"
             self._cursor.skip_space()
             if not is_range or len(names) == 2 or self._cursor.peek().kind not in ("variable", "end", "close"):
-                self._cursor.fail(self._cursor.peek(), "too many or unfinished declarations")
+                self._cursor.fail(self._cursor.peek(), "too many variables, or an incomplete declaration")
         return names, True
 
-    def _known(self, name: str) -> None:
+    def _check_variable(self, name: str) -> None:
         if name not in self.variables:
-            self._cursor.fail(self._cursor.peek(-1), f"an undefined variable {name}")
+            self._cursor.fail(self._cursor.peek(-1), f"undefined variable {name}")
 
     def _command(self, closes: str) -> tuple[Operand, ...]:
         operands: list[Operand] = []
@@ -81,9 +85,9 @@ class Pipelines:
             self._cursor.skip_space()
         token = self._cursor.peek()
         if not operands or token.kind not in ("pipe", closes):
-            self._cursor.fail(token, f"an unexpected {token.text!r}")
+            self._cursor.fail_unexpected(token)
         if token.kind == "pipe":
-            self._cursor.next()
+            self._cursor.advance()
         return tuple(operands)
 
     def _operand(self) -> Operand | None:
@@ -93,11 +97,11 @@ class Pipelines:
         fields: list[str] = []
         first = self._cursor.peek()
         while self._cursor.peek().kind == "field":
-            fields.append(self._cursor.next().text[1:])
+            fields.append(self._cursor.advance().text[1:])
         if not fields:
             return term
         if isinstance(term, Constant | Dot):
-            self._cursor.fail(first, "a field of a constant or of the dot")
+            self._cursor.fail(first, "unexpected field after a constant or a dot")
         if isinstance(term, Chain):
             return Chain(term.base, (*term.fields, *fields), term.at)
         return Chain(term, tuple(fields), term.at)
@@ -109,7 +113,7 @@ class Pipelines:
                 found: Operand = Constant(token.text == "true", token.at)
             case "word":
                 if token.text not in self._functions:
-                    self._cursor.fail(token, f"an unknown function {token.text!r}{_NOT_HERE}")
+                    self._cursor.fail(token, f"unknown function {quote(token.text)}{_LEFT_OUT}")
                 found = Function(token.text, token.at)
             case "nil":
                 found = Constant(None, token.at)
@@ -118,8 +122,8 @@ class Pipelines:
             case "field":
                 found = Chain(Dot(token.at), (token.text[1:],), token.at)
             case "variable":
-                self._cursor.next()
-                self._known(token.text)
+                self._cursor.advance()
+                self._check_variable(token.text)
                 return Variable(token.text, token.at)
             case "number":
                 found = Constant(self._constant(read_number, token), token.at)
@@ -128,14 +132,14 @@ class Pipelines:
             case "string" | "raw":
                 found = Constant(self._constant(read_text, token), token.at)
             case "open":
-                self._cursor.next()
+                self._cursor.advance()
                 return self.read(token.at, closes="close")
             case _:
                 return None
-        self._cursor.next()
+        self._cursor.advance()
         return found
 
-    def _constant(self, reader: Callable[[str], Any], token: Token) -> Any:
+    def _constant(self, reader: Callable[[str], Any], token: LexToken) -> Any:
         try:
             return reader(token.text)
         except TemplateError as error:

@@ -1,10 +1,10 @@
-"""Go's Printf, Sprint and Sprintln for the values that templates have."""
+"""Go's Printf, Sprint and Sprintln for the values of templates."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from registry_controller.gotemplate.formats import PLAIN, Form, text_of, write
+from registry_controller.gotemplate.formats import PLAIN, FormatSpec, format_value, text_of
 from registry_controller.gotemplate.limits import Budget
 from registry_controller.gotemplate.values import is_missing, type_of
 
@@ -14,14 +14,14 @@ _GO_SYNTAX: Final = "vw"
 
 
 def printf(budget: Budget, pattern: str, *given: Any) -> str:
-    """Write values by a pattern, mistakes included, as Go does."""
+    """Format values by a pattern as Go does, with Go's texts for mistakes in the pattern."""
     text = _Printf(budget, pattern, given).text()
-    budget.make(len(text))
+    budget.reserve(len(text))
     return text
 
 
 def sprint(budget: Budget, *given: Any) -> str:
-    """Write values, with a space between two of which none is a text."""
+    """Format values, with a space between two values if neither is a string."""
     parts: list[str] = []
     for index, value in enumerate(given):
         if index and not isinstance(value, str) and not isinstance(given[index - 1], str):
@@ -31,17 +31,17 @@ def sprint(budget: Budget, *given: Any) -> str:
 
 
 def sprintln(budget: Budget, *given: Any) -> str:
-    """Write values with spaces between all, and the end of a line."""
+    """Format values with spaces between all of them, and a newline at the end."""
     return _joined(budget, " ", [text_of(value, budget) for value in given]) + "\n"
 
 
 def _joined(budget: Budget, between: str, parts: list[str]) -> str:
-    budget.make(sum(map(len, parts)) + len(parts))
+    budget.reserve(sum(map(len, parts)) + len(parts))
     return between.join(parts)
 
 
 class _Printf:
-    """One pattern on its way: where it is read, and which value comes next."""
+    """Formats one pattern: keeps the offset in the pattern, and the index of the next argument."""
 
     def __init__(self, budget: Budget, pattern: str, given: tuple[Any, ...]) -> None:
         self._budget = budget
@@ -68,23 +68,23 @@ class _Printf:
             if not self._directive():
                 break
         if not self._is_reordered and self._next < len(self._given):
-            written.append(self._extra())
+            written.append(self._extra_arguments())
         return "".join(written)
 
     def _directive(self) -> bool:
-        """Write what one % asks for; say whether the pattern goes on."""
+        """Write the text of one directive; return whether the pattern goes on."""
         flags = set()
         while self._peek() and self._peek() in _FLAGS:
-            flags.add(self._take())
-        self._index()
+            flags.add(self._next_char())
+        self._read_index()
         width = self._width(flags)
         precision = self._precision()
         if not self._is_after_index:
-            self._index()
+            self._read_index()
         if not self._peek():
             self._written.append("%!(NOVERB)")
             return False
-        verb = self._take()
+        verb = self._next_char()
         if verb == "%":
             self._written.append("%")
         elif not self._is_good:
@@ -95,20 +95,20 @@ class _Printf:
             is_go = verb in _GO_SYNTAX and "#" in flags
             if verb in _GO_SYNTAX:
                 flags -= {"#", "+"}
-            form = Form(verb, frozenset(flags), width, precision, is_go)
-            self._written.append(write(self._budget, form, self._given[self._next]))
+            form = FormatSpec(verb, frozenset(flags), width, precision, is_go)
+            self._written.append(format_value(self._budget, form, self._given[self._next]))
             self._next += 1
         return True
 
     def _peek(self) -> str:
         return self._pattern[self._at : self._at + 1]
 
-    def _take(self) -> str:
+    def _next_char(self) -> str:
         self._at += 1
         return self._pattern[self._at - 1]
 
-    def _index(self) -> None:
-        """Read `[3]`: which value comes next."""
+    def _read_index(self) -> None:
+        """Read an index such as `[3]`, which selects the next argument."""
         if self._peek() != "[":
             self._is_after_index = False
             return
@@ -130,7 +130,7 @@ class _Printf:
     def _width(self, flags: set[str]) -> int | None:
         if self._peek() == "*":
             self._at += 1
-            width = self._from_value()
+            width = self._int_argument()
             if width is None:
                 self._written.append("%!(BADWIDTH)")
             elif width < 0:
@@ -150,10 +150,10 @@ class _Printf:
         self._at += 1
         if self._is_after_index:
             self._is_good = False
-        self._index()
+        self._read_index()
         if self._peek() == "*":
             self._at += 1
-            precision = self._from_value()
+            precision = self._int_argument()
             if precision is not None and precision < 0:
                 precision = None
             if precision is None:
@@ -170,10 +170,10 @@ class _Printf:
             return None
         number = _number(self._pattern[start : self._at])
         if number is None:
-            self._at = len(self._pattern)  # Go gives up on a pattern with such a number
+            self._at = len(self._pattern)  # Go stops reading a pattern at such a number
         return number
 
-    def _from_value(self) -> int | None:
+    def _int_argument(self) -> int | None:
         if self._next >= len(self._given):
             return None
         value = self._given[self._next]
@@ -181,16 +181,16 @@ class _Printf:
         good = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _WIDEST
         return int(value) if good else None
 
-    def _extra(self) -> str:
+    def _extra_arguments(self) -> str:
         parts = []
         for value in self._given[self._next :]:
-            shown = "<nil>" if is_missing(value) else f"{type_of(value)}={write(self._budget, PLAIN, value)}"
+            shown = "<nil>" if is_missing(value) else f"{type_of(value)}={format_value(self._budget, PLAIN, value)}"
             parts.append(shown)
         return f"%!(EXTRA {', '.join(parts)})"
 
 
 def _number(digits: str) -> int | None:
-    """Read a number as Go's fmt does: None for none, and for one that was too large before its last digit."""
+    """Return a number as Go's fmt reads it; None without digits, or if it is too large before its last digit."""
     if not digits or not digits.isascii() or not digits.isdigit():
         return None
     significant = digits.lstrip("0")

@@ -1,4 +1,4 @@
-"""Texts and characters as Go's strconv quotes them, and values as its JSON encoder spells them."""
+"""Quotes strings and characters as Go's strconv does, and encodes values as Go's JSON encoder does."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any, Final
 from registry_controller.gotemplate.floats import float_text
 from registry_controller.gotemplate.limits import TemplateError
 
-_SHORT: Final = {
+_SHORT_ESCAPES: Final = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\",
 }  # fmt: skip
 _JSON: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
 
-def is_shown(char: str) -> bool:
-    """Say whether Go prints a character as it is."""
+def is_printable(char: str) -> bool:
+    """Return whether Go prints a character unchanged."""
     return char == " " or char.isprintable()
 
 
 def quote(value: str, *, mark: str = '"', ascii_only: bool = False) -> str:
-    """Quote a text as %q does, or with `'` a character."""
+    """Quote a string as %q does, or, with the mark `'`, a character."""
     parts = []
     for char in value:
         code = ord(char)
         if char == mark:
             parts.append("\\" + mark)
-        elif char in _SHORT:
-            parts.append(_SHORT[char])
-        elif is_shown(char) and (code < 0x80 or not ascii_only):
+        elif char in _SHORT_ESCAPES:
+            parts.append(_SHORT_ESCAPES[char])
+        elif is_printable(char) and (code < 0x80 or not ascii_only):
             parts.append(char)
         elif code < 0x80:
             parts.append(f"\\x{code:02x}")
@@ -40,19 +40,19 @@ def quote(value: str, *, mark: str = '"', ascii_only: bool = False) -> str:
 
 
 def can_be_raw(value: str) -> bool:
-    """Say whether a text can stand between backquotes."""
+    """Return whether a string can be written between backquotes."""
     return not any(char in "`\x7f\ufeff" or (char < " " and char != "\t") for char in value)
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Spell JSON as Go's encoder does: keys sorted, and <, > and & escaped."""
+    """Encode a value as JSON as Go's encoder does: with sorted keys, and <, > and & escaped."""
     return _json(value, "" if indent is None else " " * indent, "\n")
 
 
 def _json(value: Any, indent: str, end: str) -> str:
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise TemplateError("JSON has no word for this number")
+            raise TemplateError("JSON cannot represent this number")
         return float_text(value, small=-6, big=21).replace("e-0", "e-").replace("e+0", "e+")
     if getattr(value, "is_nil", False):
         return "null"

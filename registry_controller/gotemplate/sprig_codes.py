@@ -1,4 +1,4 @@
-"""Sprig's functions on encodings, digests and paths."""
+"""Sprig's functions for encodings, digests and paths."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.arguments import count, text
+from registry_controller.gotemplate.arguments import as_string, check_count
 from registry_controller.gotemplate.limits import Budget, TemplateError
 
 
-def _simple(function: Callable[[str], Any]) -> Callable[..., Any]:
+def _one_string(function: Callable[[str], Any]) -> Callable[..., Any]:
     def call(_: Budget, *given: Any) -> Any:
-        count(given, 1, 1)
-        return function(text(given[0]))
+        check_count(given, 1, 1)
+        return function(as_string(given[0]))
 
     return call
 
 
 def _b32enc(budget: Budget, value: Any) -> str:
-    return base64.b32encode(budget.spelled(text(value)).encode()).decode()
+    return base64.b32encode(budget.scan(as_string(value)).encode()).decode()
 
 
 def _b64dec(_: Budget, value: Any) -> str:
-    return _decoded(base64.b64decode, text(value), binascii.Error)
+    return _decoded(base64.b64decode, as_string(value), binascii.Error)
 
 
 def _b32dec(budget: Budget, value: Any) -> str:
-    return _decoded(base64.b32decode, budget.spelled(text(value)), binascii.Error)
+    return _decoded(base64.b32decode, budget.scan(as_string(value)), binascii.Error)
 
 
 def _decoded(decode: Callable[..., bytes], value: str, error: type[Exception]) -> str:
@@ -43,11 +43,11 @@ def _decoded(decode: Callable[..., bytes], value: str, error: type[Exception]) -
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise TemplateError("is no text when it is decoded") from None
+        raise TemplateError("the decoded value is not UTF-8") from None
 
 
 def _digest(name: str) -> Callable[..., Any]:
-    return _simple(lambda value: hashlib.new(name, value.encode(), usedforsecurity=False).hexdigest())
+    return _one_string(lambda value: hashlib.new(name, value.encode(), usedforsecurity=False).hexdigest())
 
 
 def _clean(path: str) -> str:
@@ -61,11 +61,11 @@ def _extension(path: str) -> str:
 
 
 CODES: Final[Mapping[str, Callable[..., Any]]] = {
-    "b64enc": _simple(lambda value: base64.b64encode(value.encode()).decode()), "b64dec": _b64dec,
+    "b64enc": _one_string(lambda value: base64.b64encode(value.encode()).decode()), "b64dec": _b64dec,
     "b32enc": _b32enc, "b32dec": _b32dec,
     "sha1sum": _digest("sha1"), "sha256sum": _digest("sha256"),
-    "adler32sum": _simple(lambda value: str(zlib.adler32(value.encode()))),
-    "base": _simple(lambda value: posixpath.basename(value.rstrip("/")) or ("/" if value else ".")),
-    "dir": _simple(lambda value: _clean(posixpath.dirname(value) or ".")), "clean": _simple(_clean),
-    "ext": _simple(_extension), "isAbs": _simple(lambda value: value.startswith("/")),
+    "adler32sum": _one_string(lambda value: str(zlib.adler32(value.encode()))),
+    "base": _one_string(lambda value: posixpath.basename(value.rstrip("/")) or ("/" if value else ".")),
+    "dir": _one_string(lambda value: _clean(posixpath.dirname(value) or ".")), "clean": _one_string(_clean),
+    "ext": _one_string(_extension), "isAbs": _one_string(lambda value: value.startswith("/")),
 }  # fmt: skip

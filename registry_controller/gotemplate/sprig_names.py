@@ -1,4 +1,4 @@
-"""Names in another spelling: snake_case, kebab-case and CamelCase, word by word as huandu/xstrings 1.3 does it."""
+"""Converts names to snake_case, kebab-case and CamelCase, word by word as huandu/xstrings 1.3 does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPACE: Final = frozenset(" \t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u30
 _CJK: Final = range(0x3400, 0xA000)
 
 
-class _Kind(enum.Enum):
+class _CharClass(enum.Enum):
     NUMBER = enum.auto()
     CAPITALS = enum.auto()
     LETTERS = enum.auto()
@@ -23,10 +23,10 @@ class _Kind(enum.Enum):
 
 
 def camel(value: str) -> str:
-    """Join words, each with a capital; what connects them at the beginning stays."""
+    """Join words, each with a capital letter; connectors at the beginning stay."""
     start = next((index for index, char in enumerate(value) if not _is_connector(char)), len(value))
     if start >= len(value):
-        return value + value[-1:]  # a slip of the original, which people's names may hold by now
+        return value + value[-1:]  # a bug of xstrings, on which existing names may depend
     written = [value[:start]]
     held = _upper(value[start])
     for char in value[start + 1 :]:
@@ -42,14 +42,14 @@ def camel(value: str) -> str:
 
 
 def separated(value: str, mark: str) -> str:
-    """Write words in small letters with a mark between them. A number belongs to the word before it, or begins one."""
-    return _Separating(list(_words(value)), mark).text()
+    """Write words in lower case with a mark between them. A number belongs to the word before it, or begins a word."""
+    return _WordSeparator(list(_words(value)), mark).text()
 
 
-class _Separating:
-    """The words of a name on their way."""
+class _WordSeparator:
+    """Writes the words of one name with marks between them."""
 
-    def __init__(self, words: list[tuple[_Kind, str]], mark: str) -> None:
+    def __init__(self, words: list[tuple[_CharClass, str]], mark: str) -> None:
         self._words = words
         self._mark = mark
         self._at = 0
@@ -57,55 +57,55 @@ class _Separating:
 
     def text(self) -> str:
         while self._at < len(self._words) - 1:
-            kind = self._take()
+            kind = self._write_word()
             match kind:
-                case _Kind.NUMBER:
-                    self._take_letters_and_numbers()
-                    self._part(_Kind.PUNCTUATION)
-                case _Kind.CONNECTOR | _Kind.PUNCTUATION:
+                case _CharClass.NUMBER:
+                    self._write_letters_and_numbers()
+                    self._write_mark(_CharClass.PUNCTUATION)
+                case _CharClass.CONNECTOR | _CharClass.PUNCTUATION:
                     pass
-                case _ if self._next() is not _Kind.NUMBER:
-                    self._part(_Kind.CONNECTOR, _Kind.PUNCTUATION)
+                case _ if self._next() is not _CharClass.NUMBER:
+                    self._write_mark(_CharClass.CONNECTOR, _CharClass.PUNCTUATION)
                 case _ if self._at < len(self._words) - 1:
-                    self._take_number()
+                    self._write_number()
         if self._at < len(self._words):
-            self._take()
+            self._write_word()
         return "".join(self._written)
 
-    def _take_number(self) -> None:
-        """Take the number behind a word: with small letters behind it, it begins a word of its own."""
-        if self._next(1) is not _Kind.LETTERS:
-            self._take()
+    def _write_number(self) -> None:
+        """Write the number after a word; before lower-case letters, the number begins a new word."""
+        if self._next(1) is not _CharClass.LETTERS:
+            self._write_word()
         else:
             self._written.append(self._mark)
-            self._take_letters_and_numbers()
-        self._part(_Kind.CONNECTOR, _Kind.PUNCTUATION)
+            self._write_letters_and_numbers()
+        self._write_mark(_CharClass.CONNECTOR, _CharClass.PUNCTUATION)
 
-    def _take_letters_and_numbers(self) -> None:
-        while self._next() in (_Kind.LETTERS, _Kind.NUMBER):
-            self._take()
+    def _write_letters_and_numbers(self) -> None:
+        while self._next() in (_CharClass.LETTERS, _CharClass.NUMBER):
+            self._write_word()
 
-    def _part(self, *unless: _Kind) -> None:
-        """Write a mark, unless nothing more comes, or something that parts by itself."""
+    def _write_mark(self, *unless: _CharClass) -> None:
+        """Write a mark, unless the name ends here or the next word is of a kind in `unless`."""
         if self._next() not in (None, *unless):
             self._written.append(self._mark)
 
-    def _next(self, ahead: int = 0) -> _Kind | None:
+    def _next(self, ahead: int = 0) -> _CharClass | None:
         return self._words[self._at + ahead][0] if self._at + ahead < len(self._words) else None
 
-    def _take(self) -> _Kind:
+    def _write_word(self) -> _CharClass:
         kind, word = self._words[self._at]
         self._at += 1
         self._written.append(_small(kind, word, self._mark))
         return kind
 
 
-def _words(value: str) -> Iterator[tuple[_Kind, str]]:
-    """Cut a text into runs of one kind; the last of several capitals belongs to the small letters behind it."""
+def _words(value: str) -> Iterator[tuple[_CharClass, str]]:
+    """Yield runs of one kind; the last of several capital letters belongs to the lower-case letters after it."""
     start = 0
     while start < len(value):
         kind, end = _kind_of(value[start]), start + 1
-        if kind is _Kind.CAPITALS:
+        if kind is _CharClass.CAPITALS:
             if value[end : end + 1].isupper():
                 while end < len(value) and value[end].isupper():
                     end += 1
@@ -121,17 +121,17 @@ def _words(value: str) -> Iterator[tuple[_Kind, str]]:
         start = end
 
 
-def _kind_of(char: str) -> _Kind:
+def _kind_of(char: str) -> _CharClass:
     if _is_connector(char):
-        return _Kind.CONNECTOR
+        return _CharClass.CONNECTOR
     category = unicodedata.category(char)
     if category.startswith("P"):
-        return _Kind.PUNCTUATION
+        return _CharClass.PUNCTUATION
     if category == "Lu":
-        return _Kind.CAPITALS
+        return _CharClass.CAPITALS
     if _is_letter(char):
-        return _Kind.LETTERS
-    return _Kind.NUMBER if category.startswith("N") else _Kind.OTHER
+        return _CharClass.LETTERS
+    return _CharClass.NUMBER if category.startswith("N") else _CharClass.OTHER
 
 
 def _is_connector(char: str) -> bool:
@@ -139,7 +139,7 @@ def _is_connector(char: str) -> bool:
 
 
 def _is_letter(char: str) -> bool:
-    """Say whether a character is a letter that has no capital form of its own in front of it: none of Chinese's."""
+    """Return whether a character is a letter, except capital letters and CJK ideographs."""
     category = unicodedata.category(char)
     return category.startswith("L") and category != "Lu" and ord(char) not in _CJK
 
@@ -148,7 +148,7 @@ def _upper(char: str) -> str:
     return found if len(found := char.upper()) == 1 else char
 
 
-def _small(kind: _Kind, word: str, mark: str) -> str:
-    if kind is _Kind.CONNECTOR:
+def _small(kind: _CharClass, word: str, mark: str) -> str:
+    if kind is _CharClass.CONNECTOR:
         return mark * len(word)
-    return "".join(char.lower()[:1] for char in word) if kind is _Kind.CAPITALS else word
+    return "".join(char.lower()[:1] for char in word) if kind is _CharClass.CAPITALS else word

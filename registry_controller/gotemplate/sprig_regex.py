@@ -1,4 +1,4 @@
-"""Sprig's functions on regular expressions: RE2's, which take linear time."""
+"""Sprig's functions for regular expressions, with RE2, which takes linear time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import re2
 
-from registry_controller.gotemplate.arguments import text, whole
+from registry_controller.gotemplate.arguments import as_int, as_string
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.values import Slice, strings
 
 _REPLACEMENT: Final = re.compile(r"\$(?:\{(\w*)\}|(\w+)|(\$))")
 _PATTERN: Final = 1000
 _BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
-"""`\\C`, one byte, is in RE2 and not in Go."""
+"""`\\C`, one byte, exists in RE2 and not in Go."""
 
 
 def _options() -> Any:
@@ -26,36 +26,36 @@ def _options() -> Any:
 
 
 _OPTIONS: Final = _options()
-"""One for all: RE2's own cache tells patterns apart by it, too."""
+"""One object for all patterns, because it is part of the key of RE2's own cache."""
 
 
 def _pattern(budget: Budget, pattern: Any) -> Any:
-    source = text(pattern)
+    source = as_string(pattern)
     if len(source) > _PATTERN:
-        raise TemplateError(f"a regular expression of more than {_PATTERN} characters")
+        raise TemplateError(f"the regular expression has more than {_PATTERN} characters")
     if _BYTE.search(source):
-        raise TemplateError("no regular expression that Go knows")
+        raise TemplateError("not a regular expression in Go's syntax")
     try:
         compiled = re2.compile(source.encode(), _OPTIONS)
     except re2.error:
-        raise TemplateError("no regular expression that Go knows") from None
-    budget.pass_by(compiled.programsize // 2)
+        raise TemplateError("not a regular expression in Go's syntax") from None
+    budget.step_for_lookups(compiled.programsize // 2)
     return compiled
 
 
 def _regex_match(budget: Budget, pattern: Any, value: Any) -> bool:
-    return next(_matches(budget, pattern, text(value).encode()), None) is not None
+    return next(_matches(budget, pattern, as_string(value).encode()), None) is not None
 
 
 def _regex_find(budget: Budget, pattern: Any, value: Any) -> str:
-    found = next(_matches(budget, pattern, text(value).encode()), None)
+    found = next(_matches(budget, pattern, as_string(value).encode()), None)
     return _decoded(found.group(0)) if found is not None else ""
 
 
 def _matches(budget: Budget, pattern: Any, value: bytes) -> Iterator[Any]:
-    """Find all matches as Go does: an empty one directly behind another is none, nor is one within a character.
+    """Yield all matches as Go does: no empty match directly after another match, and none inside a character.
 
-    RE2 looks at bytes, and finds that between two of one character there is no word's boundary (`\\B`).
+    RE2 works on bytes, and matches `\\B` between two bytes of one character.
     """
     end = -1
     for match in _pattern(budget, pattern).finditer(value):
@@ -72,34 +72,34 @@ def _decoded(value: bytes) -> str:
 
 
 def _regex_find_all(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
-    limit = whole(most)
-    budget.make(len(text(value)))
+    limit = as_int(most)
+    budget.reserve(len(as_string(value)))
     found = Slice(element="string")
-    for match in _matches(budget, pattern, text(value).encode()):
+    for match in _matches(budget, pattern, as_string(value).encode()):
         if 0 <= limit <= len(found):
             break
-        budget.hold(1)
+        budget.reserve_elements(1)
         found.append(_decoded(match.group(0)))
     return found or Slice(element="string", is_nil=True)
 
 
 def _regex_replace(budget: Budget, pattern: Any, value: Any, replacement: Any, *, literal: bool) -> str:
-    source, found, new = text(pattern), text(value).encode(), text(replacement)
+    source, found, new = as_string(pattern), as_string(value).encode(), as_string(replacement)
     parts = [new] if literal else _read_replacement(_pattern(budget, source), new)
     written: list[str] = []
     at = 0
-    budget.make(len(found))
+    budget.reserve(len(found))
     for match in _matches(budget, source, found):
         budget.step(len(parts))
         piece = "".join(part if isinstance(part, str) else _decoded(match.group(part) or b"") for part in parts)
-        budget.make(len(piece))
+        budget.reserve(len(piece))
         written += [_decoded(found[at : match.start()]), piece]
         at = match.end()
     return "".join([*written, _decoded(found[at:])])
 
 
 def _read_replacement(compiled: Any, replacement: str) -> list[str | int]:
-    """Cut a replacement into texts and numbers of groups; a group that there is none of is empty."""
+    """Split a replacement into strings and numbers of groups; a group that does not exist is empty."""
     parts: list[str | int] = []
     at = 0
     for found in _REPLACEMENT.finditer(replacement):
@@ -116,13 +116,13 @@ def _read_replacement(compiled: Any, replacement: str) -> list[str | int]:
 
 
 def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[Any]:
-    limit, found, source = whole(most), text(value).encode(), text(pattern)
+    limit, found, source = as_int(most), as_string(value).encode(), as_string(pattern)
     _pattern(budget, source)
     if limit == 0:
         return Slice(element="string", is_nil=True)
     if source and not found:
         return strings([""])
-    budget.make(len(found))
+    budget.reserve(len(found))
     parts: list[Any] = Slice(element="string")
     begin = end = 0
     for taken, match in enumerate(_matches(budget, source, found)):
@@ -130,7 +130,7 @@ def _regex_split(budget: Budget, pattern: Any, value: Any, most: Any) -> list[An
             break
         end = match.start()
         if match.end():
-            budget.hold(1)
+            budget.reserve_elements(1)
             parts.append(_decoded(found[begin:end]))
         begin = match.end()
     if end != len(found):

@@ -1,24 +1,33 @@
-"""Sprig's functions on values of any type: defaults, types, comparison, JSON."""
+"""Sprig's functions for values of any type: defaults, types, comparison, JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.arguments import kept, shown, text, texts
+from registry_controller.gotemplate.arguments import as_element, as_string, to_string, to_strings
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.quoting import to_json
-from registry_controller.gotemplate.values import Dict, Object, Slice, TextMap, is_missing, kind_of, strings, type_of
+from registry_controller.gotemplate.values import (
+    MutableDict,
+    Slice,
+    StringMap,
+    TemplateObject,
+    is_missing,
+    kind_of,
+    strings,
+    type_of,
+)
 
 
 def is_empty(value: Any) -> bool:
-    """Say whether `default` takes a value for none."""
-    return is_missing(value) or (not isinstance(value, Object) and not value)
+    """Return whether `default` replaces a value."""
+    return is_missing(value) or (not isinstance(value, TemplateObject) and not value)
 
 
 def _to_strings(budget: Budget, value: Any) -> Slice:
-    """Make texts of all elements; a `[]string` is one already, and may be nil."""
-    return value if isinstance(value, Slice) and value.element == "string" else strings(texts(budget, value))
+    """Convert all elements to strings. A `[]string` is returned itself, and may be nil."""
+    return value if isinstance(value, Slice) and value.element == "string" else strings(to_strings(budget, value))
 
 
 def _default(_: Budget, fallback: Any, *given: Any) -> Any:
@@ -36,77 +45,80 @@ def _ternary(_: Budget, yes: Any, no: Any, choice: Any) -> Any:
 
 
 def _fail(_: Budget, words: Any) -> Any:
-    text(words)
-    raise TemplateError("the template itself says that it fails")
+    as_string(words)
+    raise TemplateError("the template calls fail")
 
 
-def copied(budget: Budget, value: Any) -> Any:
-    """Copy a value with everything in it; dicts become the template's own."""
+def deep_copied(budget: Budget, value: Any) -> Any:
+    """Return a deep copy of a value. The template may change the dicts in it."""
     budget.step()
-    if isinstance(value, Object):
-        raise TemplateError("a whole object cannot be copied; take .Object.Object")
-    if isinstance(value, TextMap):
+    if isinstance(value, TemplateObject):
+        raise TemplateError("a whole object cannot be copied; use .Object.Object")
+    if isinstance(value, StringMap):
         return value
     if isinstance(value, Mapping):
-        budget.hold(len(value))
-        return Dict({key: copied(budget, child) for key, child in value.items()})
+        budget.reserve_elements(len(value))
+        return MutableDict({key: deep_copied(budget, child) for key, child in value.items()})
     if isinstance(value, list):
-        budget.hold(len(value))
-        children = [copied(budget, child) for child in value]
+        budget.reserve_elements(len(value))
+        children = [deep_copied(budget, child) for child in value]
         return Slice(children, element=value.element, is_nil=value.is_nil) if isinstance(value, Slice) else children
-    return kept(value)
+    return as_element(value)
 
 
 def _deep_copy(budget: Budget, value: Any) -> Any:
     if is_missing(value):
         raise TemplateError("nil cannot be copied")
-    return copied(budget, value)
+    return deep_copied(budget, value)
 
 
-def _written(budget: Budget, value: Any, *, indent: int | None = None) -> str:
-    """Write JSON, its size first: a value that holds another many times grows with its depth."""
+def _to_json(budget: Budget, value: Any, *, indent: int | None = None) -> str:
+    """Encode a value as JSON.
+
+    Its size is charged first, because the text of a value that contains another value many times grows with its depth.
+    """
     _count(budget, value, 1)
     try:
-        text = to_json(kept(value), indent=indent)
+        text = to_json(as_element(value), indent=indent)
     except TemplateError:
-        return ""  # as sprig does, with a number that JSON has no word for
-    budget.make(len(text))
+        return ""  # as in sprig, for a number that JSON cannot represent
+    budget.reserve(len(text))
     return text
 
 
 def _count(budget: Budget, value: Any, depth: int) -> None:
     budget.step()
-    if isinstance(value, Object):
-        raise TemplateError("a whole object cannot be written; take .Object.Object")
+    if isinstance(value, TemplateObject):
+        raise TemplateError("a whole object cannot be printed; use .Object.Object")
     if isinstance(value, str):
-        budget.make(len(value))
+        budget.reserve(len(value))
     elif isinstance(value, Mapping | list):
-        budget.make(2 * depth * len(value))
+        budget.reserve(2 * depth * len(value))
         for child in value.values() if isinstance(value, Mapping) else value:
             _count(budget, child, depth + 1)
 
 
-def same(budget: Budget, one: Any, other: Any) -> bool:
-    """Compare as reflect.DeepEqual does: types count."""
+def is_deeply_equal(budget: Budget, one: Any, other: Any) -> bool:
+    """Compare as reflect.DeepEqual does: values of different types differ."""
     budget.step()
     if type_of(one) != type_of(other) or getattr(one, "is_nil", False) != getattr(other, "is_nil", False):
         return False
     if isinstance(one, list):
-        return len(one) == len(other) and all(same(budget, *pair) for pair in zip(one, other, strict=True))
+        return len(one) == len(other) and all(is_deeply_equal(budget, *pair) for pair in zip(one, other, strict=True))
     if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(same(budget, one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(is_deeply_equal(budget, one[key], other[key]) for key in one)
     return is_missing(one) or bool(one == other)
 
 
 def _type_is_like(_: Budget, name: Any, value: Any) -> bool:
-    return type_of(value) in (text(name), f"*{text(name)}")
+    return type_of(value) in (as_string(name), f"*{as_string(name)}")
 
 
 VALUES: Final[Mapping[str, Callable[..., Any]]] = {
-    "toString": shown, "toStrings": _to_strings, "default": _default,
+    "toString": to_string, "toStrings": _to_strings, "default": _default,
     "empty": lambda _, value: is_empty(value), "coalesce": _coalesce, "ternary": _ternary, "fail": _fail,
-    "toJson": _written, "toPrettyJson": lambda budget, value: _written(budget, value, indent=2), "deepCopy": _deep_copy,
-    "deepEqual": same, "typeOf": lambda _, value: type_of(value), "kindOf": lambda _, value: kind_of(value),
-    "typeIs": lambda _, name, value: text(name) == type_of(value), "typeIsLike": _type_is_like,
-    "kindIs": lambda _, name, value: text(name) == kind_of(value),
+    "toJson": _to_json, "toPrettyJson": lambda budget, value: _to_json(budget, value, indent=2), "deepCopy": _deep_copy,
+    "deepEqual": is_deeply_equal, "typeOf": lambda _, value: type_of(value), "kindOf": lambda _, value: kind_of(value),
+    "typeIs": lambda _, name, value: as_string(name) == type_of(value), "typeIsLike": _type_is_like,
+    "kindIs": lambda _, name, value: as_string(name) == kind_of(value),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sprig's functions on the letters and words of a text, letter for letter as Go changes their case."""
+"""Sprig's functions for the letters and words of a string. The case of each letter changes as in Go."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from registry_controller.gotemplate.arguments import text, whole
+from registry_controller.gotemplate.arguments import as_int, as_string
 from registry_controller.gotemplate.cutting import cut
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.sprig_names import camel, separated
 
 _SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""What Go's unicode.IsSpace holds for space."""
+"""The characters for which Go's unicode.IsSpace is true."""
 
 
 def upper(char: str) -> str:
-    """Give a letter's capital, if that is one letter; or all of a text in ASCII."""
+    """Return the capital of a letter, or the letter if its capital is several letters. Takes ASCII strings, too."""
     return found if len(found := char.upper()) == len(char) else char
 
 
 def lower(char: str) -> str:
-    """Give a capital's small letter, the first where it would be several; or all of a text in ASCII."""
+    """Return the lower case of a letter, only the first of several letters. Takes ASCII strings, too."""
     return char.lower()[: len(char)]
 
 
@@ -30,21 +30,21 @@ def _title_of(char: str) -> str:
 
 
 def is_space(char: str) -> bool:
-    """Say whether a character is space for Go."""
+    """Return whether a character is space in Go."""
     return char in _SPACE
 
 
-def _each(function: Callable[[str], str]) -> Callable[..., str]:
+def _per_character(function: Callable[[str], str]) -> Callable[..., str]:
     def call(budget: Budget, value: Any) -> str:
-        found = text(value)
-        return function(found) if found.isascii() else "".join(map(function, budget.spelled(found)))
+        found = as_string(value)
+        return function(found) if found.isascii() else "".join(map(function, budget.scan(found)))
 
     return call
 
 
 def _title(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in budget.spelled(text(value)):
+    for char in budget.scan(as_string(value)):
         written.append(_title_of(char) if starts else char)
         if char.isascii():
             starts = not (char.isalnum() or char == "_")
@@ -55,7 +55,7 @@ def _title(budget: Budget, value: Any) -> str:
 
 def _untitle(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in budget.spelled(text(value)):
+    for char in budget.scan(as_string(value)):
         written.append(lower(char) if starts else char)
         starts = is_space(char)
     return "".join(written)
@@ -63,7 +63,7 @@ def _untitle(budget: Budget, value: Any) -> str:
 
 def _swapcase(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in budget.spelled(text(value)):
+    for char in budget.scan(as_string(value)):
         if char.isupper() or char.istitle():
             written.append(lower(char))
             starts = False
@@ -78,7 +78,7 @@ def _swapcase(budget: Budget, value: Any) -> str:
 
 def _initials(budget: Budget, value: Any) -> str:
     written, starts = [], True
-    for char in budget.spelled(text(value)):
+    for char in budget.scan(as_string(value)):
         if starts and not is_space(char):
             written.append(char)
         starts = is_space(char)
@@ -86,20 +86,20 @@ def _initials(budget: Budget, value: Any) -> str:
 
 
 def _plural(_: Budget, one: Any, many: Any, number: Any) -> str:
-    few, several = text(one), text(many)
-    return few if whole(number) == 1 else several
+    few, several = as_string(one), as_string(many)
+    return few if as_int(number) == 1 else several
 
 
 def _wrap(budget: Budget, width: Any, value: Any) -> str:
-    return _wrapped(budget, whole(width), "", text(value), cuts_words=False)
+    return _wrapped(budget, as_int(width), "", as_string(value), cuts_words=False)
 
 
 def _wrap_with(budget: Budget, width: Any, new_line: Any, value: Any) -> str:
-    return _wrapped(budget, whole(width), text(new_line), text(value), cuts_words=True)
+    return _wrapped(budget, as_int(width), as_string(new_line), as_string(value), cuts_words=True)
 
 
 def _wrapped(budget: Budget, width: int, new_line: str, value: str, *, cuts_words: bool) -> str:
-    """Break a text at its spaces into lines of so many bytes."""
+    """Break a string at spaces into lines of `width` bytes. A longer word has a longer line, unless `cuts_words`."""
     rest = value.encode()
     width, between = max(width, 1), (new_line or "\n").encode()
     lines: list[bytes] = []
@@ -115,27 +115,27 @@ def _wrapped(budget: Budget, width: int, new_line: str, value: str, *, cuts_word
             if space < 0:
                 break
         end = space if space >= 0 else at + width
-        budget.make(end - at + len(between))
+        budget.reserve(end - at + len(between))
         lines.append(rest[at:end])
         at = end + (space >= 0)
     try:
         return between.join([*lines, rest[at:]]).decode()
     except UnicodeDecodeError:
-        raise TemplateError("a character is cut in two") from None
+        raise TemplateError("a cut inside a character") from None
 
 
 def _abbrev(budget: Budget, width: Any, value: Any) -> str:
-    size, found = whole(width), text(value)
+    size, found = as_int(width), as_string(value)
     return found if size < 4 else _abbreviated(budget, found, 0, size)
 
 
 def _abbrevboth(budget: Budget, left: Any, right: Any, value: Any) -> str:
-    offset, size, found = whole(left), whole(right), text(value)
+    offset, size, found = as_int(left), as_int(right), as_string(value)
     return found if size < 4 or (offset > 0 and size < 7) else _abbreviated(budget, found, offset, size)
 
 
 def _abbreviated(budget: Budget, value: str, offset: int, width: int) -> str:
-    """Keep so many bytes of a text, from about `offset` on, with dots for what is left out."""
+    """Return `width` bytes of a string from about `offset` on, with dots in place of the rest."""
     length, room = len(value.encode()), width - 3
     if length <= width:
         return value
@@ -149,19 +149,19 @@ def _abbreviated(budget: Budget, value: str, offset: int, width: int) -> str:
     return "..." + cut(value, length - room, length)
 
 
-def _name(function: Callable[[str], str]) -> Callable[..., str]:
+def _of_name(function: Callable[[str], str]) -> Callable[..., str]:
     def call(budget: Budget, value: Any) -> str:
-        budget.step(len(text(value)))  # every letter is looked at several times
-        return function(text(value))
+        budget.step(len(as_string(value)))  # every character is read several times
+        return function(as_string(value))
 
     return call
 
 
 WORDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "trim": lambda _, value: text(value).strip(_SPACE), "upper": _each(upper), "lower": _each(lower), "title": _title,
-    "untitle": _untitle, "swapcase": _swapcase, "initials": _initials,
-    "nospace": lambda budget, value: "".join(char for char in budget.spelled(text(value)) if not is_space(char)),
-    "snakecase": _name(lambda name: separated(name, "_")), "kebabcase": _name(lambda name: separated(name, "-")),
-    "camelcase": _name(camel), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
+    "trim": lambda _, value: as_string(value).strip(_SPACE), "upper": _per_character(upper),
+    "lower": _per_character(lower), "title": _title, "untitle": _untitle, "swapcase": _swapcase, "initials": _initials,
+    "nospace": lambda budget, value: "".join(char for char in budget.scan(as_string(value)) if not is_space(char)),
+    "snakecase": _of_name(lambda name: separated(name, "_")), "kebabcase": _of_name(lambda name: separated(name, "-")),
+    "camelcase": _of_name(camel), "wrap": _wrap, "wrapWith": _wrap_with, "abbrev": _abbrev,
     "abbrevboth": _abbrevboth, "plural": _plural, "hello": lambda _: "Hello!",
 }  # fmt: skip

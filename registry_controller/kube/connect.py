@@ -19,18 +19,19 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import Selection
+from registry_controller.kube.failures import PEER
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.line_budget import LineBudget
-from registry_controller.kube.rest_config import connect_home_transport
-from registry_controller.kube.tls import load_certificate
+from registry_controller.kube.rest_config import connect_local_transport
+from registry_controller.kube.tls import load_certificate, openssl_words
 from registry_controller.kube.transport import ANSWER_BYTES, DRY_RUN, Transport
 
 READING: Final = frozenset({"GET"})
 WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-REHEARSING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
+DRY_RUNNING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
 """Reading, and asking what a write would store."""
 
-ABOUT_BYTES: Final = 1024 * 1024
+DISCOVERY_BYTES: Final = 1024 * 1024
 """The largest answer that says what a server is and serves: 20 KiB for the core group, 200 bytes a kind."""
 
 PAGES: Final = 4
@@ -67,7 +68,7 @@ class Reader:
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:
         """Read one object by a quorum read (no resourceVersion)."""
-        what = _what("get", gvr, key)
+        what = _request_name("get", gvr, key)
         return await self._transport.send(
             "GET", object_path(gvr, key), what=what, timeout_s=timeout_s, gvr=gvr, key=key
         )
@@ -125,7 +126,7 @@ class Writer(Reader):
 
     async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes:
         """Create an object; return what is stored. AlreadyExists, or NotFound of `namespaces`."""
-        path = gvr.path(_segment(namespace) if namespace else "") + _options(dry_run)
+        path = gvr.path(_segment(namespace) if namespace else "") + _write_options(dry_run)
         what = f"create {gvr}{f' in {namespace}' if namespace else ''}"
         return await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body)
 
@@ -133,7 +134,7 @@ class Writer(Reader):
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
     ) -> bytes:
         """Replace an object (Conflict unless its resourceVersion is the present one); return what is stored."""
-        path = object_path(gvr, key, subresource=subresource) + _options(dry_run)
+        path = object_path(gvr, key, subresource=subresource) + _write_options(dry_run)
         return await self._write("PUT", path, gvr=gvr, key=key, body=body, subresource=subresource)
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
@@ -179,7 +180,7 @@ class Writer(Reader):
         content_type: str = "application/json",
     ) -> bytes:
         verb = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
-        what = _what(verb, gvr, key) + (f" {subresource}" if subresource else "")
+        what = _request_name(verb, gvr, key) + (f" {subresource}" if subresource else "")
         return await self._transport.send(
             method, path, what=what, timeout_s=_WRITE_S, body=body, content_type=content_type, gvr=gvr, key=key
         )
@@ -187,6 +188,8 @@ class Writer(Reader):
 
 class _PeerIdentity:
     """A peer's token and CA, as its kubeconfig has them; new ones come with a new connection."""
+
+    source: Final = PEER
 
     def __init__(self, credentials: Credentials) -> None:
         self.ca_pem = credentials.ca_pem
@@ -216,18 +219,18 @@ def connect_peer(credentials: Credentials) -> Reader:
                 key_pem=credentials.client_key_pem,
             )
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        word = getattr(error, "reason", None) or type(error).__name__
         raise InvalidKubeconfig(
-            f"certificate-authority-data, client-certificate-data: cannot be used ({word})"
+            f"certificate-authority-data, client-certificate-data: OpenSSL refuses them{openssl_words(error)}; "
+            "put in others that the API server issued"
         ) from error
     return Reader(transport)
 
 
-async def connect_home(
+async def connect_local(
     *, kubeconfig: Any = None, context: str | None = None, methods: frozenset[str] = WRITING
 ) -> Writer:
-    """Connect to our own cluster, found as `load_home_identity` says."""
-    return Writer(await connect_home_transport(kubeconfig=kubeconfig, context=context, methods=methods))
+    """Connect to our own cluster, as `load_local_identity` finds it."""
+    return Writer(await connect_local_transport(kubeconfig=kubeconfig, context=context, methods=methods))
 
 
 def object_path(gvr: GVR, key: ObjectKey, *, subresource: str = "") -> str:
@@ -251,9 +254,9 @@ def _collection_path(gvr: GVR, selection: Selection, *, query: Mapping[str, str]
     return f"{path}?{encoded}" if encoded else path
 
 
-def _options(dry_run: bool) -> str:
+def _write_options(dry_run: bool) -> str:
     return f"{_MANAGER}&{DRY_RUN}" if dry_run else _MANAGER
 
 
-def _what(verb: str, gvr: GVR, key: ObjectKey) -> str:
+def _request_name(verb: str, gvr: GVR, key: ObjectKey) -> str:
     return f"{verb} {gvr} {key}"

@@ -10,7 +10,7 @@ import msgspec
 
 from registry_controller.api.errors import NotFound, NotServed, ProtocolError, RegistryError
 from registry_controller.api.meta import GVK, GVR
-from registry_controller.kube.connect import ABOUT_BYTES, Reader
+from registry_controller.kube.connect import DISCOVERY_BYTES, Reader
 
 _GROUP: Final = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?\Z")
 _WORD: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
@@ -113,7 +113,7 @@ class Discovery:
         for known in same:
             del self._found[known]
 
-    async def writable(self) -> Served:
+    async def list_writable(self) -> Served:
         """List the kinds that can be written; what is down is left out."""
         kinds: list[tuple[GVK, GVR]] = []
         versions: set[GVK] = set()
@@ -126,7 +126,7 @@ class Discovery:
             versions.update(kind for kind, _, _ in part.every)
         return Served(kinds, frozenset(versions), is_whole)
 
-    async def deletable(self) -> AsyncIterator[list[tuple[GVK, GVR]] | None]:
+    async def list_deletable(self) -> AsyncIterator[list[tuple[GVK, GVR]] | None]:
         """Give the kinds that can be deleted, each once, as they are read; None for what is down."""
         async for part in self._read_all(_DELETABLE):
             yield None if part is None else [(kind, gvr) for kind, gvr, _ in part.fresh]
@@ -165,7 +165,7 @@ class Discovery:
 
     async def _read_versions(self) -> list[str]:
         """Read which API versions there are, as `apiVersion` spells them."""
-        answer = await self._reader.get_path("/apis", limit_bytes=ABOUT_BYTES)
+        answer = await self._reader.get_path("/apis", limit_bytes=DISCOVERY_BYTES)
         try:
             groups = _GROUPS.decode(answer).groups or []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -174,9 +174,9 @@ class Discovery:
 
     async def server_version(self) -> str:
         """Ask for the server's version, as `v1.36.1`."""
-        answer = await self._reader.get_path("/version", limit_bytes=ABOUT_BYTES)
+        answer = await self._reader.get_path("/version", limit_bytes=DISCOVERY_BYTES)
         try:
-            return _plain(_VERSION.decode(answer).git_version)
+            return _shorten_version(_VERSION.decode(answer).git_version)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ProtocolError(f"{self._reader.server}: /version is not what an API server says") from None
 
@@ -189,7 +189,7 @@ class Discovery:
             raise NotServed(f"{gvk}: no API group or version is named so")
         path = f"/apis/{gvk.group}/{gvk.version}" if gvk.group else f"/api/{gvk.version}"
         try:
-            answer = await self._reader.get_path(path, limit_bytes=ABOUT_BYTES)
+            answer = await self._reader.get_path(path, limit_bytes=DISCOVERY_BYTES)
         except NotFound as error:
             raise NotServed(f"{self._reader.server}: does not serve {path}") from error
         try:
@@ -218,7 +218,7 @@ def _usable(
             yield GVK(group, version, found.kind), gvr, found
 
 
-def _plain(version: str) -> str:
+def _shorten_version(version: str) -> str:
     """Cut a version down to what may stand in a status."""
     found = _PLAIN.match(version)
     return found[0] if found else ""

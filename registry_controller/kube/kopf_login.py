@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from registry_controller.kube.rest_config import load_home_identity
+from registry_controller.kube.rest_config import load_local_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def read_login(*, kubeconfig: Path | None, context: str | None) -> KopfLogin:
 
 
 async def _read(*, kubeconfig: Path | None, context: str | None) -> KopfLogin:
-    identity = await load_home_identity(dict(os.environ), kubeconfig=kubeconfig, context=context)
+    identity = await load_local_identity(dict(os.environ), kubeconfig=kubeconfig, context=context)
     configuration = identity.configuration
     return KopfLogin(
         server=configuration.host,

@@ -18,7 +18,7 @@ from registry_controller.api.cluster import Endpoint
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.kube.address import read_address, read_server
 from registry_controller.kube.pem import decode_base64, read_ca, read_key_pair
-from registry_controller.kube.strictyaml import load_document
+from registry_controller.kube.strict_yaml import load_document
 
 _KEYS: Final = (meta.KUBECONFIG_KEY, "value", "Config")
 _TOP: Final = frozenset(
@@ -33,7 +33,7 @@ _ENTRY: Final = {
 }
 _CREDENTIALS: Final = "; use token, or client-certificate-data with client-key-data"
 _FLATTEN: Final = "-data instead, which kubectl config view --flatten --minify --raw writes"
-_INSTEAD: Final[Mapping[str, str]] = {
+_ADVICE: Final[Mapping[str, str]] = {
     "certificate-authority": f"; use certificate-authority{_FLATTEN}",
     "proxy-url": "; a peer is reached directly",
     "insecure-skip-tls-verify": "; use certificate-authority-data",
@@ -64,14 +64,14 @@ class Credentials:
     tls_server_name: str
 
     @property
-    def place(self) -> tuple[str, str]:
+    def server_address(self) -> tuple[str, str]:
         """Tell where is dialled, and who is asked for there: one address may lead to many servers, by that name."""
         return (self.server, self.tls_server_name)
 
     @property
-    def way(self) -> tuple[str, str, str]:
+    def verified_address(self) -> tuple[str, str, str]:
         """Tell all that decides whom we talk to: the place, and who vouches for it. The rest says who we are."""
-        return (*self.place, self.ca_pem)
+        return (*self.server_address, self.ca_pem)
 
 
 def read_secret(*, secret_type: str, data: Mapping[str, str]) -> Credentials:
@@ -218,7 +218,7 @@ def _mapping(value: Any, *, path: str, allowed: frozenset[str]) -> Mapping[str, 
 
 def _refuse(name: str, *, path: str) -> InvalidKubeconfig:
     shown = f"{path}.{name}" if _FIELD_NAME.match(name) else f"{path}: a field in it"
-    return InvalidKubeconfig(f"{shown}: is not allowed{_INSTEAD.get(name, '')}")
+    return InvalidKubeconfig(f"{shown}: is not allowed{_ADVICE.get(name, '')}")
 
 
 def _text(mapping: Mapping[str, Any], name: str, *, path: str) -> str:

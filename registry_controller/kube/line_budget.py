@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from registry_controller.api.errors import TooMuch
-from registry_controller.kube.responses import spell_size
+from registry_controller.kube.responses import format_size
 from registry_controller.kube.transport import ANSWER_BYTES
 
-TOGETHER_BYTES: Final = 2 * ANSWER_BYTES
+ALL_LINES_BYTES: Final = 2 * ANSWER_BYTES
 
 
 class LineBudget:
@@ -23,7 +23,7 @@ class LineBudget:
         self.size_bytes = 0
 
     @contextlib.contextmanager
-    def begun(self) -> Iterator[Line]:
+    def open(self) -> Iterator[Line]:
         """Count the lines of one watch, until it ends."""
         line = Line(self)
         try:
@@ -44,9 +44,9 @@ class Line:
         self._size_bytes += size_bytes
         self._lines.size_bytes += size_bytes
         if self._size_bytes > ANSWER_BYTES:
-            raise TooMuch(f"{what}: a line longer than {spell_size(ANSWER_BYTES)}")
-        if self._lines.size_bytes > TOGETHER_BYTES:
-            raise TooMuch(f"{what}: lines longer than {spell_size(TOGETHER_BYTES)} together")
+            raise TooMuch(f"{what}: a line longer than {format_size(ANSWER_BYTES)}")
+        if self._lines.size_bytes > ALL_LINES_BYTES:
+            raise TooMuch(f"{what}: lines longer than {format_size(ALL_LINES_BYTES)} together")
 
     def end(self) -> None:
         """Count it no longer."""

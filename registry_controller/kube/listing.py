@@ -25,11 +25,11 @@ _TOKEN_LENGTH: Final = 8192  # it holds a key and a resourceVersion, in base64, 
 REVISION_LENGTH: Final = 128
 """The longest resourceVersion that is said back to a server: they are opaque, and have 20 digits at most."""
 _NOTHING: Final = "metadata.name=no-object-of-that-name"
-NONSENSE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what was expected."""
 
 
-class _ListedKind(NamedTuple):
+class _ListRequest(NamedTuple):
     """What a list is of."""
 
     gvk: GVK
@@ -55,7 +55,7 @@ class Page:
     through, once; after that, `refused` tells how many were no objects.
     """
 
-    def __init__(self, found: _List, *, kind: _ListedKind, is_first: bool) -> None:
+    def __init__(self, found: _List, *, kind: _ListRequest, is_first: bool) -> None:
         self.resource_version = found.metadata.resource_version
         self.is_first = is_first
         self.next_token = found.metadata.next
@@ -64,7 +64,7 @@ class Page:
         self.refused = 0
         self.items = self._decode(found.items or (), kind)
 
-    def _decode(self, items: Iterable[msgspec.Raw], kind: _ListedKind) -> Iterator[PartialObject]:
+    def _decode(self, items: Iterable[msgspec.Raw], kind: _ListRequest) -> Iterator[PartialObject]:
         for item in items:
             try:
                 found = decode_object(item, kind=kind.gvk)
@@ -100,7 +100,7 @@ async def list_objects(
     While a page is gone through, it is one of the few that are taken of that server at a time.
     """
     next_token, restarts, is_first, pages, listed = "", 0, True, 0, 0
-    what = _ListedKind(kind, gvr, selection)
+    what = _ListRequest(kind, gvr, selection)
     while True:
         async with reader.turns:
             try:
@@ -128,7 +128,7 @@ async def list_objects(
             return
 
 
-async def _read_page(reader: Reader, what: _ListedKind, *, next_token: str, page_size: int, is_first: bool) -> Page:
+async def _read_page(reader: Reader, what: _ListRequest, *, next_token: str, page_size: int, is_first: bool) -> Page:
     query = {"limit": str(page_size), "continue": next_token}
     answer = await reader.list_page(what.gvr, what.selection, query=query)
     return Page(_decode_list(answer, gvr=what.gvr), kind=what, is_first=is_first)
@@ -158,7 +158,7 @@ def _try_decode_list(answer: bytes, *, gvr: GVR) -> _List:
         if answer.count(b",") > _MANY_COMMAS and len(_ITEMS.decode(answer).items or ()) > _MOST_ITEMS:
             raise TooMuch(f"list {gvr}: a page of more than {_MOST_ITEMS} objects")
         return _LIST.decode(answer)
-    except NONSENSE:
+    except DECODE_ERRORS:
         raise ProtocolError(f"list {gvr}: the answer is no list") from None
 
 

@@ -151,7 +151,7 @@ def decode_manifest(raw: bytes) -> dict[str, Any]:
     return found
 
 
-def weigh(raw: bytes) -> int:
+def estimate_size(raw: bytes) -> int:
     """Estimate what an object that was heard takes while it is kept whole, but for its status, in bytes."""
     found = _WEIGHED.decode(raw)
     kept = [bytes(found.metadata), bytes(found.spec)]

@@ -57,7 +57,7 @@ def read_ca(data: bytes, *, field: str) -> str:
     try:
         tls.scratch_context().load_verify_locations(cadata=bundle)
     except (ssl.SSLError, ValueError) as error:
-        reason = _reason(error)
+        reason = tls.openssl_words(error)
     else:
         return bundle
     raise InvalidKubeconfig(f"{field}: OpenSSL refuses a certificate in it{reason}")
@@ -81,7 +81,7 @@ def read_key_pair(certificate: bytes, key: bytes, *, field: str) -> tuple[str, s
     try:
         tls.load_certificate(tls.scratch_context(), certificate_pem=chain, key_pem=pem)
     except (ssl.SSLError, ValueError) as error:
-        reason = _reason(error)
+        reason = tls.openssl_words(error)
     else:
         return chain, pem
     raise InvalidKubeconfig(f"{field}.client-certificate-data: OpenSSL refuses it, or its client-key-data{reason}")
@@ -130,9 +130,3 @@ def _spki(key: object) -> bytes:
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     return found
-
-
-def _reason(error: Exception) -> str:
-    """Say OpenSSL's own word for what is wrong, which is one of its constants: CA_MD_TOO_WEAK."""
-    word = getattr(error, "reason", None)
-    return f" ({word})" if isinstance(word, str) else ""

@@ -9,27 +9,28 @@ import aiohttp
 
 from registry_controller.api.errors import ProtocolError, RegistryError, TooMuch
 from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.kube.failures import ConnectionSource, explain_unauthorized, explain_web_page
 from registry_controller.kube.translate import error_of_answer
 
 
 async def read_answer(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
     """Read a whole answer of at most `limit` bytes."""
-    check_plain(response, what=what)
+    check_not_compressed(response, what=what)
     if (response.content_length or 0) > limit:
-        hang_up(response)
-        raise TooMuch(f"{what}: the answer is larger than {spell_size(limit)}")
+        abort(response)
+        raise TooMuch(f"{what}: the answer is larger than {format_size(limit)}")
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > limit:
-            hang_up(response)
-            raise TooMuch(f"{what}: the answer is larger than {spell_size(limit)}")
+            abort(response)
+            raise TooMuch(f"{what}: the answer is larger than {format_size(limit)}")
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def read_status(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
+async def read_error_body(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
     """Read what an error says; nothing of it where that is too much: its code tells enough."""
     try:
         return await read_answer(response, limit=limit, what=what)
@@ -37,14 +38,14 @@ async def read_status(response: aiohttp.ClientResponse, *, limit: int, what: str
         return b""
 
 
-def hang_up(response: aiohttp.ClientResponse) -> None:
+def abort(response: aiohttp.ClientResponse) -> None:
     """End a connection that is in use, at once: TLS would wait for a farewell that a silent server never says."""
     if response.connection is not None and response.connection.protocol is not None:
         response.connection.protocol.abort()
     response.close()
 
 
-def check_plain(response: aiohttp.ClientResponse, *, what: str) -> None:
+def check_not_compressed(response: aiohttp.ClientResponse, *, what: str) -> None:
     """Refuse compression that we did not ask for: a small answer could become a huge one."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise ProtocolError(f"{what}: the answer is compressed, which was not asked for")
@@ -55,14 +56,26 @@ def error_of(
     content: bytes,
     *,
     what: str,
+    server: str,
+    source: ConnectionSource,
     gvr: GVR | None = None,
     key: ObjectKey | None = None,
 ) -> RegistryError:
-    """Find what an answer that is no success means."""
+    """Turn an answer that is no success into an error."""
+    hint = ""
+    if is_web_page(response):
+        hint = explain_web_page(server, source)
+    elif response.status == 401:
+        hint = explain_unauthorized(server, source)
     retry_after = response.headers.get("Retry-After", "")
-    return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after)
+    return error_of_answer(response.status, content, what=what, gvr=gvr, key=key, retry_after=retry_after, hint=hint)
 
 
-def spell_size(count: int) -> str:
+def is_web_page(response: aiohttp.ClientResponse) -> bool:
+    """Return whether an answer is HTML, which no API server sends: a login page, or another server."""
+    return response.content_type == "text/html"
+
+
+def format_size(count: int) -> str:
     """Spell a number of bytes: in MiB where they are whole ones, else in KiB."""
     return f"{count // 2**20} MiB" if count % 2**20 == 0 else f"{count // 2**10} KiB"

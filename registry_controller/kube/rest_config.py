@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from kubernetes.aio.config.config_exception import ConfigException
 from kubernetes.aio.config.kube_config import list_kube_config_contexts, load_kube_config
 
 from registry_controller.api.errors import InvalidOption
+from registry_controller.kube.failures import KUBECONFIG, POD
+from registry_controller.kube.tls import openssl_words
 from registry_controller.kube.transport import Identity, Transport
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -30,7 +33,7 @@ class _WatchedFile:
         self._path = path
         self._stamp = (0, 0)
 
-    def look(self, *, afresh: bool = False) -> None:
+    def refresh(self, *, afresh: bool = False) -> None:
         """Read it when it is another one, or in any case."""
         try:
             found = self._path.stat()
@@ -44,6 +47,8 @@ class _WatchedFile:
 
 class _PodIdentity:
     """The token of the pod's account, and its cluster's CA."""
+
+    source: Final = POD
 
     def __init__(self, account: Path, *, server: str) -> None:
         self._server = server
@@ -60,22 +65,24 @@ class _PodIdentity:
 
     def authorization(self) -> str:
         if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
-            self._look()
+            self._refresh()
         return f"Bearer {self._token.text}" if self._token.text else ""
 
     async def renew(self) -> bool:
         before = self._token.text
-        self._look(afresh=True)
+        self._refresh(afresh=True)
         return self._token.text != before
 
-    def _look(self, *, afresh: bool = False) -> None:
+    def _refresh(self, *, afresh: bool = False) -> None:
         self._looked_s = time.monotonic()
         for file in (self._ca, self._token):
-            file.look(afresh=afresh)
+            file.refresh(afresh=afresh)
 
 
 class _AdminIdentity:
     """What the admin's kubeconfig says; it is read again when the server refuses it (exec plugins, OIDC)."""
+
+    source: Final = KUBECONFIG
 
     def __init__(self, configuration: Configuration, *, files: str, context: str | None) -> None:
         self._files = files
@@ -99,17 +106,31 @@ class _AdminIdentity:
         self._authorization = str(configuration.api_key.get("BearerToken") or "")
 
 
-async def connect_home_transport(*, kubeconfig: Path | None, context: str | None, methods: frozenset[str]) -> Transport:
+async def connect_local_transport(
+    *, kubeconfig: Path | None, context: str | None, methods: frozenset[str]
+) -> Transport:
     """Make the transport to our own cluster; InvalidOption when there is none."""
     try:
-        identity = await load_home_identity(os.environ, kubeconfig=kubeconfig, context=context)
+        identity = await load_local_identity(os.environ, kubeconfig=kubeconfig, context=context)
         return Transport(identity=identity, methods=methods)
-    except OSError as error:  # ssl.SSLError is one
-        where = str(kubeconfig or os.environ.get("KUBECONFIG") or _ACCOUNT)
-        raise InvalidOption(f"cannot connect with {where}: {error.strerror or type(error).__name__}") from error
+    except ssl.SSLError as error:
+        where = _name_source(kubeconfig)
+        raise InvalidOption(
+            f"{where}: OpenSSL refuses a certificate or key in it{openssl_words(error)}; correct its "
+            "certificate-authority-data, client-certificate-data and client-key-data"
+        ) from error
+    except OSError as error:
+        file = f" {error.filename}" if isinstance(error.filename, str) else ""
+        problem = f"the file{file} cannot be read" + (f" ({error.strerror})" if error.strerror else "")
+        raise InvalidOption(f"{_name_source(kubeconfig)}: {problem}; make it readable, or name another one") from error
 
 
-async def load_home_identity(
+def _name_source(kubeconfig: Path | None) -> str:
+    files = kubeconfig or os.environ.get("KUBECONFIG")
+    return f"kubeconfig {files}" if files else f"ServiceAccount in {_ACCOUNT}"
+
+
+async def load_local_identity(
     environment: Mapping[str, str], *, kubeconfig: Path | None, context: str | None
 ) -> Identity:
     """Find out how our own cluster is reached: the kubeconfig named, else KUBECONFIG, else the Pod's account.
@@ -134,7 +155,7 @@ def pod_server(environment: Mapping[str, str]) -> str:
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "") or "443"
     if not host:
-        raise InvalidOption("KUBERNETES_SERVICE_HOST is not set: give --kubeconfig, or run in a pod")
+        raise InvalidOption("KUBERNETES_SERVICE_HOST is not set: give --kubeconfig, or run in a Pod")
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
@@ -151,23 +172,39 @@ async def _load(files: str, *, context: str | None) -> Configuration:
 
 
 def _why_unusable(files: str, error: Exception, *, context: str | None) -> str:
-    """Say what is wrong with a kubeconfig, never in the library's words: they may quote what is in it."""
+    """Return what is wrong with a kubeconfig, never in the library's words: they may quote its content."""
     try:
         contexts, current = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
         names = sorted(str(found["name"]) for found in contexts)
     except ConfigException:
-        return f"kubeconfig {files}: its current-context is missing or cannot be used; --context names another one"
+        return f"kubeconfig {files}: its current-context is missing or cannot be used; name another one with --context"
+    except yaml.YAMLError as invalid:
+        mark = getattr(invalid, "problem_mark", None)
+        place = f" (line {mark.line + 1})" if mark is not None else ""
+        return f"kubeconfig {files}: is no kubeconfig: it is not valid YAML{place}; correct it, or name another file"
     except _UNUSABLE:
-        return f"kubeconfig {files}: is no kubeconfig ({type(error).__name__})"
+        return f"kubeconfig {files}: is no kubeconfig: its contexts cannot be read; correct it, or name another file"
     if context and context not in names:
-        return f"kubeconfig {files}: has no context {context}; it has {', '.join(names)}"
+        return f"kubeconfig {files}: has no context {context}; it has {', '.join(names)}: name one of these"
     chosen = context or str(current["name"])
-    return f"kubeconfig {files}: its context {chosen} cannot be used ({type(error).__name__}): see its cluster and user"
+    part = _missing_part(error)
+    return (
+        f"kubeconfig {files}: its context {chosen} cannot be used: {part}; correct it, or name another with --context"
+    )
+
+
+def _missing_part(error: Exception) -> str:
+    """Return which part of a context the library did not accept."""
+    if isinstance(error, yaml.YAMLError):
+        return "a file that its user or cluster names is not valid YAML"
+    if isinstance(error, ConfigException):
+        return "its cluster or user is missing, incomplete or names a file that cannot be read"
+    return "its cluster or user has a field of a wrong type"
 
 
 def _check_exists(files: str) -> None:
     if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file):
-        raise InvalidOption(f"kubeconfig {files}: there is no such file")
+        raise InvalidOption(f"kubeconfig {files}: there is no such file; name another one with --kubeconfig")
 
 
 def _ca_of(configuration: Configuration) -> str:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
+from typing import Final
+
+_NO_WORD: Final = re.compile(r"[^a-z0-9]+")
+_WORDS: Final = 100  # characters
 
 
 def relax(context: ssl.SSLContext) -> None:
@@ -28,6 +33,17 @@ def load_certificate(context: ssl.SSLContext, *, certificate_pem: str, key_pem: 
     """Load a certificate and its key; OpenSSL takes them from a path only."""
     with _unnamed_file(f"{key_pem}\n{certificate_pem}".encode()) as path:
         context.load_cert_chain(path)
+
+
+def openssl_words(error: Exception) -> str:
+    """Return OpenSSL's constant for a failure as words in parentheses, ` (ca md too weak)`; empty without one."""
+    reason = getattr(error, "reason", None)
+    return f" ({spell_words(reason)})" if isinstance(reason, str) else ""
+
+
+def spell_words(text: str) -> str:
+    """Reduce text to lower-case words and digits, at most 100 characters."""
+    return _NO_WORD.sub(" ", text.lower()).strip()[:_WORDS]
 
 
 @contextlib.contextmanager

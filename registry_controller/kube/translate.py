@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import aiohttp
 import msgspec
-from aiohttp.http_exceptions import HttpProcessingError
 
 from registry_controller.api import errors
 from registry_controller.api.errors import RegistryError
@@ -75,15 +73,19 @@ def error_of_answer(
     gvr: GVR | None = None,
     key: ObjectKey | None = None,
     retry_after: str = "",
+    hint: str = "",
 ) -> RegistryError:
-    """Turn an answer that is no success into an error. `what` says what was asked, `key` of which object."""
-    answer = read_status(body)
-    if answer.code in (status, 0):
-        return error_of_status(status, answer, what=what, gvr=gvr, key=key, retry_after=retry_after)
-    return error_of_status(status, StatusAnswer(), what=what, gvr=gvr, key=key, retry_after=retry_after)
+    """Turn an answer that is no success into an error.
+
+    `what` names the request, `key` its object, and `hint` is a sentence about the connection for the message.
+    """
+    answer = _decode_status(body)
+    if answer.code not in (status, 0):
+        answer = StatusAnswer()
+    return error_of_status(status, answer, what=what, gvr=gvr, key=key, retry_after=retry_after, hint=hint)
 
 
-def read_status(body: bytes) -> StatusAnswer:
+def _decode_status(body: bytes) -> StatusAnswer:
     """Read a Status; an empty one for anything else."""
     try:
         found = _STATUS.decode(body)
@@ -100,6 +102,7 @@ def error_of_status(  # noqa: C901 -- one table
     gvr: GVR | None = None,
     key: ObjectKey | None = None,
     retry_after: str = "",
+    hint: str = "",
 ) -> RegistryError:
     """Turn a code and a Status into an error; the Status may have come inside a watch stream."""
     details = answer.details or Details()
@@ -108,6 +111,7 @@ def error_of_status(  # noqa: C901 -- one table
     denied = _DENIED.search(answer.message[:1000])
     if denied:
         message += f" by {denied[1] or denied[3]} {denied[2] or denied[4]}"
+    message += f": {hint}" if hint else ""
     wait_s = _wait(retry_after, details)
     match status:
         case 401:
@@ -140,22 +144,8 @@ def error_of_status(  # noqa: C901 -- one table
         case _ if 400 <= status < 500:
             return errors.ApiError(message, status=status, reason=reason, retry_after_s=wait_s)
         case _:
-            return errors.ProtocolError(f"{what}: HTTP {status}, which no API server answers")
-
-
-def error_of_failure(error: Exception, *, what: str) -> RegistryError:
-    """Turn an exception of the transport into an error of ours; its text only where it can quote no body."""
-    if isinstance(error, TimeoutError):
-        return errors.Unreachable(f"{what}: no answer in time")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return errors.Unreachable(f"{what}: {str(error)[:300]}")
-    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
-        return errors.ProtocolError(f"{what}: the answer is no valid HTTP")
-    return errors.Unreachable(f"{what}: connection lost ({type(error).__name__})")
-
-
-FAILURES: Final = (aiohttp.ClientError, HttpProcessingError, OSError, EOFError, TimeoutError)
-"""What the transport may raise when the other side fails."""
+            words = f"{what}: HTTP {status}, which no API server answers"
+            return errors.ProtocolError(f"{words}: {hint}" if hint else words)
 
 
 def _names(details: Details, *, gvr: GVR | None, key: ObjectKey | None) -> bool:

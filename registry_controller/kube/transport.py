@@ -19,12 +19,20 @@ from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
 from registry_controller import __version__
-from registry_controller.api.errors import Unreachable
+from registry_controller.api.errors import ProtocolError, RegistryError, Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube import tls
 from registry_controller.kube.connector import Connector
-from registry_controller.kube.responses import check_plain, error_of, hang_up, read_answer, read_status
-from registry_controller.kube.translate import FAILURES, STATUS_BYTES, error_of_failure
+from registry_controller.kube.failures import FAILURES, ConnectionSource, error_of_failure, explain_web_page
+from registry_controller.kube.responses import (
+    abort,
+    check_not_compressed,
+    error_of,
+    is_web_page,
+    read_answer,
+    read_error_body,
+)
+from registry_controller.kube.translate import STATUS_BYTES
 
 DRY_RUN: Final = "dryRun=All"
 """The parameter with which a server says what it would store, and stores nothing."""
@@ -40,10 +48,14 @@ _ANSWERED: Final = frozenset({200, 201, 202})
 
 
 class Identity(Protocol):
-    """What a connection says who it is, and with which CA the server is verified; empty for the system's."""
+    """The credentials of a connection, and the CA that verifies the server; an empty one is the system's."""
 
     @property
     def ca_pem(self) -> str: ...
+
+    @property
+    def source(self) -> ConnectionSource:
+        """Where a person changes how the server is reached."""
 
     @property
     def configuration(self) -> Configuration:
@@ -100,15 +112,16 @@ class Transport(RESTClientObject):
                 response = await self._open(method, path, body=body, content_type=content_type)
                 try:
                     if response.status in _ANSWERED:
+                        self._check_page(response, what=what)
                         return await read_answer(response, limit=limit_bytes, what=what)
                     # What validation says of an object that was written quotes it.
                     limit = STATUS_BYTES if body is None else limit_bytes
-                    content = await read_status(response, limit=limit, what=what)
+                    content = await read_error_body(response, limit=limit, what=what)
                 finally:
                     response.release()
         except FAILURES as error:
-            raise error_of_failure(error, what=what) from error
-        raise error_of(response, content, what=what, gvr=gvr, key=key)
+            raise self._failure(error, what=what) from error
+        raise self._refusal(response, content, what=what, gvr=gvr, key=key)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -119,20 +132,21 @@ class Transport(RESTClientObject):
             async with self._deadline(open_s):
                 response = await self._open("GET", path, silence_s=silence_s)
         except FAILURES as error:
-            raise error_of_failure(error, what=what) from error
+            raise self._failure(error, what=what) from error
         self._streams.add(response)
         try:
             if response.status != 200:
                 async with self._deadline(open_s):
-                    content = await read_status(response, limit=STATUS_BYTES, what=what)
-                raise error_of(response, content, what=what)
-            check_plain(response, what=what)
+                    content = await read_error_body(response, limit=STATUS_BYTES, what=what)
+                raise self._refusal(response, content, what=what)
+            check_not_compressed(response, what=what)
+            self._check_page(response, what=what)
             yield response.content.iter_any()
         except FAILURES as error:
-            raise error_of_failure(error, what=what) from error
+            raise self._failure(error, what=what) from error
         finally:
             self._streams.discard(response)
-            hang_up(response)
+            abort(response)
 
     @property
     def ca_pem(self) -> str:
@@ -150,6 +164,26 @@ class Transport(RESTClientObject):
         await super().close()
         await asyncio.sleep(0)  # transports close their sockets in the loop's next turn
 
+    def _failure(self, error: Exception, *, what: str) -> RegistryError:
+        return error_of_failure(error, what=what, server=self.server, source=self._identity.source)
+
+    def _refusal(
+        self,
+        response: aiohttp.ClientResponse,
+        content: bytes,
+        *,
+        what: str,
+        gvr: GVR | None = None,
+        key: ObjectKey | None = None,
+    ) -> RegistryError:
+        source = self._identity.source
+        return error_of(response, content, what=what, server=self.server, source=source, gvr=gvr, key=key)
+
+    def _check_page(self, response: aiohttp.ClientResponse, *, what: str) -> None:
+        if is_web_page(response):
+            abort(response)
+            raise ProtocolError(f"{what}: {explain_web_page(self.server, self._identity.source)}")
+
     def _deadline(self, timeout_s: float) -> _Deadline:
         """Limit a wait; closing ends it at once."""
         return _Deadline(timeout_s, among=self._deadlines)
@@ -165,19 +199,19 @@ class Transport(RESTClientObject):
     ) -> aiohttp.ClientResponse:
         context = self.ssl_context
         try:
-            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
         except aiohttp.ClientConnectorCertificateError:
-            if not await self._finds_another_ca(context):
+            if not await self._has_other_ca(context):
                 raise
-            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
         if response.status == 401 and await self._identity.renew():
             response.release()
-            response = await self._ask(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
         if response.status != 401 and response.status < 500:  # 5xx may come from a proxy before a dead server
             self.answers += 1
         return response
 
-    async def _finds_another_ca(self, refused: ssl.SSLContext) -> bool:
+    async def _has_other_ca(self, refused: ssl.SSLContext) -> bool:
         """Look whether servers are to be verified with another CA by now than `refused` has; say whether so."""
         if self.ssl_context is refused:
             await self._identity.renew()
@@ -191,7 +225,7 @@ class Transport(RESTClientObject):
                 self.on_new_ca()
         return True
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, *, body: bytes | None, content_type: str, silence_s: float | None
     ) -> aiohttp.ClientResponse:
         if not is_allowed(method, path, self._methods):

@@ -13,7 +13,14 @@ from registry_controller.api.errors import ApiError, ProtocolError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.listing import NONSENSE, REVISION_LENGTH, Page, check_scope, list_objects, read_revision
+from registry_controller.kube.listing import (
+    DECODE_ERRORS,
+    REVISION_LENGTH,
+    Page,
+    check_scope,
+    list_objects,
+    read_revision,
+)
 from registry_controller.kube.object import PartialObject, decode_manifest, decode_object
 from registry_controller.kube.translate import STATUS_BYTES, StatusAnswer, error_of_status
 
@@ -115,7 +122,7 @@ async def watch_events(
     async with reader.stream(gvr, selection, query=query, silence_s=silence_s) as chunks:
         on_bytes()  # the answer itself
         pending = bytearray()  # pieces of their own would take more memory than what they say
-        with reader.lines.begun() as begun:
+        with reader.lines.open() as begun:
             async for chunk in chunks:
                 on_bytes()
                 head, newline, rest = chunk.partition(b"\n")
@@ -148,7 +155,7 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
             return WatchEvent(WatchEventType.BOOKMARK, None, mark.resource_version, ends)
         if event_type is None:
             status = _decode_status(found.object) if found.type == "ERROR" else None
-    except NONSENSE:
+    except DECODE_ERRORS:
         raise ProtocolError(f"{what}: a line that is no event") from None
     if event_type is None:
         if status is None:

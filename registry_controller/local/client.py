@@ -1,6 +1,7 @@
-"""The API server at home as the keeper of our own things needs it: objects in, objects out, errors in words.
+"""Reads and writes objects in the local cluster; errors are sentences for people.
 
-Law: what is missing is None, what is not allowed says verb, resource and who can allow it, and no message holds data.
+Law: a missing object is None; a missing right is reported with its verb, its resource and the way to grant it; no
+message holds data.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
 from registry_controller.kube.connect import object_path
+from registry_controller.report.reasons import granting
 
 SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
 
 
 class LocalWriter(Protocol):
-    """The connection to our own cluster; bodies are JSON."""
+    """The connection to the local cluster; bodies are JSON."""
 
     @property
     def ca_pem(self) -> str: ...
@@ -42,23 +44,23 @@ class LocalWriter(Protocol):
 
 
 class LocalClient:
-    """Read and write objects at home."""
+    """Reads and writes objects in the local cluster."""
 
     def __init__(self, writer: LocalWriter) -> None:
         self._writer = writer
 
     @property
     def ca_pem(self) -> str:
-        """The CA of our own connection; empty when it uses the system's."""
+        """The CA of the connection as PEM; empty when it uses the system's."""
         return self._writer.ca_pem
 
     @property
     def server(self) -> str:
-        """The address of our own connection."""
+        """The address of the connection."""
         return self._writer.server
 
     async def read(self, gvr: GVR, key: ObjectKey) -> Manifest | None:
-        """Get one object; None when the answer itself says that it is missing."""
+        """Get one object; None when the API server reports that it does not exist."""
         try:
             return _decode(await self._writer.get(gvr, key), what=f"{gvr} {key}")
         except NotFound as error:
@@ -69,7 +71,7 @@ class LocalClient:
             raise _forbidden(error, verb="get", gvr=gvr, namespace=key.namespace) from error
 
     async def list(self, gvr: GVR, *, namespace: str = "", fields: str = "") -> Sequence[Manifest]:
-        """List a kind, all of it or by a field selector."""
+        """List all objects of a kind, or those that a field selector matches."""
         path = gvr.path(namespace) + (f"?fieldSelector={quote(fields, safe='')}" if fields else "")
         try:
             items = _decode(await self._writer.get_path(path), what=str(gvr)).get("items")
@@ -80,7 +82,7 @@ class LocalClient:
         return [item for item in items or () if isinstance(item, dict)]
 
     async def read_path(self, path: str) -> Manifest:
-        """Get a document that is no object, such as `/api`."""
+        """Get a document that is not an object, such as `/api`."""
         return _decode(await self._writer.get_path(path), what=path)
 
     async def create(self, gvr: GVR, manifest: Manifest) -> Manifest:
@@ -93,7 +95,7 @@ class LocalClient:
         return _decode(stored, what=f"{gvr} {key}")
 
     async def replace(self, gvr: GVR, manifest: Manifest) -> None:
-        """Replace an object by one with the resourceVersion that was read."""
+        """Replace an object; the manifest has the resourceVersion that was read."""
         key = _key(manifest)
         try:
             await self._writer.replace(gvr, key, msgspec.json.encode(manifest))
@@ -101,7 +103,7 @@ class LocalClient:
             raise _forbidden(error, verb="update", gvr=gvr, namespace=key.namespace) from error
 
     async def delete(self, gvr: GVR, manifest: Manifest) -> None:
-        """Delete the very object that was read; one that is gone by now is deleted."""
+        """Delete the object that was read; do nothing when it does not exist any more."""
         key, info = _key(manifest), meta.metadata_of(manifest)
         try:
             await self._writer.delete(gvr, key, uid=info["uid"], resource_version=info["resourceVersion"])
@@ -111,7 +113,7 @@ class LocalClient:
             raise _forbidden(error, verb="delete", gvr=gvr, namespace=key.namespace) from error
 
     async def request_token(self, account: ObjectKey, spec: Mapping[str, Any]) -> str:
-        """Have a token of a ServiceAccount issued; `spec` is a TokenRequestSpec (authentication.k8s.io/v1)."""
+        """Request a token of a ServiceAccount; `spec` is a TokenRequestSpec (authentication.k8s.io/v1)."""
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = object_path(SERVICE_ACCOUNTS, account, subresource="token")
         try:
@@ -122,12 +124,12 @@ class LocalClient:
         status = answer.get("status")
         token = status.get("token") if isinstance(status, dict) else None
         if not isinstance(token, str) or not token:
-            raise ProtocolError(f"{path}: the answer holds no token")
+            raise ProtocolError(f"{path}: the answer has no token")
         return token
 
 
 def age(manifest: Manifest) -> tuple[str, str]:
-    """Order objects by when they were made."""
+    """Return a key that sorts objects from the oldest to the newest."""
     info = meta.metadata_of(manifest)
     return info.get("creationTimestamp") or "", info.get("name") or ""
 
@@ -143,7 +145,7 @@ def _decode(body: bytes, *, what: str) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ProtocolError(f"{what}: the answer is no JSON object")
+        raise ProtocolError(f"{what}: the answer is not a JSON object")
     return found
 
 
@@ -157,8 +159,7 @@ def _forbidden(error: Forbidden, *, verb: str, gvr: GVR, namespace: str) -> Forb
         return error
     where = f" in namespace {namespace}" if namespace else ""
     return Forbidden(
-        f"cannot {verb} {gvr}{where}: forbidden; allow it in a ClusterRole labelled "
-        f'{meta.CONTROLLER_AGGREGATED}=true, or run "registry-controller rbac"',
+        f"cannot {verb} {gvr}{where}: forbidden; {granting(meta.CONTROLLER_AGGREGATED, place='here')}",
         status=error.status,
         reason=error.reason,
     )

@@ -1,7 +1,7 @@
-"""What the daemon makes itself: its own Cluster, the Secret that it publishes, the core rules and the core feature.
+"""Builds the objects that the daemon creates: its Cluster, its published Secret, the core rules and the core feature.
 
-Law: builders only; the same arguments give the same manifest. Nothing here carries a finalizer, and only the core
-rules and the feature carry an ownerReference: people carry the others to other clusters, which would collect them.
+Law: the same arguments give the same manifest. No object has a finalizer. Only the core rules and the feature have an
+ownerReference: people copy the other objects to other clusters, whose garbage collector would delete them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
 
 TOKEN_SECRET_TYPE: Final = "kubernetes.io/service-account-token"
 SERVICE_ACCOUNT: Final = "kubernetes.io/service-account.name"
-"""Annotation of a token Secret: whose token it holds."""
+"""Annotation of a token Secret with the name of the token's ServiceAccount."""
 BINDING_SECRET_TYPE: Final = "cluster-registry.k8s.cisco.com/token-binding"
-"""Type of the Secret to which expiring tokens are bound; there is nothing in it."""
+"""Type of the Secret to which expiring tokens are bound; it has no data."""
 
 _MARKS: Final = frozenset((meta.OWNER, meta.PROVENANCE, meta.GO_LAST_APPLIED))
 
 
 def local_cluster(name: str, *, cluster_id: ClusterUID, namespace: str) -> Manifest:
-    """Build our own Cluster object; its Secret has its name and is in the daemon's namespace."""
+    """Build the local Cluster object; its Secret has its name and is in the daemon's namespace."""
     return {
         "apiVersion": meta.API_VERSION,
         "kind": meta.CLUSTER.kind,
@@ -33,7 +33,7 @@ def local_cluster(name: str, *, cluster_id: ClusterUID, namespace: str) -> Manif
 
 
 def registry_secret(key: ObjectKey, *, kubeconfig: str) -> Manifest:
-    """Build the Secret with which other clusters read this one."""
+    """Build the Secret that other clusters read this one with."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -58,7 +58,7 @@ def token_secret(namespace: str, service_account: str) -> Manifest:
 
 
 def binding_secret(namespace: str, service_account: str) -> Manifest:
-    """Build the Secret to which the expiring tokens of the ServiceAccount are bound: they end with it."""
+    """Build the Secret to which the expiring tokens of the ServiceAccount are bound: its deletion revokes them."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -68,14 +68,14 @@ def binding_secret(namespace: str, service_account: str) -> Manifest:
 
 
 def core_feature(cluster: Manifest) -> Manifest:
-    """Build the feature that offers this cluster's members and rules to the others."""
+    """Build the feature that offers this cluster's members and rules to other clusters."""
     return _core(meta.FEATURE, names.CORE_FEATURE_OBJECT, cluster=cluster, spec={"featureName": names.CORE_FEATURE})
 
 
 def core_rules(cluster: Manifest, *, namespace: str) -> Sequence[Manifest]:
-    """Build the three rules that take members, their Secrets and their rules from the other clusters.
+    """Build the three rules that copy members, their Secrets and their rules from other clusters.
 
-    `cluster` is our own Cluster as stored: it becomes the owner. `namespace` is the daemon's.
+    `cluster` is the local Cluster as stored, which becomes the owner. `namespace` is the daemon's.
     """
     secrets = {
         "content": [{"key": "type", "value": meta.REGISTRY_SECRET_TYPE}],
@@ -90,7 +90,7 @@ def core_rules(cluster: Manifest, *, namespace: str) -> Sequence[Manifest]:
 
 
 def owner_reference(cluster: Manifest) -> Mapping[str, Any]:
-    """Build the reference that makes our own Cluster the controller of an object."""
+    """Build the reference that makes the local Cluster the controller of an object."""
     info = meta.metadata_of(cluster)
     return {
         "apiVersion": meta.API_VERSION,
@@ -103,12 +103,12 @@ def owner_reference(cluster: Manifest) -> Mapping[str, Any]:
 
 
 def repaired(current: Manifest, *, wanted: Manifest) -> Manifest | None:
-    """Build what a core object must become; None when it is as wanted.
+    """Build the corrected core object; None when it is correct.
 
-    It carries nobody's mark: a copy of another cluster's object would follow that cluster.
+    It has no provenance: a copy of another cluster's object would follow that cluster.
 
-    Empties count as absent, because members that run the Go original store them. Labels, annotations and owners
-    that others added stay, except Clusters of ours that are no more.
+    Empty fields count as absent, because members that run the Go original store them. Labels, annotations and owners
+    that other clients added stay, except Clusters that are not the local one.
     """
     info, wanted_info = meta.metadata_of(current), meta.metadata_of(wanted)
     labels = {**meta.labels_of(current), **meta.labels_of(wanted)}
@@ -141,7 +141,7 @@ def without_empties(value: Any) -> Any:
 
 
 def is_cluster_reference(reference: Mapping[str, Any]) -> bool:
-    """Say whether an ownerReference names a Cluster of ours."""
+    """Return whether an ownerReference names a Cluster."""
     group, _ = meta.group_version(reference.get("apiVersion") or "")
     return group == meta.GROUP and reference.get("kind") == meta.CLUSTER.kind
 

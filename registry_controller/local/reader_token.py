@@ -1,7 +1,7 @@
-"""The token with which the other clusters read this one: one that lasts, or, as an option, one that expires.
+"""The token that other clusters read this one with: a lasting one, or, as an option, an expiring one.
 
-A token that lasts is what Kubernetes writes into a token Secret. One that expires is asked for, bound to a Secret of
-its own. Deleting the Secret revokes either, and another one is made.
+Kubernetes writes a lasting token into a token Secret. An expiring token is requested, bound to a Secret of its own.
+The deletion of that Secret revokes the token, and a new one is created.
 """
 
 from __future__ import annotations
@@ -23,29 +23,17 @@ from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.local import manifests
 from registry_controller.local.client import SERVICE_ACCOUNTS, LocalClient, age
 from registry_controller.report.logs import Logger
+from registry_controller.settings import Settings
 
 _WAIT_S: Final = 10.0
 _POLL_S: Final = 0.25
 _RENEWED_AFTER: Final = 0.8
-"""Part of its lifetime, as granted, after which a token is renewed."""
+"""The part of the granted lifetime after which a token is renewed."""
 _SKEW_S: Final = 60.0
 
 
-class TokenSettings(Protocol):
-    """The options that this room reads."""
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def reader_service_account_name(self) -> str: ...
-
-    @property
-    def reader_token_expiration_seconds(self) -> int: ...
-
-
 class NotReady(RegistryError):
-    """Kubernetes has not done its part yet; trying again is all there is to do."""
+    """Kubernetes has not finished its part yet; a retry is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,36 +44,36 @@ class ReaderToken:
     ca_pem: str
 
 
-class ReaderTokens(Protocol):
-    """Where the token comes from."""
+class TokenSource(Protocol):
+    """The source of the token to publish."""
 
     async def find(self, *, current: str) -> ReaderToken:
-        """Find the token to publish; `current` is the one that is published. RegistryError in words for people."""
+        """Find the token to publish; `current` is the published one. Raises RegistryError, a sentence for people."""
 
     def renew_in_s(self) -> float:
-        """Tell in how many seconds `find` gives another one; infinity for never."""
+        """Return the time until `find` returns another token in seconds; infinity for never."""
 
 
-def reader_tokens(*, api: LocalClient, settings: TokenSettings, log: Logger) -> ReaderTokens:
-    """Choose by the options."""
+def make_token_source(*, api: LocalClient, settings: Settings, log: Logger) -> TokenSource:
+    """Make the source that the options ask for."""
     if settings.reader_token_expiration_seconds:
         return ExpiringToken(api=api, settings=settings, log=log)
     return LastingToken(api=api, settings=settings, log=log)
 
 
 def token_type(expiration_s: int) -> str:
-    """Tell the type of the Secret that revokes the token when it is deleted; `expiration_s` is 0 for one that lasts."""
+    """Return the type of the Secret whose deletion revokes the token; `expiration_s` is 0 for a lasting token."""
     return manifests.BINDING_SECRET_TYPE if expiration_s else manifests.TOKEN_SECRET_TYPE
 
 
-async def revoke_tokens(api: LocalClient, settings: TokenSettings) -> None:
-    """Delete the Secrets of all tokens of the reader, whichever kind they are: what was published is good no more."""
+async def revoke_tokens(api: LocalClient, settings: Settings) -> None:
+    """Delete the Secrets of all tokens of the reader, of both kinds, which revokes the published token."""
     for secret in await tokens_left(api, settings):
         await api.delete(meta.SECRETS, secret)
 
 
-async def tokens_left(api: LocalClient, settings: TokenSettings) -> Sequence[Manifest]:
-    """List the Secrets of tokens of the reader, whichever kind they are."""
+async def tokens_left(api: LocalClient, settings: Settings) -> Sequence[Manifest]:
+    """List the Secrets of the reader's tokens, of both kinds."""
     account = ObjectKey(settings.namespace, settings.reader_service_account_name)
     bound = meta.metadata_of(manifests.binding_secret(*account))["name"]
     found = await api.read(meta.SECRETS, ObjectKey(account.namespace, bound))
@@ -109,13 +97,13 @@ async def _token_secrets(api: LocalClient, account: ObjectKey) -> Sequence[Manif
 class LastingToken:
     """The token in a token Secret of the reader's ServiceAccount."""
 
-    def __init__(self, *, api: LocalClient, settings: TokenSettings, log: Logger) -> None:
+    def __init__(self, *, api: LocalClient, settings: Settings, log: Logger) -> None:
         self._api = api
         self._account = ObjectKey(settings.namespace, settings.reader_service_account_name)
         self._log = log
 
     async def find(self, *, current: str) -> ReaderToken:
-        """Find the token, or have one made and wait for it."""
+        """Find the token, or create its Secret and wait for the token."""
         found = await _token_secrets(self._api, self._account)
         token = next((token for token in map(_read_token, found) if token), None)
         if token is not None:
@@ -129,18 +117,18 @@ class LastingToken:
             )
             if token is not None:
                 return token
-        raise NotReady(f"ServiceAccount {self._account}: Kubernetes has not filled its token Secret yet")
+        raise NotReady(f"ServiceAccount {self._account}: Kubernetes has not filled its token Secret yet; retrying")
 
     def renew_in_s(self) -> float:
-        """Never."""
+        """Return infinity: the token does not expire."""
         return math.inf
 
     async def _make(self) -> None:
-        # Kubernetes deletes a token Secret without its ServiceAccount: making one again and again would never end.
+        # Kubernetes deletes a token Secret without its ServiceAccount: creating one again and again would never end.
         try:
             account = await self._api.read(SERVICE_ACCOUNTS, self._account)
         except Forbidden:
-            pass  # the right to look is not needed where the account is there
+            pass  # the right to read ServiceAccounts is not needed while this one exists
         else:
             _check_exists(account, self._account)
         await _make_secret(self._api, manifests.token_secret(*self._account), log=self._log)
@@ -148,7 +136,7 @@ class LastingToken:
 
 @dataclass(frozen=True, slots=True)
 class _TokenClaims:
-    """What a token says of itself; times in seconds since 1970, by the clock of its issuer."""
+    """The claims in a token; times are seconds since 1970, by the clock of its issuer."""
 
     account_uid: str
     secret_uid: str
@@ -161,12 +149,12 @@ class _TokenClaims:
 
 
 class ExpiringToken:
-    """A token with a lifetime, renewed when four fifths of what was granted are over.
+    """A token with a lifetime, renewed after four fifths of the granted one.
 
-    Between two restarts its age is measured by a clock that nobody sets; after one, by what the token says.
+    A monotonic clock measures the age of a token that this process requested; the claims give the age of an older one.
     """
 
-    def __init__(self, *, api: LocalClient, settings: TokenSettings, log: Logger) -> None:
+    def __init__(self, *, api: LocalClient, settings: Settings, log: Logger) -> None:
         self._api = api
         self._account = ObjectKey(settings.namespace, settings.reader_service_account_name)
         self._asked_s = settings.reader_token_expiration_seconds
@@ -175,7 +163,7 @@ class ExpiringToken:
         self._issued: tuple[str, float] = ("", 0.0)
 
     async def find(self, *, current: str) -> ReaderToken:
-        """Keep the current token while it is good for long enough; else have another one issued."""
+        """Return the current token while it is valid for long enough, or else request another one."""
         account = _check_exists(await self._api.read(SERVICE_ACCOUNTS, self._account), self._account)
         secret = await self._secret()
         uids = _uid(account), _uid(secret)
@@ -186,19 +174,19 @@ class ExpiringToken:
         return ReaderToken(current, self._api.ca_pem)
 
     def renew_in_s(self) -> float:
-        """Tell how long the current token stays."""
+        """Return the time until the current token is renewed."""
         return max(0.0, self._renew_at_s - _now_s())
 
     def _left_s(self, token: str, claims: _TokenClaims) -> float:
-        """Tell for how many seconds more a token is good enough."""
+        """Return the time until a token is renewed in seconds, negative when that is overdue."""
         issued, at_s = self._issued
         if token == issued:
             return at_s + claims.renewed_after_s - _now_s()
         age_s = time.time() - claims.issued_s
-        return claims.renewed_after_s - age_s if age_s > -_SKEW_S else 0.0  # from the future: a clock was set
+        return claims.renewed_after_s - age_s if age_s > -_SKEW_S else 0.0  # from the future: a clock was changed
 
     async def _secret(self) -> Manifest:
-        """Find the Secret to which the tokens are bound, or make it."""
+        """Find the Secret to which the tokens are bound, or create it."""
         wanted = manifests.binding_secret(*self._account)
         key = ObjectKey(self._account.namespace, meta.metadata_of(wanted)["name"])
         found = await self._api.read(meta.SECRETS, key)
@@ -206,9 +194,12 @@ class ExpiringToken:
             await _make_secret(self._api, wanted, log=self._log)
             found = await self._api.read(meta.SECRETS, key)
         if found is None or meta.metadata_of(found).get("deletionTimestamp"):
-            raise NotReady(f"Secret {key}: is being deleted")
+            raise NotReady(f"Secret {key}: is being deleted; retrying")
         if found.get("type") != manifests.BINDING_SECRET_TYPE:
-            raise BadInput(f"Secret {key}: its type must be {manifests.BINDING_SECRET_TYPE}; delete it")
+            raise BadInput(
+                f"Secret {key}: its type must be {manifests.BINDING_SECRET_TYPE}; delete it, and the daemon "
+                "creates it again"
+            )
         return found
 
     async def _issue(self, secret: Manifest) -> tuple[str, _TokenClaims]:
@@ -224,10 +215,10 @@ class ExpiringToken:
         )
         claims = _read_claims(token)
         if claims is None:
-            raise NotReady(f"ServiceAccount {self._account}: its new token does not say when it expires")
+            raise NotReady(f"ServiceAccount {self._account}: its new token has no expiry")
         self._issued = (token, asked_s)
         lifetime_s = round(claims.expires_s - claims.issued_s)
-        self._log.info("had a new token for the reader issued", account=self._account, lifetime_s=lifetime_s)
+        self._log.info("issued a new token for the reader", serviceAccount=self._account, lifetimeSeconds=lifetime_s)
         return token, claims
 
 
@@ -236,16 +227,18 @@ async def _make_secret(api: LocalClient, secret: Manifest, *, log: Logger) -> No
     key = ObjectKey(info["namespace"], info["name"])
     try:
         await api.create(meta.SECRETS, secret)
-        log.info("made a token Secret for the reader", secret=key)
+        log.info("created a token Secret for the reader", secret=key)
     except AlreadyExists:
         present = await api.read(meta.SECRETS, key)
         if present is not None and present.get("type") != secret["type"]:
-            raise BadInput(f"Secret {key}: its type must be {secret['type']}; delete it") from None
+            raise BadInput(
+                f"Secret {key}: its type must be {secret['type']}; delete it, and the daemon creates it again"
+            ) from None
 
 
 def _check_exists(account: Manifest | None, key: ObjectKey) -> Manifest:
     if account is None:
-        raise BadInput(f"ServiceAccount {key} does not exist; the other clusters read with it")
+        raise BadInput(f"ServiceAccount {key} does not exist; other clusters read this one with its token: create it")
     return account
 
 
@@ -259,12 +252,12 @@ def _uid(manifest: Manifest) -> str:
 
 def _read_token(secret: Manifest) -> ReaderToken | None:
     data = secret.get("data") or {}
-    token, ca_pem = decoded(data, "token"), decoded(data, "ca.crt")
+    token, ca_pem = decode_text(data, "token"), decode_text(data, "ca.crt")
     return ReaderToken(token, ca_pem) if token and ca_pem else None
 
 
-def decoded(data: Mapping[str, Any], key: str) -> str:
-    """Read one value of a Secret as text; empty where it is none."""
+def decode_text(data: Mapping[str, Any], key: str) -> str:
+    """Decode one value of a Secret as text; empty when it is missing or not text."""
     try:
         return base64.b64decode(data.get(key) or "").decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -272,7 +265,7 @@ def decoded(data: Mapping[str, Any], key: str) -> str:
 
 
 def _read_claims(token: str) -> _TokenClaims | None:
-    """Read what a token says of itself (RFC 7519), without trusting it; None where it says no such thing."""
+    """Read the claims in a token (RFC 7519) without verifying its signature; None without all of them."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         found = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -1,12 +1,13 @@
-"""Members that have left: their Cluster was proven deleted where they stand themselves (O6).
+"""Departures: members that have left, because their own cluster has shown that their Cluster is deleted (O6).
 
-Laws: a Cluster that is merely missing proves nothing · what a leaver leaves behind goes first and its Cluster last, so
-that a restart finds all that it needs to know in the cluster itself.
+Laws: a Cluster that is only missing here proves nothing · the copies of a leaving member are removed first and its
+Cluster last, so that a restart finds in the cluster everything that it needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
@@ -24,57 +25,62 @@ log = get_logger(__name__)
 _PROVEN = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
 
 
-class Departures:
-    """Who has left, and up to which revision of its Cluster.
+class DepartureObserver(Protocol):
+    """Receives the effects of departures."""
 
-    `look_at` hears whose copies want a fresh look, `add` which Cluster does.
-    """
+    def on_departure(self, member: ClusterUID) -> None:
+        """A member has left or is back: its objects and copies need new decisions."""
+
+    def on_cluster_due(self, target: Target, flow: str) -> None:
+        """The removal of this Cluster waited for a copy, which has changed."""
+
+
+class Departures:
+    """The members that have left, each with the last known revision of its Cluster."""
 
     def __init__(
         self,
         *,
         copies: CopyIndex,
-        link: Callable[[ClusterUID], Peer | None],
+        peers: Mapping[ClusterUID, Peer],
         rule_states: RuleStates,
-        look_at: Callable[[ClusterUID], None],
-        add: Callable[[Target, str], None],
+        observer: DepartureObserver,
     ) -> None:
         self.left: Mapping[ClusterUID, int] = {}
         self._copies = copies
-        self._link = link
+        self._peers = peers
         self._rule_states = rule_states
-        self._look_at = look_at
-        self._add = add
+        self._observer = observer
         self._waits_for: dict[Target, ClusterUID] = {}
 
     def has_no_cluster(self, member: ClusterUID) -> bool:
-        """Say whether a live member's complete list has no Cluster that stands for itself, under any name."""
+        """Return whether the complete list of a live member has no Cluster with the member's ID."""
         return self._has_cluster(member) is False
 
     def _has_cluster(self, member: ClusterUID) -> bool | None:
-        """Say whether a member's complete list has a Cluster that stands for itself; None where it is not heard."""
-        link = self._link(member)
-        if link is None or not link.alive or (held := link.clusters.held) is None:
+        """Return whether a member's complete list has a Cluster with its ID; None without a live, complete list."""
+        peer = self._peers.get(member)
+        if peer is None or not peer.is_alive or (held := peer.clusters.held) is None:
             return None
-        return any(view.cluster_id == member for view in held.values())
+        return any(record.cluster_id == member for record in held.values())
 
     def leaves_behind(self, member: ClusterUID) -> bool:
-        """Say whether copies of a member's objects are still to be removed here; `copy_changed` ends the wait."""
+        """Return whether copies of a member's objects are still to be removed here; `on_copy_changed` ends the wait."""
         behind = next(self._left_behind(member), None)
         if behind is not None:
             self._waits_for[behind] = member
-            log.debug("copies of a member that leaves are still here", cluster_id=member, first=str(behind))
+            log.debug("copies of a leaving member are still here", clusterID=member, first=str(behind))
         return behind is not None
 
-    def copy_changed(self, target: Target) -> None:
-        """Look again at the Cluster of a member whose removal waited for this copy."""
+    def on_copy_changed(self, target: Target) -> None:
+        """Report the Cluster of a member whose removal waited for this copy."""
         if target not in self._waits_for:
             return
         member = self._waits_for.pop(target)
         if (cache := self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)) is not None:
             for key, record in cache.records.items():
                 if record.natural == member:
-                    self._add(cache.target(key), record.marks.owner or HERE)
+                    self._observer.on_cluster_due(cache.target(key), record.marks.owner or HERE)
 
     def _left_behind(self, member: ClusterUID) -> Iterator[Target]:
         return (
@@ -87,29 +93,29 @@ class Departures:
             and not record.deleting
             and not record.marks.frozen
             and not is_container(cache.target(key))
-            and not self._stays(cache.target(key), record)
+            and not self._is_barred(cache.target(key), record)
         )
 
-    def _stays(self, target: Target, record: CopyRecord) -> bool:
-        """Say whether nothing may be done here for the rule that made a copy."""
-        held = self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
-        return held is not None
+    def _is_barred(self, target: Target, record: CopyRecord) -> bool:
+        """Return whether the rule that made a copy may not change it here."""
+        barrier = self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
+        return barrier is not None
 
-    def hear(self, decision: Decision, view: TargetState) -> None:
-        """Hear what was decided about a Cluster: its member has left, or is one again."""
+    def record_decision(self, decision: Decision, state: TargetState) -> None:
+        """Record from the decision on a Cluster that its member has left, or is back."""
         if decision.reason in _PROVEN:
             member = owner_of(decision)
-            if member in view.gone or (isinstance(decision, Skip) and member not in self.left):
-                return  # on somebody's word, which may be taken back
-            known = view.current.marks.revision if view.current is not None else 0
+            if member in state.gone or (isinstance(decision, Skip) and member not in self.left):
+                return  # rests on a tombstone, which its author may withdraw
+            known = state.current.marks.revision if state.current is not None else 0
             gone = {member: max(known, self.left.get(member, 0))} if member is not None else {}
             left = {**self.left, **gone}
         else:
-            member = view.current.natural if view.current is not None else owner_of(decision)
+            member = state.current.natural if state.current is not None else owner_of(decision)
             if member is None or not (isinstance(decision, Apply) or self._has_cluster(member)):
-                return  # no sign of it: another Cluster of its ID, which somebody carried here, is none
+                return  # no proof: another Cluster with its ID, which a person created here, proves nothing
             left = {known: revision for known, revision in self.left.items() if known != member}
         was, self.left = self.left, left
         if member is not None and (member in left) != (member in was):
-            log.info("member left" if member in left else "member is back", cluster_id=member)
-            self._look_at(member)
+            log.info("member left" if member in left else "member is back", clusterID=member)
+            self._observer.on_departure(member)

@@ -1,7 +1,7 @@
-"""What `leave` does: say that a member has left, wait until the daemon has drawn the consequences, and clear up.
+"""The `leave` command: declares that a member has left, waits for the daemon, and cleans up here.
 
-Laws: it can be broken off and begun again at any moment · nobody loses the credentials by which a member is still to
-hear the news.
+Laws: the command can be interrupted and run again at any moment · credentials stay valid for as long as a member still
+has to read with them that this cluster has left.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, State, read_cluster
@@ -18,10 +18,10 @@ from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, In
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
     Tombstone,
-    can_be_named,
-    is_farewell,
-    left_secret,
-    read_standing,
+    fits_in_tombstone,
+    is_own_tombstone,
+    published_secret,
+    read_original_tombstone,
     tombstone_manifest,
 )
 from registry_controller.cache.members import cluster_target, membership_of, secret_target
@@ -29,144 +29,159 @@ from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.local.client import LocalClient, age
 from registry_controller.local.kubeconfig_secret import is_published
-from registry_controller.local.reader_token import TokenSettings, tokens_left
+from registry_controller.local.reader_token import tokens_left
+from registry_controller.settings import Settings
 
-_LOOK_EVERY_S: Final = 0.5
+_POLL_S: Final = 0.5
 _ATTEMPTS: Final = 10
-_BRAKE: Final = "; rules may hold that back (DeletionHalted), and nothing happens while no daemon of this cluster runs"
-_AGAIN: Final = "; the same command goes on from here"
+_WHY_LONG: Final = "; a rule in DeletionHalted delays this, and the daemon of this cluster must be running"
+_CONTINUE: Final = "; run the same command again to continue"
 
 
-class Settings(TokenSettings, Protocol):
-    """The options that this room reads."""
-
-    @property
-    def manage_local_cluster_secret(self) -> bool: ...
-
-
-class StillThere(RegistryError):
-    """It is not over: somebody, or the daemon, has something left to do."""
+class LeaveIncomplete(RegistryError):
+    """The time is over, and a person or the daemon still has something to do."""
 
 
 class LeaveCommand:
-    """Leaves the group, or says of another member that it has. `say` is told what is done, in words."""
+    """Takes this cluster out of the group, or declares that another member has left.
+
+    Calls `report` with a sentence for each step.
+    """
 
     def __init__(
-        self, *, api: LocalClient, local: ClusterUID, settings: Settings, today: date, say: Callable[[str], None]
+        self, *, api: LocalClient, local: ClusterUID, settings: Settings, today: date, report: Callable[[str], None]
     ) -> None:
         self._api = api
         self._local = local
         self._settings = settings
         self._today = today
-        self._say = say
+        self._report = report
 
     async def question(self, name: str) -> str:
-        """Ask whether this cluster is to leave, or the member of that name; BadInput where that one cannot be said."""
+        """Return the question to confirm: for this cluster, or for the member of that name. Raises BadInput."""
         if name:
             await self._find(name)
-            return f"Cluster {name} is dead: let all members forget it, and delete here what its rules say?"
+            return (
+                f"Declare that Cluster {name} is gone for good, remove it from all members, and delete its copies here?"
+            )
         own = [cluster.name for cluster in await self._clusters() if cluster.cluster_id == self._local]
         called = f" {', '.join(own)}" if own else ""
         return f"Take this cluster{called} out of its group, delete its Cluster, and revoke its credentials?"
 
     async def leave(self, *, without: Collection[str] = (), wait_s: float) -> None:
-        """Take this cluster out of the group. Members in `without` are not waited for. RegistryError in words."""
+        """Take this cluster out of the group, without waiting for the members in `without`. Raises RegistryError."""
         clusters = await self._clusters()
         own = [cluster for cluster in clusters if cluster.cluster_id == self._local]
         unknown = set(without) - {cluster.name for cluster in clusters if cluster.cluster_id != self._local}
         if len(own) > 1:
             names = ", ".join(sorted(cluster.name for cluster in own))
-            raise BadInput(f"Clusters {names} all have this cluster's ID: delete all but one first")
+            raise BadInput(
+                f"Clusters {names} all have this cluster's ID: delete all but one of them, and run this again"
+            )
         if unknown:
-            raise BadInput(f"--without {', '.join(sorted(unknown))}: there is no other Cluster of that name here")
+            raise BadInput(
+                f"--without {', '.join(sorted(unknown))}: no other member's Cluster has that name here; "
+                "`kubectl get clusters` lists the names"
+            )
         if own:
-            await self._say_farewell(own[0])
-        secret = await self._published()
-        await self._forget(without)
+            await self._declare_local(own[0])
+        secret = await self._find_published()
+        await self._delete_clusters(without)
         deadline = _now_s() + wait_s
-        await self._until(self._left_over, deadline=deadline)
+        await self._wait(self._list_left_over, deadline=deadline)
         if not self._settings.manage_local_cluster_secret:
-            self._say("its credentials are managed by you: revoke them, and delete the Secret in which they are")
+            self._report(
+                "this cluster has left; MANAGE_LOCAL_CLUSTER_SECRET is false: revoke its credentials yourself, and "
+                "delete the Secret that holds them"
+            )
             return
-        await self._until(lambda: self._credentials_left(secret), deadline=deadline)
-        self._say("its credentials are revoked: nobody can read this cluster with them any more; it has left")
+        await self._wait(lambda: self._list_credentials(secret), deadline=deadline)
+        self._report("this cluster has left, and its credentials are revoked")
 
     async def declare(self, name: str, *, wait_s: float) -> None:
-        """Say that another member has left, because it cannot say so itself. RegistryError in words for people."""
+        """Declare that another member has left, because it cannot do so itself. Raises RegistryError."""
         same = await self._find(name)
-        stones = [await self._tombstone(found) for found in same]
+        stones = [await self._make_tombstone(found) for found in same]
         for stone in stones:
-            await self._set_up(stone)
-        self._say(f"said that {name} has left")
-        # Carried here by hand, and never heard: the daemon leaves such a one to people.
-        await self._forget([found.name for found in same if found.owner is None])
+            await self._put_tombstone(stone)
+        self._report(f"declared that {name} has left")
+        # The daemon does not delete a Cluster that a person created here and that was never read from its member.
+        await self._delete_clusters([found.name for found in same if found.owner is None])
         deadline = _now_s() + wait_s
-        await self._until(lambda: self._still_there(same, stones), deadline=deadline)
+        await self._wait(lambda: self._list_remains(same, stones), deadline=deadline)
         for found in same:
             if found.secret is not None:
-                await self._drop_secret(found.secret)
-        self._say(f"{name} is gone from here; other members follow when they have not heard of it for long enough")
+                await self._delete_secret(found.secret)
+        self._report(
+            f"{name} is removed from this cluster; each other member removes it after {name} has been silent there for "
+            "controller.memberLeftTrustSeconds"
+        )
 
     async def _find(self, name: str) -> Sequence[Cluster]:
-        """Find the Clusters of the member of that name; BadInput where nobody may say that it has left."""
+        """Find the Clusters of the member of that name; BadInput when it cannot be declared to have left."""
         manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", name))
         if manifest is None:
-            raise BadInput(f"Cluster {name}: there is none here")
+            raise BadInput(f"Cluster {name}: does not exist here; `kubectl get clusters` lists the names")
         cluster = read_cluster(manifest)
         same = [found for found in await self._clusters() if found.cluster_id == cluster.cluster_id]
-        self._check_may_be_said(manifest, cluster, same)
+        self._check(manifest, cluster, same)
         return same
 
-    def _check_may_be_said(self, manifest: Manifest, cluster: Cluster, same: Sequence[Cluster]) -> None:
+    def _check(self, manifest: Manifest, cluster: Cluster, same: Sequence[Cluster]) -> None:
         name = cluster.name
         if cluster.cluster_id == self._local:
-            raise BadInput(f"Cluster {name}: is this cluster itself; to leave, give no name")
+            raise BadInput(f"Cluster {name}: is this cluster; run `registry-controller leave` without a name")
         if any(found.contested for found in same):
             raise BadInput(
-                f"Cluster {name}: two API servers have its ID {cluster.cluster_id}, and it would be said of both; "
-                "delete the Cluster of the one that is no member, and its Secret, instead"
+                f"Cluster {name}: two API servers have its ID {cluster.cluster_id}, and both would be declared to have "
+                "left; delete the Cluster and the Secret of the one that is no member instead"
             )
         if (manifest.get("status") or {}).get("state") == State.READY.value:
             raise BadInput(
-                f"Cluster {name}: is Ready; let it leave by itself, with `registry-controller leave` there, or stop "
-                f"reading it with the annotation {meta.CLUSTER_DISABLED}"
+                f"Cluster {name}: is Ready; run `registry-controller leave` in that cluster, or stop reading it with "
+                f"the annotation {meta.CLUSTER_DISABLED}"
             )
-        if not can_be_named(cluster.cluster_id):
-            raise BadInput(f"Cluster {name}: its clusterID {cluster.cluster_id!r} is no UID; delete the Cluster")
-        if _marks(manifest).frozen:
-            raise BadInput(f"Cluster {name}: the annotation {meta.SYNC_DISABLED} keeps it as it is; remove that first")
+        if not fits_in_tombstone(cluster.cluster_id):
+            raise BadInput(
+                f"Cluster {name}: its clusterID {cluster.cluster_id!r} is not a UID; delete the Cluster instead"
+            )
+        if _read_marks(manifest).frozen:
+            raise BadInput(
+                f"Cluster {name}: the annotation {meta.SYNC_DISABLED} keeps it; remove the annotation, and "
+                "run this again"
+            )
 
-    async def _tombstone(self, cluster: Cluster) -> Tombstone:
+    async def _make_tombstone(self, cluster: Cluster) -> Tombstone:
         manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name)) or {}
         membership = membership_of(meta.annotations_of(manifest), cluster.name, cluster.cluster_id)
         return Tombstone(cluster.cluster_id, membership, self._local, self._today + LASTS)
 
-    async def _say_farewell(self, own: Cluster) -> None:
+    async def _declare_local(self, own: Cluster) -> None:
         stone = Tombstone(self._local, own.uid, self._local, self._today + LASTS)
-        await self._set_up(stone, secret=str(own.secret or ""))
+        await self._put_tombstone(stone, secret=str(own.secret or ""))
         await self._delete(meta.CLUSTERS, ObjectKey("", own.name), uid=own.uid)
-        self._say(f"deleted the Cluster {own.name}: the other members let go of it when they read that")
+        self._report(f"deleted the Cluster {own.name}; the other members remove it when they read that")
 
-    async def _published(self) -> ObjectKey | None:
-        """Find where the credentials are, as the tombstone of our own remembers it."""
+    async def _find_published(self) -> ObjectKey | None:
+        """Find the Secret with this cluster's credentials, in this cluster's own tombstone."""
         features = await self._api.list(meta.FEATURES)
-        found = [manifest for manifest in features if is_farewell(manifest, of=self._local)]
+        found = [manifest for manifest in features if is_own_tombstone(manifest, of=self._local)]
         if not found:
-            raise BadInput("this cluster is no member: no Cluster here has its ID")
-        return left_secret(max(found, key=age))
+            raise BadInput("this cluster is not a member: no Cluster here has its ID, so there is nothing to leave")
+        return published_secret(max(found, key=age))
 
-    async def _left_over(self) -> Sequence[str]:
-        others = [cluster for cluster in await self._clusters() if cluster.cluster_id != self._local]
-        left = [f"{cluster.name}: {await self._why_left(cluster)}" for cluster in sorted(others, key=lambda c: c.name)]
-        return left or await self._secrets_left()
+    async def _list_left_over(self) -> Sequence[str]:
+        members = [cluster for cluster in await self._clusters() if cluster.cluster_id != self._local]
+        left = [f"{cluster.name}: {await self._explain(cluster)}" for cluster in sorted(members, key=lambda c: c.name)]
+        return left or await self._list_secrets()
 
-    async def _secrets_left(self) -> Sequence[str]:
-        """Say which credentials of others are here still: they outlive their Clusters for a moment."""
+    async def _list_secrets(self) -> Sequence[str]:
+        """List the credentials of other members that are still here: they are deleted after their Clusters."""
         of_registry = f"type={meta.REGISTRY_SECRET_TYPE}"
         found = await self._api.list(meta.SECRETS, namespace=self._settings.namespace, fields=of_registry)
-        return [words for manifest in found if (words := self._why_secret_left(manifest))]
+        return [words for manifest in found if (words := self._explain_secret(manifest))]
 
-    def _why_secret_left(self, manifest: Manifest) -> str:
+    def _explain_secret(self, manifest: Manifest) -> str:
         info = meta.metadata_of(manifest)
         key = ObjectKey(info["namespace"], info["name"])
         marks = read_marks(meta.annotations_of(manifest), of=secret_target(key))
@@ -174,65 +189,74 @@ class LeaveCommand:
             return ""
         if marks.frozen:
             return f"Secret {key}: the annotation {meta.SYNC_DISABLED} keeps it; remove it, or delete the Secret"
-        return f"Secret {key}: waits until the daemon has taken it away{_BRAKE}"
+        return f"Secret {key}: waits until the daemon has deleted it{_WHY_LONG}"
 
-    async def _why_left(self, cluster: Cluster) -> str:
+    async def _explain(self, cluster: Cluster) -> str:
         manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name))
-        marks = _marks(manifest or {"metadata": {"name": cluster.name}})
+        marks = _read_marks(manifest or {"metadata": {"name": cluster.name}})
         if marks.frozen:
-            return f"the annotation {meta.SYNC_DISABLED} keeps its Cluster; remove it, or leave it out with --without"
+            return (
+                f"the annotation {meta.SYNC_DISABLED} keeps its Cluster; remove the annotation, or leave the member "
+                f"out with --without {cluster.name}"
+            )
         if manifest is not None and not marks.is_copy:
-            return "was carried here by hand, and has not been heard since; leave it out with --without"
-        return f"waits until it has let go of this cluster, and what came from there has gone from here{_BRAKE}"
+            return (
+                f"a person created its Cluster here, and nothing was read from the member since; leave it out with "
+                f"--without {cluster.name}"
+            )
+        return f"waits until it has removed this cluster, and its copies are deleted here{_WHY_LONG}"
 
-    async def _credentials_left(self, secret: ObjectKey | None) -> Sequence[str]:
+    async def _list_credentials(self, secret: ObjectKey | None) -> Sequence[str]:
         found = await self._api.read(meta.SECRETS, secret) if secret is not None else None
         if (found is not None and is_published(found)) or await tokens_left(self._api, self._settings):
             return [
-                "waits until the daemon has taken this cluster's credentials away; one that runs with "
-                "MANAGE_LOCAL_CLUSTER_SECRET=false leaves that to you"
+                "waits until the daemon has deleted this cluster's credentials; where the daemon runs with "
+                "MANAGE_LOCAL_CLUSTER_SECRET=false, delete them yourself"
             ]
         return []
 
-    async def _still_there(self, same: Sequence[Cluster], stones: Sequence[Tombstone]) -> Sequence[str]:
+    async def _list_remains(self, same: Sequence[Cluster], stones: Sequence[Tombstone]) -> Sequence[str]:
         clusters = {cluster.name for cluster in await self._clusters()}
         left = [cluster.name for cluster in same if cluster.name in clusters]
         for stone in stones if left else ():
             if await self._api.read(meta.FEATURES, ObjectKey("", stone.name)) is None:
                 raise BadInput(
-                    f"Cluster {', '.join(left)}: the daemon took the tombstone away; the cluster answers it, or the "
-                    "clock of this machine is far from the daemon's"
+                    f"Cluster {', '.join(left)}: the daemon deleted the tombstone, because the cluster answers, or "
+                    "because this machine's clock differs from the daemon's; check both, and run this again"
                 )
-        waits = [f"{name}: waits until it is sure that it is silent, and its copies have gone{_BRAKE}" for name in left]
+        waits = [
+            f"{name}: waits until the daemon finds it silent, and its copies are deleted here{_WHY_LONG}"
+            for name in left
+        ]
         for cluster in same:
-            if not left and cluster.secret is not None and await self._marked_secret(cluster.secret) is not None:
-                waits.append(f"{cluster.name}: its Secret {cluster.secret} is still here")
+            if not left and cluster.secret is not None and await self._find_copied_secret(cluster.secret) is not None:
+                waits.append(f"{cluster.name}: waits until the daemon has deleted its Secret {cluster.secret}")
         return waits
 
-    async def _until(self, left: Callable[[], Any], *, deadline: float) -> None:
-        """Wait until nothing is left to do; StillThere when it is too late. What fails for a while is tried again."""
-        said: Sequence[str] = ()
+    async def _wait(self, list_left: Callable[[], Any], *, deadline: float) -> None:
+        """Wait until nothing is left; LeaveIncomplete at the deadline. Failed requests are repeated until then."""
+        reported: Sequence[str] = ()
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
-                    found = await left()
+                    found = await list_left()
             except TimeoutError:
-                raise StillThere(("; ".join(said) or "no answer in time") + _AGAIN) from None
+                raise LeaveIncomplete(("; ".join(reported) or "no answer in time") + _CONTINUE) from None
             except BadInput:
                 raise
             except RegistryError as error:
                 found = [str(error)]
             if not found:
                 return
-            for words in found if found != said else ():
-                self._say(words)
-            said = found
+            for words in found if found != reported else ():
+                self._report(words)
+            reported = found
             if _now_s() >= deadline:
-                raise StillThere("; ".join(said) + _AGAIN)
-            await asyncio.sleep(_LOOK_EVERY_S)
+                raise LeaveIncomplete("; ".join(reported) + _CONTINUE)
+            await asyncio.sleep(_POLL_S)
 
     async def _delete(self, gvr: GVR, key: ObjectKey, *, uid: str) -> None:
-        """Delete the very object of that uid, whatever is written to it meanwhile."""
+        """Delete the object of that uid, also while it is being changed."""
         for _ in range(_ATTEMPTS):
             found = await self._api.read(gvr, key)
             if found is None or meta.metadata_of(found).get("uid") != uid:
@@ -240,31 +264,31 @@ class LeaveCommand:
             with contextlib.suppress(Conflict):
                 await self._api.delete(gvr, found)
                 return
-        raise StillThere(f"{gvr} {key}: is written to all the time; run the same command again")
+        raise LeaveIncomplete(f"{gvr} {key}: another client changes it all the time{_CONTINUE}")
 
-    async def _set_up(self, stone: Tombstone, *, secret: str = "") -> None:
-        """Put up a tombstone, in the place of one by somebody else."""
+    async def _put_tombstone(self, stone: Tombstone, *, secret: str = "") -> None:
+        """Create a tombstone; replace one of the same membership that another member made, or that has expired."""
         wanted = tombstone_manifest(stone, secret=secret)
         try:
             await self._api.create(meta.FEATURES, wanted)
         except AlreadyExists:
             found = await self._api.read(meta.FEATURES, ObjectKey("", stone.name))
-            held = read_standing(found) if found is not None else None
-            is_good = held is not None and held.said_by == stone.said_by and held.until >= self._today
+            held = read_original_tombstone(found) if found is not None else None
+            is_good = held is not None and held.reported_by == stone.reported_by and held.until >= self._today
             if found is not None and not is_good:
                 info = {**meta.metadata_of(wanted), "resourceVersion": meta.metadata_of(found)["resourceVersion"]}
                 await self._api.replace(meta.FEATURES, {**wanted, "metadata": info})
 
-    async def _forget(self, names: Collection[str]) -> None:
-        """Delete Clusters of others, and the Secrets that they name."""
+    async def _delete_clusters(self, names: Collection[str]) -> None:
+        """Delete Clusters of other members, and the Secrets that they name."""
         for cluster in await self._clusters():
             if cluster.name in names and cluster.cluster_id != self._local:
                 await self._delete(meta.CLUSTERS, ObjectKey("", cluster.name), uid=cluster.uid)
                 if cluster.secret is not None:
-                    await self._drop_secret(cluster.secret)
-                self._say(f"deleted the Cluster {cluster.name}, and its Secret")
+                    await self._delete_secret(cluster.secret)
+                self._report(f"deleted the Cluster {cluster.name} and its Secret")
 
-    async def _drop_secret(self, key: ObjectKey) -> None:
+    async def _delete_secret(self, key: ObjectKey) -> None:
         """Delete a registry Secret, unless a Cluster here still names it."""
         found = await self._api.read(meta.SECRETS, key)
         if found is None or found.get("type") != meta.REGISTRY_SECRET_TYPE:
@@ -272,12 +296,12 @@ class LeaveCommand:
         if key not in [cluster.secret for cluster in await self._clusters()]:
             await self._delete(meta.SECRETS, key, uid=meta.metadata_of(found)["uid"])
 
-    async def _marked_secret(self, key: ObjectKey) -> Manifest | None:
+    async def _find_copied_secret(self, key: ObjectKey) -> Manifest | None:
         found = await self._api.read(meta.SECRETS, key)
         return found if found is not None and meta.OWNER in meta.annotations_of(found) else None
 
     async def _clusters(self) -> Sequence[Cluster]:
-        """List the Clusters; one that cannot be read is nobody's."""
+        """List the Clusters that can be read."""
         found = []
         for manifest in await self._api.list(meta.CLUSTERS):
             with contextlib.suppress(InvalidObject):
@@ -285,7 +309,7 @@ class LeaveCommand:
         return found
 
 
-def _marks(manifest: Manifest) -> Marks:
+def _read_marks(manifest: Manifest) -> Marks:
     return read_marks(meta.annotations_of(manifest), of=cluster_target(str(meta.metadata_of(manifest)["name"])))
 
 

@@ -1,7 +1,7 @@
-"""What other members may bring here of membership: neither another's address nor another's Secret (O4, O7).
+"""Decides which Clusters and registry Secrets of other members a relay may bring here (O4, O7).
 
-Laws: who was Ready here once gets another address, another CA or other credentials in its Secret on nobody's word but
-its own · nobody names the Secret of another, which would then be nobody's · there is room for so many Clusters.
+Laws: once a member has been Ready here, its address, CA and credentials change only by its own objects · no Cluster may
+name the Secret of another member, which would then belong to neither · the number of Clusters is limited.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ from registry_controller.membership.quota import MemberQuota
 
 
 class RelayPolicy:
-    """Judges what is to come here of a Cluster or a registry Secret."""
+    """Decides on one Cluster or registry Secret that a peer offers."""
 
     def __init__(
-        self, *, credentials: CredentialStore, registry: Registry, members: Members, newcomers: MemberQuota
+        self, *, credentials: CredentialStore, registry: Registry, members: Members, quota: MemberQuota
     ) -> None:
         self._credentials = credentials
         self._registry = registry
         self._members = members
-        self._newcomers = newcomers
+        self._quota = quota
 
     def refusal_of(
         self, claim: Claim, manifest: Manifest, *, over: CurrentCopy | None, is_relayed: bool
     ) -> Reason | None:
-        """Say why a record does not come; None when it may. `over` is what is here of it, None where it is missing.
+        """Return the reason why an object is not copied here; None when it may be.
 
-        `is_relayed` says that it is an intermediary's.
+        `over` is the copy here, None while it is missing. `is_relayed` is False for the owner's own object.
         """
         is_cluster = claim.kind.group == meta.GROUP
         if over is not None and is_relayed:
-            reason = self._refuses_cluster(claim, manifest) if is_cluster else self._refuses_secret(claim)
+            reason = self._refuse_cluster(claim, manifest) if is_cluster else self._refuse_secret(claim)
             if reason is not None:
                 return reason
-        if is_cluster and self._names_anothers(claim, manifest):
+        if is_cluster and self._is_disputed(claim, manifest):
             return Reason.DISPUTED
         return Reason.TOO_MANY if over is None and not self._has_room_for(claim) else None
 
     def is_pinned(self, member: ClusterUID) -> bool:
-        """Say whether a member was ever Ready here: then the server and the CA in its Secret stand.
+        """Return whether a member has ever been Ready here, which fixes the server and the CA in its Secret.
 
-        Only who was has its version in its status. A Cluster that is replaced by a rebuilt one's is another object.
+        Only then the status of its Cluster has a version. The Cluster of a rebuilt cluster is another object.
         """
         return any(
-            held.cluster is not None
-            and held.cluster.cluster_id == member
-            and bool((held.manifest.get("status") or {}).get("version"))
-            for held in self._registry.clusters.values()
+            stored.cluster is not None
+            and stored.cluster.cluster_id == member
+            and bool((stored.manifest.get("status") or {}).get("version"))
+            for stored in self._registry.clusters.values()
         )
 
     def _has_room_for(self, claim: Claim) -> bool:
         if claim.kind.group == meta.GROUP:
-            return self._newcomers.has_room_for(claim.peer, claim.key.name)
-        return self._newcomers.has_room_for_secret(claim.peer, claim.key)
+            return self._quota.has_room_for(claim.peer, claim.key.name)
+        return self._quota.has_room_for_secret(claim.peer, claim.key)
 
-    def _names_anothers(self, claim: Claim, manifest: Manifest) -> bool:
-        """Say whether a Cluster would name a Secret that, here, is the one of another member."""
+    def _is_disputed(self, claim: Claim, manifest: Manifest) -> bool:
+        """Return whether a Cluster would name a Secret that belongs to another member here."""
         try:
             offered = read_cluster(manifest)
         except InvalidObject:
             return False
-        held = self._registry.clusters.get(claim.key.name)
-        if offered.secret is None or (held and held.cluster and held.cluster.secret == offered.secret):
+        stored = self._registry.clusters.get(claim.key.name)
+        if offered.secret is None or (stored and stored.cluster and stored.cluster.secret == offered.secret):
             return False
         return not self._members.naming_here(offered.secret) <= {offered.cluster_id}
 
-    def _refuses_cluster(self, claim: Claim, manifest: Manifest) -> Reason | None:
-        """Once a member has been Ready, neither the endpoints come, which stand for its server, nor another Secret."""
+    def _refuse_cluster(self, claim: Claim, manifest: Manifest) -> Reason | None:
+        """Refuse other endpoints, which replace the server in its Secret, and another Secret, of a pinned member."""
         if not self.is_pinned(claim.owner):
             return None
         found = self._registry.clusters.get(claim.key.name)
@@ -86,10 +86,10 @@ class RelayPolicy:
             return Reason.ADDRESS_CHANGED
         if held is None or held.cluster_id != claim.owner:
             return None
-        keeps_way = (held.endpoints, held.secret) == (offered.endpoints, offered.secret)
-        return None if keeps_way else Reason.ADDRESS_CHANGED
+        is_same = (held.endpoints, held.secret) == (offered.endpoints, offered.secret)
+        return None if is_same else Reason.ADDRESS_CHANGED
 
-    def _refuses_secret(self, claim: Claim) -> Reason | None:
-        """Once a member has been Ready, its credentials come from itself: what others hold is tried, see `hearsay`."""
+    def _refuse_secret(self, claim: Claim) -> Reason | None:
+        """Refuse relayed credentials of a pinned member; `RelayedCredentials` tries them without storing them."""
         is_usable = isinstance(self._credentials.find(claim.key), Credentials)
         return Reason.NOT_PROVEN if is_usable and self.is_pinned(claim.owner) else None

@@ -16,11 +16,9 @@ from typing import Any, Final
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, RegistryError, TooManyRequests, Unreachable
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.source_cache import SourceCache
-from registry_controller.core.decision.decision import Apply, Hold
+from registry_controller.core.decision.decision import Apply, Decision, Hold
 from registry_controller.engine import Engine
 from registry_controller.kube.connect import Reader, Writer, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
@@ -29,9 +27,11 @@ from registry_controller.planner.recording_client import RecordedWrite, Recordin
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
 from registry_controller.status.readiness import list_pending
-from registry_controller.sync.applier import Applier, Result
+from registry_controller.sync.applier import Applier
+from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
-from registry_controller.sync.reconciler import Judgment
+from registry_controller.sync.reconciler import Judgment, Result
+from registry_controller.sync.source_reader import SourceReader
 
 _POLL_INTERVAL_S: Final = 0.05
 _MAX_CONCURRENT: Final = 16
@@ -78,7 +78,7 @@ class DryRun:
         connect_peer: Callable[[Credentials], Reader],
     ) -> None:
         self.engine = Engine(
-            settings, home=local_client, local=local, connect_peer=connect_peer, listener=_IgnoreChanges()
+            settings, client=local_client, local=local, connect_peer=connect_peer, observer=_IgnoreChanges()
         )
         self.settings = settings
         self.local_client = local_client
@@ -104,7 +104,7 @@ class DryRun:
         cache = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
         for key in sorted(cache.records) if cache is not None else ():
             with contextlib.suppress(RegistryError):
-                await self.engine.reconciler.decide_with_proof(self.engine.reconciler.decide(cluster_target(key.name)))
+                await self.engine.reconciler.prove(self.engine.reconciler.decide(cluster_target(key.name)))
 
     async def plan_targets(self, targets: Iterable[Target]) -> Sequence[PlannedResult]:
         """Return the plan for each target, sorted by target."""
@@ -129,36 +129,29 @@ class DryRun:
 
     async def _apply_dry(self, target: Target) -> PlannedResult:
         client = RecordingClient(self.local_client)
-        judgement = self.engine.reconciler.decide(target)
-        try:
-            judgement = await self.engine.reconciler.decide_with_proof(judgement)
-            result = await self._build_applier(client).apply(judgement)
-        except RegistryError as error:
-            return PlannedResult(judgement, Result(judgement.decision), error=error)
-        return PlannedResult(judgement, result, tuple(client.writes))
+        found = await self.engine.reconciler.reconcile(target, limiter=_NoLimit(), applier=self._build_applier(client))
+        writes = tuple(client.writes) if found.error is None else ()
+        return PlannedResult(found.judgment, found.result, writes, found.error)
 
     def _build_applier(self, client: RecordingClient) -> Applier:
         """Build an applier for one target, so that the client records the writes of this target alone."""
         engine = self.engine
-        hand = CopyWriter(
+        copy_writer = CopyWriter(
             reader=self.local_client,
-            pen=client,
+            client=client,
             discovery=engine.discovery,
             bodies=engine.bodies,
             digest_key=self._digest_key,
             on_stored=_ignore,
             believes_provenance=False,  # the rule may differ from the one that made the copy
         )
-        return Applier(
-            copies=engine.copies,
-            bodies=engine.bodies,
-            turns=engine.sources.evaluations,
-            hand=hand,
-            metrics=self._metrics,
-            connection=engine.connection,
-            relays=engine.relay_policy,
-            recreated=_ignore,
+        sources = SourceReader(
+            bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
         )
+        updater = CopyUpdater(
+            copies=engine.copies, bodies=engine.bodies, writer=copy_writer, metrics=self._metrics, recreated=_ignore
+        )
+        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
 
 @contextlib.asynccontextmanager
@@ -248,28 +241,38 @@ def merge_stored(manifest: Manifest, stored: Manifest | None, *, now: datetime) 
     }
 
 
+class _NoLimit:
+    """Counts no deletion: `planned_deletions` limits all deletions of a plan together."""
+
+    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+        return decision
+
+    def withdraw(self, target: Target) -> None:
+        pass
+
+
 class _IgnoreChanges:
-    """A listener that ignores every change: a dry run reads the caches once they are complete."""
+    """An observer that ignores every change: a dry run reads the caches once they are complete."""
 
-    def target_changed(self, target: Target, lane: str = "") -> None:
+    def on_target_changed(self, target: Target, flow: str = "") -> None:
         pass
 
-    def clusters_changed(self) -> None:
+    def on_peers_changed(self) -> None:
         pass
 
-    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
+    def on_watches_changed(self) -> None:
         pass
 
-    def own_kind_changed(self, plural: str, name: str) -> None:
+    def on_own_kind_changed(self, plural: str, name: str) -> None:
         pass
 
-    def credentials_changed(self, key: ObjectKey) -> None:
+    def on_credentials_changed(self, key: ObjectKey) -> None:
         pass
 
-    def tokens_changed(self) -> None:
+    def on_tokens_changed(self) -> None:
         pass
 
-    def tombstones_changed(self) -> None:
+    def on_tombstones_changed(self) -> None:
         pass
 
 

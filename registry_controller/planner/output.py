@@ -23,7 +23,7 @@ class ClusterNames:
     """The names of the group's clusters, as the local cluster's Cluster objects have them."""
 
     def __init__(self, engine: Engine) -> None:
-        ids = {choice.cluster.cluster_id for choice in engine.clusters.resolved.values()}
+        ids = {resolved.cluster.cluster_id for resolved in engine.clusters.resolved.values()}
         self._names = {cluster_id: engine.clusters.name_of(cluster_id) for cluster_id in ids}
         self.local = engine.local
 

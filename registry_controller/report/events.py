@@ -1,7 +1,7 @@
 """Kubernetes Events about our own objects, on transitions.
 
-Laws: saying something never waits and never fails; the same Event again within ten minutes is counted, not repeated;
-one object cannot flood the cluster (client-go's measure: a burst of 25, then one in five minutes).
+Laws: emitting an Event never waits and never fails · the same Event within ten minutes raises a count and is not
+created again · an object gets 25 Events at once, and then one every five minutes, as with client-go.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from registry_controller.api.errors import (
-    ApiError,
     NotFound,
     RegistryError,
     ServerError,
@@ -53,13 +52,13 @@ class Reference(NamedTuple):
 
 
 class EventWriter(Protocol):
-    """What the recorder needs of the local API server."""
+    """Writes Events to the local API server."""
 
     async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes:
-        """Create an object; return what is stored."""
+        """Create an object; return the stored bytes."""
 
     async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
-        """Merge `patch` into an object; return what is stored."""
+        """Merge `patch` into an object; return the stored bytes."""
 
 
 class _Occurrence(NamedTuple):
@@ -71,20 +70,20 @@ class _Occurrence(NamedTuple):
 
 @dataclass(slots=True)
 class _Series:
-    """An Event that was written, and how often it was said since."""
+    """An Event that was written, and how often it was emitted since."""
 
     key: ObjectKey
     count: int
     last: datetime
-    said_s: float
+    emitted_s: float
     written_s: float
     unwritten: bool = False
 
 
 class EventRecorder:
-    """Say what happened. `instance` names this daemon (its Pod), `namespace` is where it runs.
+    """Records Events. `instance` is the name of this daemon's Pod, `namespace` the Pod's namespace.
 
-    `on_result` is told what became of each saying: written, aggregated, limited, dropped or failed.
+    `on_result` receives the result of each Event: written, aggregated, limited, dropped or failed.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class EventRecorder:
         self._numbers = itertools.count()
 
     def emit(self, *, regarding: Reference, type: EventSeverity, reason: str, message: str) -> None:  # noqa: A002
-        """Say it, soon. Call it in the event loop in which `run` runs; it returns at once."""
+        """Queue an Event and return at once. Call it in the event loop of `run`."""
         text = message.encode()[:_MESSAGE_BYTES].decode(errors="ignore")
         if len(self._queue) >= _QUEUE:
             self._queue.popleft()
@@ -115,11 +114,11 @@ class EventRecorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write Events, forever; what the API server refuses is counted and forgotten."""
+        """Write queued Events, forever. An Event that the API server refuses is counted and dropped."""
         while True:
             self._wake.clear()
             while self._queue:
-                await self._say(self._queue.popleft())
+                await self._record(self._queue.popleft())
             await self._write_due()
             pending = any(series.unwritten for series in self._series.values())
             try:
@@ -128,71 +127,71 @@ class EventRecorder:
             except TimeoutError:
                 continue
 
-    async def _say(self, saying: _Occurrence) -> None:
+    async def _record(self, occurrence: _Occurrence) -> None:
         now_s = self._monotonic_s()
-        series = self._series.get(saying)
-        if series is not None and now_s - series.said_s < _AGGREGATE_S:
+        series = self._series.get(occurrence)
+        if series is not None and now_s - series.emitted_s < _AGGREGATE_S:
             series.count += 1
-            series.last, series.said_s, series.unwritten = self._now(), now_s, True
-            self._series.move_to_end(saying)
+            series.last, series.emitted_s, series.unwritten = self._now(), now_s, True
+            self._series.move_to_end(occurrence)
             self._on_result("aggregated")
-        elif self._take_token(saying.regarding, now_s=now_s):
-            await self._create(saying)
+        elif self._take_token(occurrence.regarding, now_s=now_s):
+            await self._create(occurrence)
         else:
             self._on_result("limited")
 
     async def _write_due(self) -> None:
-        """Bring the counts of repeated Events up to date, each at most once a minute."""
-        for saying, series in list(self._series.items()):
+        """Write the counts of repeated Events, each at most once a minute."""
+        for occurrence, series in list(self._series.items()):
             now_s = self._monotonic_s()
             if not series.unwritten:
-                if now_s - series.said_s >= _AGGREGATE_S:
-                    del self._series[saying]
+                if now_s - series.emitted_s >= _AGGREGATE_S:
+                    del self._series[occurrence]
             elif now_s - series.written_s >= _PATCH_EVERY_S:
                 series.written_s = now_s
-                if self._take_token(saying.regarding, now_s=now_s):
-                    await self._patch(saying, series)
+                if self._take_token(occurrence.regarding, now_s=now_s):
+                    await self._patch(occurrence, series)
 
-    async def _create(self, saying: _Occurrence) -> None:
+    async def _create(self, occurrence: _Occurrence) -> None:
         moment, now_s = self._now(), self._monotonic_s()
-        regarding = saying.regarding
-        # Of an object without a namespace, the API server takes Events in this namespace only.
+        regarding = occurrence.regarding
+        # For an object without a namespace, the API server accepts Events in this namespace only.
         stem = re.sub(r"[^a-z0-9.-]", "-", regarding.name.lower())[:200].strip(".-") or "event"
         key = ObjectKey(
             regarding.namespace or "default", f"{stem}.{int(moment.timestamp() * 1e6):x}{next(self._numbers):x}"
         )
-        body = json.dumps(_manifest(saying, key=key, moment=moment, instance=self._instance)).encode()
+        body = json.dumps(_manifest(occurrence, key=key, moment=moment, instance=self._instance)).encode()
         if await self._try(lambda: self._writer.create(EVENTS, key.namespace, body)):
-            self._series[saying] = _Series(key, 1, moment, now_s, now_s)
+            self._series[occurrence] = _Series(key, 1, moment, now_s, now_s)
             while len(self._series) > _REMEMBERED:
                 self._series.popitem(last=False)
             self._on_result("written")
 
-    async def _patch(self, saying: _Occurrence, series: _Series) -> None:
-        patch = {"count": series.count, "lastTimestamp": _spell(series.last)}
+    async def _patch(self, occurrence: _Occurrence, series: _Series) -> None:
+        patch = {"count": series.count, "lastTimestamp": _rfc3339(series.last)}
         series.unwritten = False
         try:
             await self._try(lambda: self._writer.merge_patch(EVENTS, series.key, patch))
         except NotFound:  # Events live for an hour
-            del self._series[saying]
-            await self._create(saying)
+            del self._series[occurrence]
+            await self._create(occurrence)
 
     async def _try(self, write: Callable[[], Any]) -> bool:
-        """Write, a few times where the server is in trouble; raise NotFound, and report all else as failed."""
+        """Write, and retry while the server is in trouble; raise NotFound, and count other errors as failed."""
         for delay_s in (*_TRIES_AFTER_S, None):
             try:
                 await write()
             except (ServerError, TooManyRequests, Unreachable) as error:
                 if delay_s is not None:
-                    await asyncio.sleep(max(delay_s, error.retry_after_s if isinstance(error, ApiError) else 0.0))
+                    await asyncio.sleep(max(delay_s, error.retry_after_s))
                     continue
-                _log.debug("an Event could not be written", problem=str(error))
+                _log.debug("cannot write an Event", error=str(error))
             except NotFound as error:
                 if error.names_object:
                     raise
-                _log.debug("an Event could not be written", problem=str(error))
+                _log.debug("cannot write an Event", error=str(error))
             except RegistryError as error:
-                _log.warning("an Event was refused", problem=str(error))
+                _log.warning("cannot write an Event", error=str(error))
             else:
                 return True
             self._on_result("failed")
@@ -200,7 +199,7 @@ class EventRecorder:
         raise AssertionError("the last try returns")
 
     def _take_token(self, regarding: Reference, *, now_s: float) -> bool:
-        """Take one from the object's bucket; False when it is empty."""
+        """Take a token from the object's bucket; return False when the bucket is empty."""
         tokens, at_s = self._buckets.pop(regarding, (_BURST, now_s))
         tokens = min(_BURST, tokens + (now_s - at_s) / _REFILL_S)
         self._buckets[regarding] = (tokens - 1.0 if tokens >= 1.0 else tokens, now_s)
@@ -209,8 +208,8 @@ class EventRecorder:
         return tokens >= 1.0
 
 
-def _manifest(saying: _Occurrence, *, key: ObjectKey, moment: datetime, instance: str) -> dict[str, Any]:
-    regarding = saying.regarding
+def _manifest(occurrence: _Occurrence, *, key: ObjectKey, moment: datetime, instance: str) -> dict[str, Any]:
+    regarding = occurrence.regarding
     involved = {
         "apiVersion": regarding.gvk.api_version,
         "kind": regarding.gvk.kind,
@@ -224,17 +223,17 @@ def _manifest(saying: _Occurrence, *, key: ObjectKey, moment: datetime, instance
         "kind": "Event",
         "metadata": {"name": key.name, "namespace": key.namespace},
         "involvedObject": involved,
-        "type": saying.type,
-        "reason": saying.reason,
-        "message": saying.message,
+        "type": occurrence.type,
+        "reason": occurrence.reason,
+        "message": occurrence.message,
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": FIELD_MANAGER,
         "reportingInstance": instance,
-        "firstTimestamp": _spell(moment),
-        "lastTimestamp": _spell(moment),
+        "firstTimestamp": _rfc3339(moment),
+        "lastTimestamp": _rfc3339(moment),
         "count": 1,
     }
 
 
-def _spell(moment: datetime) -> str:
+def _rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

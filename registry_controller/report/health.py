@@ -1,6 +1,6 @@
-"""The HTTP servers of the daemon: /metrics on one address, /livez, /readyz and /healthz on the other.
+"""HTTP servers of the daemon: /metrics on one address, /livez, /readyz and /healthz on another.
 
-Law: readiness never depends on a peer; the caller's checks keep it.
+Law: readiness never depends on a peer; the checks of the caller ensure this.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from aiohttp import web
 
 from registry_controller.api.optiontext import Address
 from registry_controller.report.listening import listen
+from registry_controller.report.logs import get_logger
+
+log = get_logger(__name__)
 
 Checks = Mapping[str, Callable[[], str | None]]
-"""By name: None when all is well, else what is wrong, in words that hold no data."""
+"""Checks by name: each returns None, or its problem as a message without data."""
 
 Render = Callable[[str], tuple[bytes, str]]
 """From an `Accept` header to a body and its content type (`Metrics.render`)."""
 
 
 class HealthServer:
-    """Serve health and metrics. An address that is None is not served.
+    """Serves health and metrics. An address of None is not served.
 
-    `live` fails when only a restart helps, `ready` while the daemon is not (yet) of use; /healthz is `live`.
+    `live` fails when only a restart helps, `ready` until the daemon does its work; /healthz is `live`.
     """
 
     def __init__(
@@ -37,9 +40,9 @@ class HealthServer:
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[Self]:
-        """Listen while the context is open; raise InvalidOption when an address cannot be listened on.
+        """Serve until the context ends; raise InvalidOption for an address that cannot be bound.
 
-        `health_address` and `metrics_address` then say what is bound, with the port that 0 became.
+        `health_address` and `metrics_address` are the bound addresses, with the chosen port in place of 0.
         """
         health = web.Application()
         health.add_routes([web.get("/livez", self._answer_live), web.get("/healthz", self._answer_live)])
@@ -54,24 +57,25 @@ class HealthServer:
             yield self
 
     async def _answer_live(self, _: web.Request) -> web.Response:
-        return _judge(self._live)
+        return _respond(self._live)
 
     async def _answer_ready(self, _: web.Request) -> web.Response:
-        return _judge(self._ready)
+        return _respond(self._ready)
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         body, content_type = self._render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-def _judge(checks: Checks) -> web.Response:
+def _respond(checks: Checks) -> web.Response:
     """Run all checks: 200 `ok`, or 503 with a line for each that fails."""
     failing = []
     for name, check in checks.items():
         try:
-            wrong = check()
-        except Exception as error:  # a check that breaks is a check that fails; its message may hold data
-            wrong = f"the check itself failed: {type(error).__name__}"
-        if wrong is not None:
-            failing.append(f"{name}: {wrong}")
+            problem = check()
+        except Exception:  # its message may hold data
+            log.exception("health check failed", check=name)
+            problem = "the check failed with an error, which is in the log"
+        if problem is not None:
+            failing.append(f"{name}: {problem}")
     return web.Response(status=503 if failing else 200, text="\n".join(failing or ["ok"]) + "\n")

@@ -1,58 +1,49 @@
-"""Log lines: a constant message and key/values, as JSON or for eyes, on stderr.
+"""Writes log lines to stderr: a constant message with key/values, as JSON or for people.
 
-Laws: logging never raises; what other libraries say below WARNING never gets out, whatever the verbosity (kopf logs
-whole objects at DEBUG). Our own lines, one for every copy that is written, take a short way: no LogRecord is made.
+Laws: logging never raises · nothing that a library logs below WARNING is written, at any verbosity (kopf logs
+whole objects at DEBUG). A line of this project makes no LogRecord: there is one for every copy that is written.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, TextIO
 
-from registry_controller.report.lines import (
-    OURS,
-    Fields,
-    as_json,
-    as_text,
-    describe,
-    foreign_fields,
-    harmless,
-    our_fields,
-)
-
-__all__ = ["OURS", "Logger", "configure", "describe", "get_logger", "harmless"]
+from registry_controller.report.lines import OURS, Fields, as_json, as_text, foreign_fields, our_fields
 
 _QUIET: Final = ("kopf", "aiohttp", "kubernetes", "urllib3", "concurrent")
-_RETRIES: Final = "Request attempt"
-"""How kopf begins its line for every failed try of every watch."""
+_RETRY: Final = re.compile(r"Request attempt(?: \S+ failed; [^:]*: (\S+ \S+))?")
+"""kopf's line for each failed try of each watch; its rest prints an exception."""
 _RETRIES_EVERY_S: Final = 60.0
-_NOT_NEWS: Final = ("OS signals are ignored", "Unresolved resources cannot be served")
-"""What kopf warns of and we do on purpose: it runs in a thread, and it may start before the CRDs are there."""
+_INTENDED: Final = ("OS signals are ignored", "Unresolved resources cannot be served")
+"""kopf's warnings about intended settings: it runs in a thread, and it may start before the CRDs exist."""
 
 
 class _Outlet:
-    """Where our own lines go, in which form, and from which level on; nowhere until it is configured."""
+    """The stream of log lines, their format and lowest level; nothing is written before it is configured."""
 
     level: int = logging.CRITICAL + 1
-    spell: Callable[[Fields], str] = staticmethod(as_json)
+    format: Callable[[Fields], str] = staticmethod(as_json)
     stream: TextIO | None = None
 
     def write(self, fields: Fields) -> None:
         try:
-            line = self.spell(fields)
-        except Exception:  # a line that cannot be spelled must not end what it speaks of
+            line = self.format(fields)
+        except Exception:  # the work that the line reports must go on
             line = (
-                f'{{"level":"error","logger":"logs","msg":"a log line could not be spelled","at":"{fields["logger"]}"}}'
+                '{"level":"error","logger":"logs","msg":"a log line could not be formatted",'
+                f'"source":"{fields["logger"]}"}}'
             )
         try:
             if self.stream is not None:
                 self.stream.write(line + "\n")  # one write, so that lines of threads do not mix
                 self.stream.flush()
-        except (OSError, ValueError):  # nobody reads any more
+        except (OSError, ValueError):  # the reading end is closed
             pass
 
 
@@ -60,7 +51,11 @@ _outlet = _Outlet()
 
 
 class Logger:
-    """Say things with key/values. Values are numbers, booleans, None, or what `str` makes of them."""
+    """Logs constant messages with key/values; keys are lowerCamelCase.
+
+    Values are numbers, booleans, None, texts, times, lists of these, and names of objects (Target, ObjectKey), which
+    become `{"kind", "group", "namespace", "name"}`. `str` formats all other values.
+    """
 
     __slots__ = ("_name",)
 
@@ -68,28 +63,24 @@ class Logger:
         self._name = name
 
     def debug(self, message: str, /, **values: object) -> None:
-        """Say a detail: a Skip."""
+        """Log a detail, such as a skipped object."""
         self._log(logging.DEBUG, message, values)
 
     def info(self, message: str, /, **values: object) -> None:
-        """Say a change."""
+        """Log a change."""
         self._log(logging.INFO, message, values)
 
     def warning(self, message: str, /, **values: object) -> None:
-        """Say what somebody should look at."""
+        """Log a problem that may need a person."""
         self._log(logging.WARNING, message, values)
 
     def error(self, message: str, /, **values: object) -> None:
-        """Say what does not work."""
+        """Log a failure."""
         self._log(logging.ERROR, message, values)
 
     def exception(self, message: str, /, *, error: BaseException | None = None, **values: object) -> None:
-        """Say what should not have happened, with the traceback of `error`, or of the exception being handled."""
+        """Log a bug, with the traceback of `error`, or of the exception that is being handled."""
         self._log(logging.ERROR, message, values, error if error is not None else sys.exception())
-
-    def enabled(self, level: int) -> bool:
-        """Say whether lines of that level get out."""
-        return level >= _outlet.level
 
     def _log(self, level: int, message: str, values: Mapping[str, object], error: BaseException | None = None) -> None:
         if level >= _outlet.level:
@@ -101,8 +92,8 @@ def get_logger(name: str) -> Logger:
     return Logger(name.removeprefix(f"{OURS}."))
 
 
-class _Foreign(logging.Handler):
-    """The lines of libraries: from WARNING on, asyncio's only errors."""
+class _ForeignHandler(logging.Handler):
+    """Writes the lines of libraries: from WARNING on, and only errors of asyncio."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,36 +101,40 @@ class _Foreign(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            if self._gets_out(record):
-                is_retry = str(record.msg).startswith(_RETRIES)  # kopf says ERROR; what is tried again is a warning
-                _outlet.write(foreign_fields(record) | ({"level": "warning"} if is_retry else {}))
+            retry = _RETRY.match(str(record.msg))
+            if not self._is_written(record, is_retry=retry is not None):
+                return
+            fields = foreign_fields(record)
+            if retry is not None:  # kopf's level is ERROR, but it tries again
+                fields |= {"level": "warning", "msg": "request of kopf failed", "request": retry[1] or ""}
+            _outlet.write(fields)
         except Exception:
-            _outlet.write({"level": "error", "logger": "logs", "msg": "a log line could not be read"})
+            _outlet.write({"level": "error", "logger": "logs", "msg": "a library's log line could not be read"})
 
-    def _gets_out(self, record: logging.LogRecord) -> bool:
+    def _is_written(self, record: logging.LogRecord, *, is_retry: bool) -> bool:
         if record.name.startswith("asyncio"):
             return record.levelno >= logging.ERROR  # "slow callback" warnings print the arguments of callbacks
-        if str(record.msg).startswith(_RETRIES):
+        if is_retry:
             if record.created < self._next_retry_line_s:
                 return False
             self._next_retry_line_s = record.created + _RETRIES_EVERY_S
-        return record.levelno >= logging.WARNING and not str(record.msg).startswith(_NOT_NEWS)
+        return record.levelno >= logging.WARNING and not str(record.msg).startswith(_INTENDED)
 
 
 def configure(*, format: str, verbosity: int) -> None:  # noqa: A002  the option's own name
     """Send the process's log to stderr: `format` json or console; `verbosity` 0 is INFO, more is DEBUG of ours.
 
-    Also says what ends a thread or the process unexpectedly in the same form. Calling it again replaces the first.
+    Exceptions that end a thread or the process are logged in the same format. A second call replaces the first.
     """
     logging.raiseExceptions = False
     _outlet.level = logging.DEBUG if verbosity > 0 else logging.INFO
-    _outlet.spell = as_json if format == "json" else as_text
+    _outlet.format = as_json if format == "json" else as_text
     _outlet.stream = sys.stderr
     root = logging.getLogger()
     for old in root.handlers[:]:
-        if isinstance(old, _Foreign):
+        if isinstance(old, _ForeignHandler):
             root.removeHandler(old)
-    root.addHandler(_Foreign())
+    root.addHandler(_ForeignHandler())
     root.setLevel(logging.WARNING)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -153,15 +148,15 @@ def _install_hooks() -> None:
     def on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             return
-        log.exception("the daemon ends: unexpected error", error=error.with_traceback(trace))
+        log.exception("daemon ends after an unexpected error", error=error.with_traceback(trace))
 
     def on_thread(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
             name = args.thread.name if args.thread is not None else ""
-            log.exception("a thread ended: unexpected error", error=args.exc_value, thread=name)
+            log.exception("thread ended after an unexpected error", error=args.exc_value, thread=name)
 
     def on_unraisable(args: Any) -> None:
-        log.exception("an error could not be raised", error=args.exc_value)
+        log.exception("exception was ignored", error=args.exc_value)
 
     sys.excepthook = on_exception
     threading.excepthook = on_thread

@@ -1,7 +1,7 @@
-"""Metrics, in a registry of our own.
+"""Metrics of one daemon, in a registry of its own.
 
-Law: no label holds the name of an object or any of its data; peers and kinds are as many as people wrote down.
-`METRICS` is the table that the docs and the dashboard are held to.
+Law: no label holds the name of an object or its data; Clusters and rules bound the number of peers and kinds.
+Tests compare the docs and the dashboard with the table `METRICS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A row: the name without the prefix, `counter`, `gauge` or `histogram`, its labels, and what it says."""
+    """A row: the name without the prefix, `counter`, `gauge` or `histogram`, the labels and the help text."""
 
     name: str
     type: str
@@ -31,7 +31,7 @@ class Metric:
 
 
 METRICS: Final = (
-    Metric("decisions_total", "counter", ("decision", "reason"), "Decisions, by what was decided and why."),
+    Metric("decisions_total", "counter", ("decision", "reason"), "Decisions, by their kind and reason."),
     Metric("writes_total", "counter", ("verb", "kind", "result"), "Writes to the local API server."),
     Metric("write_seconds", "histogram", ("verb",), "Duration of writes to the local API server, in seconds."),
     Metric("watch_events_total", "counter", ("peer", "kind"), "Watch events that were received."),
@@ -43,10 +43,10 @@ METRICS: Final = (
     Metric("workqueue_adds_total", "counter", (), "Keys that were put into the queue."),
     Metric("workqueue_retries_total", "counter", (), "Keys that were put back after a failure."),
     Metric("workqueue_latency_seconds", "histogram", (), "How long a key waited for a worker, in seconds."),
-    Metric("relay_seconds", "histogram", (), "From hearing an event of a peer to the write of its copy, in seconds."),
+    Metric("relay_seconds", "histogram", (), "From the event of a peer to the write of its copy, in seconds."),
     Metric("condition_transitions_total", "counter", ("type", "status"), "Conditions whose status or reason changed."),
-    Metric("kube_events_total", "counter", ("result",), "Kubernetes Events, by what became of them."),
-    Metric("ear_restarts_total", "counter", (), "How often listening to our own kinds had to begin again."),
+    Metric("kube_events_total", "counter", ("result",), "Kubernetes Events, by their result."),
+    Metric("ear_restarts_total", "counter", (), "Restarts of kopf, which watches our own kinds."),
     Metric("tasks", "gauge", (), "Tasks of the daemon's event loop."),
     Metric("build_info", "gauge", ("version", "python"), "1, with the version of the daemon."),
 )  # fmt: skip
@@ -54,12 +54,12 @@ _TABLE: Final = {metric.name: metric for metric in METRICS}
 
 
 class Metrics:
-    """The metrics of one daemon; attributes are named like the rows of the table."""
+    """The metrics of one daemon, as attributes with the names of the table's rows."""
 
     def __init__(self) -> None:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        self._decided: dict[tuple[str, str], Counter] = {}  # looking a child up by labels costs more than counting
+        self._decided: dict[tuple[str, str], Counter] = {}  # a lookup by labels costs more than the count
         self._written: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self.decisions_total = self._counter("decisions_total")
         self.writes_total = self._counter("writes_total")
@@ -105,12 +105,12 @@ class Metrics:
         self.watch_events_total.labels(peer=peer, kind=kind).inc()
 
     def forget_peer(self, peer: str) -> None:
-        """Drop every series of a peer that is no member any more."""
+        """Drop every series of a peer that is no longer a member."""
         for metric in (self.watch_events_total, self.reflector_stalled, self.objects_synced, self.held):
             metric.remove_by_labels({"peer": peer})
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """Spell all metrics in the format that the `Accept` header asks for: body and content type."""
+        """Format all metrics as the `Accept` header requests; return body and content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 

@@ -1,6 +1,6 @@
-"""The reasons of Decisions in words that a person understands: what is so, and what ends it.
+"""The messages for the reasons of Decisions: the finding, and the change that ends it.
 
-Law: every Reason has words, and no words hold data.
+Law: every Reason has a message, and no message holds data.
 """
 
 from __future__ import annotations
@@ -8,22 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.core.decision.decision import Reason
 
 WORDS: Final[Mapping[Reason, str]] = {
     Reason.CREATE: "it is wanted and not here",
     Reason.UPDATE: "it follows its source",
-    Reason.ADOPT: "it is taken over as it is, from before there was provenance",
-    Reason.TAKE_OVER: "another owner's source has this place now",
+    Reason.ADOPT: "it is taken over unchanged, from a time before provenance annotations",
+    Reason.TAKE_OVER: "the source of another owner has this place now",
     Reason.HISTORY_RESTORED: "its owner went back to an older state, as after a restored backup",
-    Reason.RELAYED: "another member has a newer record of it, and its own cluster does not answer",
-    Reason.REBUILT: "the cluster of that name was built anew and has another ID now",
+    Reason.RELAYED: "another member has a newer record, and its own cluster does not answer",
+    Reason.REBUILT: "the cluster of that name was built again and has another ID now",
     Reason.SOURCE_DELETED: "its source was deleted",
     Reason.MOVED: "its rule gives it another name now",
     Reason.OWNER_LEFT: "its owner has left the group",
     Reason.IN_SYNC: "it is as it should be",
     Reason.LOCAL_OBJECT_EXISTS: "an object of that name was made here; it is never overwritten: delete or rename one",
-    Reason.OUR_OWN: "it belongs to this cluster, and nobody else says what it should be",
+    Reason.OUR_OWN: "it belongs to this cluster, and no other cluster may change it",
     Reason.NOT_WANTED: "no rule that acts here asks for it",
     Reason.NO_LONGER_WANTED: "no rule that acts here asks for it any more; the copy stays",
     Reason.NO_LONGER_MATCHES: "its rule does not match the source any more",
@@ -33,31 +35,31 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.SYNC_DISABLED: "resource-sync-disabled is on the source: no new copy is made",
     Reason.COPY_FROZEN: "resource-sync-disabled is on the copy: it is left alone until that is removed",
     Reason.UNKNOWN_OWNER: "no Cluster here has the ID of its owner; the copy stays",
-    Reason.HAND_CARRIED: "it was carried here by hand, and becomes a copy when its own cluster offers it",
-    Reason.OWNER_DECIDES: "only its own cluster may offer it: that is alive and does not, or has another Cluster here",
+    Reason.HAND_CARRIED: "a person carried it here, and it becomes a copy when its own cluster offers it",
+    Reason.OWNER_DECIDES: "only its own cluster may offer it: that answers without it, or has another Cluster here",
     Reason.NOT_NEWER: "its own cluster deleted it after that record was made",
     Reason.DISPUTED: "Clusters of several members name this Secret: each needs one of its own",
     Reason.NOT_NAMED: "no Cluster names this registry Secret",
     Reason.ADDRESS_CHANGED: "another member may bring news of a cluster, but no other address and no other Secret",
-    Reason.NOT_PROVEN: "credentials that another member has are tried, and come when their own cluster says the same",
-    Reason.TOO_MANY: "so many Clusters of one ID, or in all, are taken of others: delete those that nobody needs",
-    Reason.CONFLICT: "somebody older has this place",
+    Reason.NOT_PROVEN: "credentials from another member are tried, and stored once their own cluster publishes them",
+    Reason.TOO_MANY: "members offer more Clusters, of one ID or in all, than are accepted: delete the unused ones",
+    Reason.CONFLICT: "an older source or rule has this place",
     Reason.RESERVED: "a rule from another cluster never writes the registry's own objects, nor tokens of this cluster",
     Reason.NOT_ALLOWED: "the rule came from another cluster, and SYNCED_RULES_ENABLED, SYNCED_RULES_KINDS or "
     "SYNCED_RULES_NAMESPACES does not let it write this here",
     Reason.CLOSED: "CLOSED_KINDS or CLOSED_NAMESPACES does not let any rule write this here",
     Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
     Reason.OWNER_CLONED: "two API servers have its owner's ID, and it stays until one of their Clusters is deleted",
-    Reason.OWNER_NOT_HEARD: "the owner has not shown all of its objects yet; the copy stays until it has",
+    Reason.OWNER_NOT_HEARD: "the owner's objects are not all listed yet; the copy stays until they are",
     Reason.NEEDS_PROOF: "the owner is to be asked by name whether the source is gone; the copy stays until it answers",
     Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
-    Reason.STALE_SOURCE: "what was read is older than the copy; the owner is asked again",
-    Reason.LOCAL_NOT_HEARD: "objects of this kind are not heard here yet",
+    Reason.STALE_SOURCE: "the source that was read is older than the copy; the owner is asked again",
+    Reason.LOCAL_NOT_HEARD: "objects of this kind are not listed here yet",
     Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
     Reason.MAY_HOLD_NATIVE_OBJECTS: "objects that were made here live in it, or may; it stays until they are gone",
     Reason.OWNER_LEAVES: "its owner has left, and its Cluster goes once nothing else is to be removed",
-    Reason.DELETION_JUDGED: "it is to be deleted, once all that go with it are known",
+    Reason.DELETION_JUDGED: "it is to be deleted, once all deletions that go with it are counted",
     Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
     Reason.BEING_DELETED: "it is being deleted here",
 }
@@ -68,21 +70,29 @@ AS_FALSE: Final[Mapping[Reason, str]] = {
     Reason.COPY_FROZEN: 'resource-sync-disabled is on the copy, and counts with any value, "false" too: remove it to '
     "have the copy follow its source",
 }
-"""What is said instead where the annotation's value is `false`."""
+"""The messages where the annotation's value is `false`."""
 
 
 def words_of(reason: Reason) -> str:
-    """Say a reason as a sentence without its end."""
+    """Return the message of a reason, a sentence without its full stop."""
     return WORDS[reason]
 
 
 def granting(label: str, *, place: str) -> str:
-    """Say how a missing right is given, by a ClusterRole with that label; `place` is `here` or `there` (S3)."""
+    """Return how to grant a missing right, by a ClusterRole with that label; `place` is `here` or `there` (S3)."""
     return f'grant it with a ClusterRole labelled {label}: "true" {place}'
 
 
+def with_grant(error: RegistryError, *, at_home: bool) -> str:
+    """Return an error's message; for a right that is missing, with what grants it here or at the peer (S3)."""
+    if not (isinstance(error, Forbidden) and error.lacks_right):
+        return str(error)
+    label = meta.CONTROLLER_AGGREGATED if at_home else meta.READER_AGGREGATED
+    return f"{error}; {granting(label, place='here' if at_home else 'there')}"
+
+
 def unless_narrowed(*, place: str) -> str:
-    """Say of a missing right on Secrets when it is not to be granted: nobody but the chart knows whether that is so."""
+    """Return when a missing right on Secrets is intended; only the chart of that cluster has this information."""
     return (
         f"unless rbac.narrowSecrets is set {place}: then it is lacking on purpose, and Secrets are reached in the "
         "release's namespace only"

@@ -1,4 +1,4 @@
-"""A condition that turned over, said as an Event and counted: one reason for both."""
+"""Reports transitions of conditions: one Event and one count each, with the same reason."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from registry_controller.report.metrics import Metrics
 
 _BAD_WHEN_TRUE: Final = frozenset({"LocalConflict", "Stalled", "DeletionHalted", "HistoryRestored"})
 _NEITHER: Final = frozenset({"LocalCluster", "ClustersSynced"})
-"""What says nothing bad by being False: of a peer that is still joining, or whose own peer is away, others warn."""
+"""Conditions whose status False is no problem by itself: other conditions warn instead."""
 
 
 class Transitions:
-    """What hears of conditions whose status or reason changed."""
+    """Receives conditions whose status or reason changed."""
 
     def __init__(self, *, events: EventRecorder, metrics: Metrics) -> None:
         self._events = events
         self._metrics = metrics
 
     def report(self, gvr: meta.GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
-        """Emit the Event of a transition on a Cluster or a rule; Warning for what is not as it should be."""
+        """Emit the Event of a transition on a Cluster or a rule: Warning for a bad status, else Normal."""
         kind, status = str(condition.get("type", "")), str(condition.get("status", ""))
         self._metrics.condition_transitions_total.labels(type=kind, status=status).inc()
         is_bad = (kind in _BAD_WHEN_TRUE) == (status == "True")

@@ -134,7 +134,7 @@ def _collect_peer_facts(peer: Peer) -> Mapping[str, Any]:
         ]
     return {
         "failure": peer.failure,
-        "connected": peer.connected,
+        "connected": peer.is_connected,
         "metadata": peer.metadata,
         "metadata_problem": peer.metadata_problem,
         "known_there": known_there,

@@ -49,7 +49,7 @@ class Gauges:
         for choice in self._clusters.resolved.values():
             if choice.cluster.cluster_id != self._clusters.local:
                 peer = self._clusters.peers.get(choice.cluster.cluster_id)
-                connected = peer is not None and peer.connected and not choice.alias_of
+                connected = peer is not None and peer.is_connected and not choice.alias_of
                 states["connected" if connected else "disabled" if choice.disabled else "not connected"] += 1
         self._metrics.peers.clear()
         for state, count in states.items():
@@ -60,9 +60,8 @@ class Gauges:
         self._metrics.reflector_stalled.clear()
         for cache in self._sources.all_caches():
             place = (self._name_of(cache.peer), cache.kind.kind)
-            streams = cache.streams.values()
-            counts[place] += sum(stream.events for stream in streams)
-            stalled = any(stream.error is not None for stream in streams)
+            counts[place] += cache.events
+            stalled = any(read.error is not None for read in cache.reads)
             self._metrics.reflector_stalled.labels(peer=place[0], kind=place[1]).set(stalled)
         for (peer, kind), count in counts.items():
             added = count - self._counted_events[(peer, kind)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from registry_controller.api.errors import ApiError, NotServed, RegistryError
+from registry_controller.api.errors import NotServed, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import Selection
 from registry_controller.cache.local_cache import LocalCache
@@ -12,7 +12,7 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.engine import Engine
-from registry_controller.watch.stream import SelectionStream, why_unheard
+from registry_controller.watch.stream import SelectionList, SelectionStream, why_unheard
 
 
 def list_pending(engine: Engine) -> list[str]:
@@ -87,24 +87,24 @@ def _list_pending_locally(engine: Engine) -> Iterator[str]:
 
 
 def _list_pending_at_peer(engine: Engine, peer: Peer) -> Iterator[str]:
-    if not peer.connected:
-        if peer.alive:
+    if not peer.is_connected:
+        if peer.is_alive:
             yield peer.failure or "its API server"
         return
     if peer.features.held is None:
         yield "its ClusterFeatures"
     for cache in engine.sources.caches_of(peer.cluster_id):
-        if _is_incomplete(cache.streams.values()):
+        if _is_incomplete(cache.reads):
             yield f"{cache.kind}"
 
 
-def _is_incomplete(streams: Iterable[SelectionStream]) -> bool:
+def _is_incomplete(streams: Iterable[SelectionStream | SelectionList]) -> bool:
     return any(not stream.is_complete and _is_transient(stream.error) for stream in streams)
 
 
 def _is_transient(error: RegistryError | None) -> bool:
     """Return whether a list is under way, or the server asked for a retry: 429, as right after a CRD was created."""
-    return error is None or (isinstance(error, ApiError) and error.retry_after_s > 0)
+    return error is None or error.retry_after_s > 0
 
 
 def _list_local_problems(engine: Engine, rules: set[str]) -> Iterator[str]:
@@ -114,16 +114,18 @@ def _list_local_problems(engine: Engine, rules: set[str]) -> Iterator[str]:
 
 
 def _list_peer_problems(engine: Engine, peer: Peer, rules: set[str]) -> Iterator[str]:
-    if not peer.connected:
+    if not peer.is_connected:
         yield peer.failure or "did not answer in time"
         return
     if peer.features.held is None:
         yield "its ClusterFeatures were not listed in time"
     for cache in _list_sources(engine, peer, rules):
-        yield from _list_stream_errors(cache.kind, cache.streams.values(), is_local=False)
+        yield from _list_stream_errors(cache.kind, cache.reads, is_local=False)
 
 
-def _list_stream_errors(kind: GVK, streams: Iterable[SelectionStream], *, is_local: bool) -> Iterator[str]:
+def _list_stream_errors(
+    kind: GVK, streams: Iterable[SelectionStream | SelectionList], *, is_local: bool
+) -> Iterator[str]:
     """List why a kind's streams are not complete; each message begins with the kind."""
     for stream in streams:
         if stream.error is not None:

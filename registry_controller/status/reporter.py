@@ -67,7 +67,7 @@ class StatusReporter:
             is_starting = loop.time() < starts_until and not self._is_ready()
             yielder = LoopYielder(loop.time())
             for name in sorted(names):  # there may be a thousand
-                await yielder.interrupt()
+                await yielder.yield_if_due()
                 if is_starting and self._is_reported(name):
                     self.rule_changed(name)
                 else:

@@ -25,7 +25,7 @@ from registry_controller.core.status.rule import PeerCounts, build_rule_status
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import SAMPLES, FailedTarget, ResultClass, Results
-from registry_controller.watch.stream import SelectionStream, why_unheard
+from registry_controller.watch.stream import SelectionList, SelectionStream, why_unheard
 
 _FORBIDDEN: Final = "Forbidden"
 """The reason of a write that the API server refuses: a missing right, a quota, a webhook."""
@@ -119,10 +119,10 @@ class RuleStatusReporter:
             cache = self._sources.cache_of(peer.cluster_id, stored.rule.kind)
             if cache is not None and cache.has_rule(name):
                 owners.add(peer.cluster_id)
-                if peer.alive and cache.is_complete_for(name) and self._is_idle():
+                if peer.is_alive and cache.synced_for(name) and self._is_idle():
                     self._deletion_limiter.nothing_waits((name, peer.cluster_id))
                 place = f"peer {peer.name}"
-                transient[peer.cluster_id] = found.add_errors(place, stored.rule.kind, cache.streams_of(name))
+                transient[peer.cluster_id] = found.add_errors(place, stored.rule.kind, cache.reads_of(name))
                 unclear = sorted(cache.unclear.get(name, {}).items())[:SAMPLES]
                 found.problems += [f"{place}: {stored.rule.kind.kind} {key}: {error}" for key, error in unclear]
         peers = [self._count_peer(name, uid, names.get(uid, ""), transient.get(uid, "")) for uid in sorted(owners)]
@@ -190,7 +190,7 @@ class _WatchProblems:
         self.problems: list[str] = []
         self.pending: list[str] = []
 
-    def add_errors(self, place: str, kind: GVK, streams: Iterable[SelectionStream]) -> str:
+    def add_errors(self, place: str, kind: GVK, streams: Iterable[SelectionStream | SelectionList]) -> str:
         """Add the errors of a kind's streams to `problems` (R2, S3); return the first transient error instead.
 
         `place` is `here` or `peer NAME`. A message names the verb and the resource, and what to do.

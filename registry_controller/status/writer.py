@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from registry_controller.api.errors import ApiError, Conflict, NotFound, RegistryError
+from registry_controller.api.errors import Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.core.status.merge import find_transitions, is_same_status, merge_status
 from registry_controller.report import logs
@@ -193,7 +193,7 @@ class StatusWriter:
             write_log = _log.warning if state.failures == 1 else _log.debug
             write_log("cannot write status", resource=gvr.resource, name=name, error=str(error))
             limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(state.failures - 1, 10), _BACKOFF_MAX_S)
-            retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+            retry_after_s = error.retry_after_s
             return max(retry_after_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
         sent_before = state.sent
         state.failures = 0

@@ -1,7 +1,7 @@
-"""Copies that somebody here keeps changing, or deleting (A5).
+"""Copies that a controller or a person here keeps changing, or deleting (A5).
 
-Law: the first few repairs are made at once; after them, there is one a minute until the other side has rested. Only
-what was brought before is a repair: what the owner or a rule changes is brought at once.
+Law: the first few repairs are made at once; after them there is one a minute, until no repair was needed for a while.
+Only a state that was written before is a repair: a change by the owner or by a rule is written at once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from registry_controller.api.meta import Target
 AT_ONCE: Final = 5
 PAUSE_S: Final = 60.0
 _RESTED_S: Final = 5 * PAUSE_S
-_REMEMBERED: Final = 10_000
+_MOST: Final = 10_000
 
 _T = TypeVar("_T")
 
 
 class Repair(enum.Enum):
-    """What somebody here does to a copy, and what is done about it."""
+    """The message about each cause of a repair; the placeholder is for the field managers."""
 
     CHANGES = "{} keeps changing it here; it is put back once a minute"
     DELETES = "{} keeps deleting it here; it is made again once a minute"
@@ -29,52 +29,52 @@ class Repair(enum.Enum):
 class _Contended(NamedTuple):
     repairs: int
     last_s: float
-    deed: Repair
+    cause: Repair
     managers: tuple[str, ...]
 
 
 class Contention:
-    """How often each copy was put back lately, and what was brought last. Times are the loop's, in seconds."""
+    """The recent repairs of each copy, and the state that was written last. Times are the loop's, in seconds."""
 
     def __init__(self) -> None:
-        self._fights: dict[Target, _Contended] = {}
-        self._brought: dict[Target, bytes] = {}
+        self._contended: dict[Target, _Contended] = {}
+        self._written: dict[Target, bytes] = {}
 
-    def brought(self, target: Target, digest: bytes) -> None:
-        """Remember what a copy was left as."""
-        _remember(self._brought, target, digest)
+    def record_write(self, target: Target, digest: bytes) -> None:
+        """Record the digest of the state that was written."""
+        _put(self._written, target, digest)
 
-    def has_brought(self, target: Target, digest: bytes) -> bool:
-        """Say whether a copy was left as this, and nothing has been heard since that explains another state."""
-        return self._brought.get(target) == digest
+    def is_repair(self, target: Target, digest: bytes) -> bool:
+        """Report whether this very state was written last, so that another state here needs a repair."""
+        return self._written.get(target) == digest
 
-    def let_go(self, target: Target) -> None:
-        """Hear that a copy is not there for a good reason: we delete it, or it is not to be made now."""
-        self._brought.pop(target, None)
+    def record_absence(self, target: Target) -> None:
+        """Record that a copy is rightly absent: we delete it, or no rule makes it now."""
+        self._written.pop(target, None)
 
-    def repaired(self, target: Target, deed: Repair, managers: tuple[str, ...] = (), *, now: float) -> None:
-        """Remember that a copy was put back, and whose changes were undone; who deletes is never known."""
-        held = self._fights.get(target)
+    def record_repair(self, target: Target, cause: Repair, managers: tuple[str, ...] = (), *, now: float) -> None:
+        """Record a repair, and the field managers of the undone changes; a deletion has none."""
+        held = self._contended.get(target)
         repairs = held.repairs + 1 if held is not None and now - held.last_s < _RESTED_S else 1
-        _remember(self._fights, target, _Contended(repairs, now, deed, managers or (held.managers if held else ())))
+        _put(self._contended, target, _Contended(repairs, now, cause, managers or (held.managers if held else ())))
 
     def pause_s(self, target: Target, *, now: float) -> float:
-        """Tell how long to leave a copy as it is; 0 for no longer."""
-        held = self._fights.get(target)
+        """Return for how many more seconds a copy stays as it is; 0 where it may be repaired."""
+        held = self._contended.get(target)
         if held is None or held.repairs < AT_ONCE:
             return 0.0
         return max(0.0, held.last_s + PAUSE_S - now)
 
-    def words(self, target: Target) -> str:
-        """Say who it is, and what happens."""
-        held = self._fights[target]
-        known = held.managers if held.deed is Repair.CHANGES else ()
-        return held.deed.value.format(", ".join(known) or "somebody")
+    def message(self, target: Target) -> str:
+        """Return the message about a copy that was repaired."""
+        held = self._contended[target]
+        known = held.managers if held.cause is Repair.CHANGES else ()
+        return held.cause.value.format(", ".join(known) or "somebody")
 
 
-def _remember(held: dict[Target, _T], target: Target, value: _T) -> None:
-    """Remember something as the newest, and forget the oldest beyond the limit."""
+def _put(held: dict[Target, _T], target: Target, value: _T) -> None:
+    """Keep a value as the newest, and drop the oldest beyond the limit."""
     held.pop(target, None)
     held[target] = value
-    if len(held) > _REMEMBERED:
+    if len(held) > _MOST:
         del held[next(iter(held))]

@@ -1,6 +1,7 @@
-"""Bring one copy to what is wanted: render, compare, write.
+"""Writes one copy: compares it with the wanted state, and creates, replaces or deletes it.
 
-Laws: what is in step costs no write · our own echo says nothing new · a write carries the identity that was judged.
+Laws: a copy in step costs no write · the watch event of our own write changes nothing · a write carries the uid and the
+resourceVersion that the Decision was taken on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
+from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.diff.digest import content_digest
 from registry_controller.core.diff.drift import Drift, compare, merge
@@ -26,9 +28,9 @@ from registry_controller.watch.body_cache import BodyCache, BodyKey
 
 @dataclass(frozen=True, slots=True)
 class DesiredCopy:
-    """A copy as it should be, with the marks that say so; `digest` leaves the provenance's revision out.
+    """The wanted state of a copy, with its marks; `digest` excludes the provenance's revision.
 
-    `status` is what its status should be, None where nobody asked for it.
+    `status` is the wanted status, None where no rule asks for it.
     """
 
     target: Target
@@ -40,7 +42,7 @@ class DesiredCopy:
 
 
 class WriteClient(Protocol):
-    """What a hand writes with. The answer is what is stored; None says that nothing was."""
+    """Writes to the local API server. Each answer is the stored object; None means that nothing was stored."""
 
     async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
         """Create an object."""
@@ -48,20 +50,24 @@ class WriteClient(Protocol):
     async def replace(
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
     ) -> bytes | None:
-        """Replace an object, or ask what would be stored."""
+        """Replace an object; a dry run returns what would be stored."""
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
-        """Delete the object that was judged."""
+        """Delete the object of that uid and resourceVersion."""
 
 
 class CopyWriter:
-    """The only place that writes objects of others' making, and only here."""
+    """Writes copies to the local cluster; no other class writes objects that come from members.
+
+    `on_stored` is called with a target, the object that was sent and the one that was stored. `believes_provenance`
+    saves a dry run where the provenance shows that a copy's additional fields are the API server's.
+    """
 
     def __init__(
         self,
         *,
         reader: Reader,
-        pen: WriteClient,
+        client: WriteClient,
         discovery: Discovery,
         bodies: BodyCache,
         digest_key: bytes,
@@ -69,7 +75,7 @@ class CopyWriter:
         believes_provenance: bool = True,
     ) -> None:
         self._reader = reader
-        self._pen = pen
+        self._client = client
         self._discovery = discovery
         self._bodies = bodies
         self._digest_key = digest_key
@@ -77,22 +83,22 @@ class CopyWriter:
         self._believes_provenance = believes_provenance
 
     def digest(self, manifest: Manifest) -> bytes:
-        """Digest what counts of an object."""
+        """Return the digest of an object's synced fields."""
         return content_digest(manifest, key=self._digest_key)
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache) -> None:
-        """Make a copy that is not here."""
+        """Create a copy."""
         gvr = await self._discovery.resolve(wanted.kind)
-        body = _spelled(wanted.manifest)
+        body = _encode(wanted.manifest)
         with cache.writing(wanted.target.key):
-            raw = await self._pen.create(gvr, wanted.target.namespace, body)
+            raw = await self._client.create(gvr, wanted.target.namespace, body)
             self._remember(raw, wanted, cache)
 
     async def create_namespace(self, name: str) -> None:
-        """Make a namespace for a copy; one that is there by now is good."""
+        """Create a namespace for a copy, unless it exists by now."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         try:
-            await self._pen.create(meta.NAMESPACES, "", orjson.dumps(body))
+            await self._client.create(meta.NAMESPACES, "", orjson.dumps(body))
         except AlreadyExists:
             return
         except Forbidden as error:
@@ -103,10 +109,10 @@ class CopyWriter:
     async def write(
         self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, adopt: bool
     ) -> tuple[bool, tuple[str, ...]]:
-        """Bring a copy that is here to what is wanted; say whether that took a write, and whose changes it undid.
+        """Replace a copy that differs from the wanted state; return whether it did, and the managers of undone changes.
 
-        `adopt` writes in any case what provenance alone would not be worth. Raises Immutable, which says whose changes
-        these are, where the copy would have to be made anew.
+        `adopt` writes a copy that differs in its provenance alone, too. Raises Immutable, with the managers, where the
+        copy must be deleted and created again.
         """
         gvr = await self._discovery.resolve(wanted.kind)
         managers: tuple[str, ...] = ()
@@ -115,54 +121,54 @@ class CopyWriter:
         else:
             current = await self._current(gvr, wanted, record)
             if current is None:
-                raise Conflict(f"{wanted.target} is gone or changed since it was judged; looking again")
+                raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
             verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             managers = verdict.managers
             if verdict.drift is Drift.IN_SYNC:
-                self._accept(current, wanted, record, cache)
+                self._accept(current, wanted, cache)
                 return False, managers
             body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
-                self._accept(current, wanted, record, cache)
+                self._accept(current, wanted, cache)
                 return False, managers
         with cache.writing(wanted.target.key):
             try:
-                raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body))
+                raw = await self._client.replace(gvr, wanted.target.key, _encode(body))
             except Immutable as error:
                 raise Immutable(str(error), managers=managers) from None
             self._remember(raw, wanted, cache)
         return True, managers
 
     async def write_status(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> bool:
-        """Bring the status of a copy of ours to what is wanted; say whether that took a write.
+        """Replace the status of a copy that differs from the wanted status; return whether that took a write.
 
-        A kind without a status subresource has no status to bring.
+        A kind without a status subresource has no status to write.
         """
         gvr = await self._discovery.resolve(wanted.kind)
         current = await self._current(gvr, wanted, record) if gvr.has_status else None
         if gvr.has_status and current is None:
-            raise Conflict(f"{wanted.target} is gone or changed since it was judged; looking again")
+            raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
         if current is None or (current.get("status") or {}) == wanted.status:
-            record.status_digest = self.status_digest(wanted)
+            cache.record_write(wanted.target.key, StatusStored(self.status_digest(wanted)))
             return False
         body = {**current, "status": wanted.status}
         with cache.writing(wanted.target.key):
-            raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), subresource="status")
+            raw = await self._client.replace(gvr, wanted.target.key, _encode(body), subresource="status")
             if raw is not None:
-                cache.record_status_write(decode_object(raw), status_digest=self.status_digest(wanted))
+                cache.record_write(wanted.target.key, StatusStored(self.status_digest(wanted), decode_object(raw)))
         return True
 
     def status_digest(self, wanted: DesiredCopy) -> bytes | None:
-        """Digest a wanted status; None where nobody asked for it."""
+        """Return the digest of a wanted status; None where no rule asks for it."""
         if wanted.status is None:
             return None
         return content_digest({"status_": wanted.status}, key=self._digest_key)
 
     async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
-        """Delete the copy that was judged, and no other."""
+        """Delete the copy of that uid and resourceVersion, and no later one."""
         gvr = await self._discovery.resolve(kind)
         try:
-            await self._pen.delete(gvr, target.key, uid=uid, resource_version=str(revision))
+            await self._client.delete(gvr, target.key, uid=uid, resource_version=str(revision))
         except NotFound:
             return
 
@@ -173,27 +179,26 @@ class CopyWriter:
                 obj = decode_object(await self._reader.get(gvr, wanted.target.key))
             except NotFound:
                 return None
-        judged = obj.uid == record.uid and obj.revision == record.revision
-        return orjson.loads(obj.raw) if judged else None
+        is_same = obj.uid == record.uid and obj.revision == record.revision
+        return orjson.loads(obj.raw) if is_same else None
 
     async def _is_stored_so(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord, body: Manifest) -> bool:
-        """Ask the server whether fields that nobody else set are its own doing: a dry run stores the same then."""
+        """Report whether fields that no other manager set are the API server's: then a dry run stores the same."""
         provenance = record.marks.provenance
         is_of_now = provenance is not None and provenance.revision == wanted.marks.revision
-        is_same_wish = record.desired in (None, wanted.digest)  # else a rule was edited, and took something away
-        if is_of_now and is_same_wish and self._believes_provenance:
+        is_same_desired = record.desired in (None, wanted.digest)  # else a rule was edited, and removed a field
+        if is_of_now and is_same_desired and self._believes_provenance:
             return True
-        raw = await self._pen.replace(gvr, wanted.target.key, _spelled(body), dry_run=True)
+        raw = await self._client.replace(gvr, wanted.target.key, _encode(body), dry_run=True)
         current = await self._current(gvr, wanted, record)
         return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
 
-    def _accept(self, current: Manifest, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> None:
-        record.desired = wanted.digest
-        record.baseline = self.digest(current)
-        record.verified = meta.revision(meta.metadata_of(current).get("resourceVersion"))
-        record.is_plain = _is_plain(current, record.baseline, wanted)
-        if record.verified == record.revision:
-            self._bodies.drop(BodyKey(HERE, cache.kind, wanted.target.key))
+    def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache) -> None:
+        baseline = self.digest(current)
+        info, is_plain = meta.metadata_of(current), _is_plain(current, baseline, wanted)
+        revision = meta.revision(info.get("resourceVersion"))
+        found = InSync(str(info.get("uid", "")), revision, wanted.digest, baseline, is_plain=is_plain)
+        cache.record_write(wanted.target.key, found)
 
     def _remember(self, raw: bytes | None, wanted: DesiredCopy, cache: LocalCache) -> None:
         if raw is None:
@@ -204,16 +209,16 @@ class CopyWriter:
         plain = _is_plain(stored, baseline, wanted)
         same = obj.annotations == meta.annotations_of(wanted.manifest)
         marks = wanted.marks if same else read_marks(obj.annotations, of=wanted.target)
-        cache.record_write(obj, marks=marks, desired=wanted.digest, baseline=baseline, is_plain=plain)
+        cache.record_write(obj.key, Stored(obj, marks, wanted.digest, baseline, is_plain=plain))
         self._on_stored(wanted.target, wanted.manifest, stored)
 
     def still_as_written(self, record: CopyRecord, obj: PartialObject) -> bool:
-        """Say whether a copy that changed here is, in all that counts, still what the server stored for us."""
+        """Report whether a copy that changed here still has the synced fields that the server stored for us."""
         return record.baseline is not None and self.digest(orjson.loads(obj.raw)) == record.baseline
 
 
-def _spelled(manifest: Manifest) -> bytes:
-    """Spell an object; InvalidObject for one that overrides nested too deeply."""
+def _encode(manifest: Manifest) -> bytes:
+    """Encode an object; InvalidObject where overrides nest it too deeply."""
     try:
         return orjson.dumps(manifest)
     except orjson.JSONEncodeError:
@@ -231,5 +236,5 @@ def _identified(manifest: Manifest, *, uid: str, revision: int) -> Mapping[str, 
 
 
 def copy_slot(kind: GVK, key: ObjectKey) -> BodyKey:
-    """Name the slot of a body of ours."""
+    """Return the key of a local object's body in the cache of bodies."""
     return BodyKey(HERE, kind, key)

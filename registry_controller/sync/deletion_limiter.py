@@ -1,7 +1,8 @@
-"""The brake on deletions at work: wishes are gathered, judged as sets, and let go or halted (W4).
+"""Limits deletions: each is counted when it is decided, and its whole set is let go or halted (W4).
 
-Laws: no wish is judged before everything that was wanted with it has been looked at · what is let go beyond a handful
-was stored first · deleting a rule is an order, and not braked.
+Laws: no set is evaluated before every key that was enqueued with it was reconciled · a set is evaluated, and halted,
+before its owner is asked for proof · beyond a few, deletions go only once their window is stored · a deletion that was
+let go and that its proof refutes counts no more · the deletion of a rule is an order, and not limited.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import RuleAndOwner
 from registry_controller.cache.registry import Registry
-from registry_controller.core.decision.decision import Decision, Delete, Hold, Reason
+from registry_controller.core.decision.decision import Decision, Delete, Hold, NeedsProof, Reason, deletion_in
 from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, joined, judge, stored_form, window_of
 from registry_controller.report.logs import get_logger
 from registry_controller.sync.workqueue import WorkQueue
@@ -27,24 +28,41 @@ log = get_logger(__name__)
 _LOOK_S: Final = 0.02
 _STORED_S: Final = 0.25
 _STORED_AT_MOST_S: Final = 30.0
-"""A CRD that does not know the field drops what is stored; deletions go on then, counted in memory alone."""
+"""A CRD without the field drops the stored window; deletions go on then, counted in memory alone."""
 _HALTED_S: Final = 10.0
 
 
 @dataclass(slots=True)
 class _Budget:
-    """One rule's copies from one owner: who waits, and who was let go and is still here."""
+    """The deletions of one rule's copies from one owner.
+
+    `waiting` holds the deletions that are not evaluated yet, or halted; the value is true for a proven or presumed one.
+    The owner may be asked about the targets in `asked` before the next evaluation. `going` holds the copies that were
+    let go and are still here, `allowed` the copies that the administrator let go. `kept` counts the allowed copies that
+    stay.
+    """
 
     window: Window | None
-    waiting: set[Target] = field(default_factory=set)
+    waiting: dict[Target, bool] = field(default_factory=dict)
+    asked: set[Target] = field(default_factory=set)
     going: set[Target] = field(default_factory=set)
+    allowed: set[Target] = field(default_factory=set)
+    kept: int = 0
     sequence: int = 0
     timer: asyncio.Handle | None = None
     storing_since_s: float | None = None
 
+    @property
+    def is_halted(self) -> bool:
+        return self.window is not None and bool(self.window.halted_at)
+
+    def counted(self, window: Window) -> Window:
+        """Return a window without the allowance of the copies that stay."""
+        return replace(window, allowed=max(0, window.allowed - self.kept))
+
 
 class DeletionLimiter:
-    """The judge of all deletions. `changed` hears the name of a rule whose status may say something else."""
+    """Limits all deletions. `changed` is called with the name of a rule whose status may have changed."""
 
     def __init__(
         self,
@@ -62,159 +80,199 @@ class DeletionLimiter:
         self._registry = registry
         self._changed = changed
         self._now = now
-        self._places: dict[RuleAndOwner, _Budget] = {}
-        self._waits_at: dict[Target, RuleAndOwner] = {}
+        self._budgets: dict[RuleAndOwner, _Budget] = {}
+        self._counted_in: dict[Target, RuleAndOwner] = {}
 
-    def judge(self, target: Target, decision: Decision, *, rule: str) -> Decision:
-        """Let a deletion go, or hold it until its whole set is judged; any other decision ends the wish for one."""
-        if isinstance(decision, Hold):
-            self._note_gone(target)
+    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+        """Return a deletion, or the question that proves it, once it may go; a Hold before.
+
+        Any other decision but a Hold ends the deletion that was counted.
+        """
+        deletion = deletion_in(decision)
+        if deletion is None:
+            if isinstance(decision, Hold):
+                self._note_gone(target)
+            elif not isinstance(decision, NeedsProof):
+                self.withdraw(target)
             return decision
-        if not isinstance(decision, Delete):
-            self._withdraw(target)
+        if not self._percent or not is_limited(deletion):
             return decision
-        if not self._percent or not is_limited(decision):
+        origin = (rule, deletion.owner)
+        budget = self._budget(origin)
+        if target in budget.going:
             return decision
-        origin = (rule, decision.owner)
-        place = self._place(origin)
-        if target in place.going:
+        self._count(target, origin, budget, is_sure=isinstance(decision, Delete) or _is_presumed(decision))
+        if budget.is_halted:
+            return Hold(Reason.DELETION_HALTED, deletion.owner)
+        if target in budget.asked and isinstance(decision, NeedsProof):
             return decision
-        if target not in place.waiting:
-            self._withdraw(target)
-            place.waiting.add(target)
-            self._waits_at[target] = origin
-            place.sequence = self._queue.sequence
-            self._look_soon(origin, place, 0.0)
-        if place.window is not None and place.window.halted_at:
-            return Hold(Reason.DELETION_HALTED, decision.owner)
-        return Hold(Reason.DELETION_JUDGED, decision.owner)
+        return Hold(Reason.DELETION_JUDGED, deletion.owner)
+
+    def withdraw(self, target: Target) -> None:
+        """Count a deletion no more: the copy is gone, or stays."""
+        origin = self._counted_in.pop(target, None)
+        budget = self._budgets.get(origin) if origin is not None else None
+        if origin is None or budget is None:
+            return
+        if target in budget.allowed and self._copies.has(target):
+            budget.kept += 1
+            self._changed(origin[0])
+        budget.waiting.pop(target, None)
+        for targets in (budget.asked, budget.going, budget.allowed):
+            targets.discard(target)
+        self._end_halt(origin, budget)
+        if budget.waiting:
+            self._look_soon(origin, budget, 0.0)
 
     def rule_changed(self, rule: str) -> None:
-        """Hear that a rule changed: somebody may have allowed what is halted."""
-        for origin, place in self._places.items():
-            if origin[0] == rule and place.waiting:
-                self._look_soon(origin, place, 0.0)
+        """Evaluate a rule's halted deletions again: the administrator may have allowed them."""
+        for origin, budget in self._budgets.items():
+            if origin[0] == rule and budget.waiting:
+                self._look_soon(origin, budget, 0.0)
 
     def stored_form(self, origin: RuleAndOwner) -> Mapping[str, Any] | None:
-        """Spell what the rule's status is to hold of a place; None for nothing."""
-        held = self._places.get(origin)
-        window = held.window if held is not None else self._stored(origin)
+        """Return the window of an owner's copies for the rule's status; None without one."""
+        budget = self._budgets.get(origin)
+        if budget is None or budget.window is None:
+            window = self._stored(origin) if budget is None else None
+        else:
+            window = budget.counted(budget.window)
         return None if window is None else stored_form(window)
 
     def halted(self, rule: str) -> Mapping[ClusterUID, tuple[str, int]]:
-        """Tell since when which owners' copies are halted, and how many wait."""
+        """Return since when which owners' copies are halted, and how many wait."""
         return {
-            owner: (place.window.halted_at, len(place.waiting))
-            for (name, owner), place in sorted(self._places.items())
-            if name == rule and place.window is not None and place.window.halted_at
+            owner: (budget.window.halted_at, len(budget.waiting))
+            for (name, owner), budget in sorted(self._budgets.items())
+            if name == rule and budget.window is not None and budget.window.halted_at
         }
 
     def nothing_waits(self, origin: RuleAndOwner) -> None:
-        """Hear that everything was looked at: a halt that a former life stored, and that holds nobody, is over."""
+        """End a halt that an earlier process stored, and for which nothing waits: everything was looked at."""
         stored = self._stored(origin)
         if stored is not None and stored.halted_at:
-            self._end_halt(origin, self._place(origin))
+            self._end_halt(origin, self._budget(origin))
 
-    def _place(self, origin: RuleAndOwner) -> _Budget:
-        place = self._places.get(origin)
-        if place is None:
-            place = self._places[origin] = _Budget(self._stored(origin))
-        return place
+    def _budget(self, origin: RuleAndOwner) -> _Budget:
+        budget = self._budgets.get(origin)
+        if budget is None:
+            budget = self._budgets[origin] = _Budget(self._stored(origin))
+        return budget
 
     def _stored(self, origin: RuleAndOwner) -> Window | None:
         return stored_window(self._registry, origin)
 
-    def _allowed(self, rule: str) -> str:
-        return allowed_moment(self._registry, rule)
-
-    def _withdraw(self, target: Target) -> None:
-        origin = self._waits_at.pop(target, None)
-        place = self._places.get(origin) if origin is not None else None
-        if origin is None or place is None:
+    def _count(self, target: Target, origin: RuleAndOwner, budget: _Budget, *, is_sure: bool) -> None:
+        if target not in budget.waiting:
+            self.withdraw(target)
+            self._counted_in[target] = origin
+        elif budget.waiting[target] or not is_sure:
             return
-        place.waiting.discard(target)
-        place.going.discard(target)
-        self._end_halt(origin, place)
-        if place.waiting:
-            self._look_soon(origin, place, 0.0)
+        budget.waiting[target] = is_sure
+        budget.sequence = self._queue.sequence
+        self._look_soon(origin, budget, 0.0)
 
     def _note_gone(self, target: Target) -> None:
-        """Count one that was let go no more once it is gone, of a kind that may not be heard here any longer."""
-        origin = self._waits_at.get(target)
-        if origin is not None and target in self._places[origin].going and not self._copies.has(target):
-            self._withdraw(target)
+        """Count a deletion no more once its copy is gone; its kind may not be watched here any longer."""
+        origin = self._counted_in.get(target)
+        if origin is not None and target in self._budgets[origin].going and not self._copies.has(target):
+            self.withdraw(target)
 
-    def _end_halt(self, origin: RuleAndOwner, place: _Budget) -> None:
-        """End a halt for which nobody waits any more; what went before it still counts."""
-        if not place.waiting and place.window is not None and place.window.halted_at:
-            place.window = replace(place.window, halted_at="")
+    def _end_halt(self, origin: RuleAndOwner, budget: _Budget) -> None:
+        """End a halt for which nothing waits any more; the deletions before it still count."""
+        if not budget.waiting and budget.window is not None and budget.window.halted_at:
+            budget.window = replace(budget.window, halted_at="")
             self._changed(origin[0])
 
-    def _look_soon(self, origin: RuleAndOwner, place: _Budget, delay_s: float) -> None:
-        if place.timer is not None:
-            place.timer.cancel()
-        place.timer = asyncio.get_running_loop().call_later(delay_s, self._look, origin, place)
+    def _look_soon(self, origin: RuleAndOwner, budget: _Budget, delay_s: float) -> None:
+        if budget.timer is not None:
+            budget.timer.cancel()
+        budget.timer = asyncio.get_running_loop().call_later(delay_s, self._look, origin, budget)
 
-    def _look(self, origin: RuleAndOwner, place: _Budget) -> None:
-        place.timer = None
-        if not place.waiting:
+    def _look(self, origin: RuleAndOwner, budget: _Budget) -> None:
+        budget.timer = None
+        if not budget.waiting:
             return
-        if not self._queue.has_passed(place.sequence):
-            self._look_soon(origin, place, _LOOK_S)
+        if not self._queue.has_passed(budget.sequence):
+            self._look_soon(origin, budget, _LOOK_S)
             return
-        rule = origin[0]
-        before = place.window and joined(place.window, self._stored(origin), now=self._now())
-        place.window, verdict = judge(
-            before,
+        allowed = allowed_moment(self._registry, origin[0])
+        before = budget.window and joined(budget.window, self._stored(origin), now=self._now())
+        is_allowed = before is not None and bool(before.halted_at) and before.halted_at == allowed
+        counted = before and budget.counted(before)
+        window, verdict = judge(
+            counted,
             present=self._copies.counts[origin] + self._copies.counts["", origin[1]],
-            wanted=len(place.waiting) + len(place.going),
+            wanted=len(budget.waiting) + len(budget.going),
             now=self._now(),
             percent=self._percent,
-            allowed=self._allowed(rule),
+            allowed=allowed,
         )
-        if place.window != before:
-            self._changed(rule)
+        unsure = [target for target, is_sure in budget.waiting.items() if not is_sure and target not in budget.asked]
+        if verdict is LimitVerdict.HALT and unsure and not budget.is_halted:
+            self._let_ask(origin, budget, unsure)
+            return
+        if counted is None or window.start != counted.start or is_allowed:
+            budget.kept, budget.allowed = 0, set()
+        budget.window = replace(window, allowed=window.allowed + budget.kept)
+        if budget.window != before:
+            self._changed(origin[0])
         match verdict:
             case LimitVerdict.HALT:
-                place.storing_since_s = None
+                budget.storing_since_s = None
                 if before is None or not before.halted_at:
-                    self._say_halted(origin, place)
-                self._look_soon(origin, place, _HALTED_S)
-            case LimitVerdict.STORE if self._must_store(origin, place, place.window):
-                self._look_soon(origin, place, _STORED_S)
+                    self._report_halt(origin, budget)
+                self._look_soon(origin, budget, _HALTED_S)
+            case LimitVerdict.STORE if self._must_store(origin, budget, budget.window):
+                self._look_soon(origin, budget, _STORED_S)
             case LimitVerdict.STORE | LimitVerdict.GO:
-                self._let_go(origin, place)
+                self._let_go(origin, budget, is_allowed=is_allowed)
 
-    def _must_store(self, origin: RuleAndOwner, place: _Budget, window: Window) -> bool:
+    def _let_ask(self, origin: RuleAndOwner, budget: _Budget, unsure: list[Target]) -> None:
+        """Enqueue the deletions that their proof may refute: without them the set may be small enough."""
+        budget.asked.update(unsure)
+        for target in sorted(unsure):
+            self._queue.add(target, origin[1])
+        budget.sequence = self._queue.sequence
+        self._look_soon(origin, budget, _LOOK_S)
+
+    def _must_store(self, origin: RuleAndOwner, budget: _Budget, window: Window) -> bool:
         stored = self._stored(origin)
         now_s = asyncio.get_running_loop().time()
-        place.storing_since_s = now_s if place.storing_since_s is None else place.storing_since_s
+        budget.storing_since_s = now_s if budget.storing_since_s is None else budget.storing_since_s
         is_stored = stored is not None and stored.start == window.start
-        return not is_stored and now_s - place.storing_since_s < _STORED_AT_MOST_S
+        return not is_stored and now_s - budget.storing_since_s < _STORED_AT_MOST_S
 
-    def _let_go(self, origin: RuleAndOwner, place: _Budget) -> None:
-        place.storing_since_s = None
-        going, place.waiting = place.waiting, set()
-        place.going |= going
+    def _let_go(self, origin: RuleAndOwner, budget: _Budget, *, is_allowed: bool) -> None:
+        budget.storing_since_s = None
+        going, budget.waiting = set(budget.waiting), {}
+        budget.going |= going
+        budget.asked -= going
+        if is_allowed:
+            budget.allowed = set(budget.going)
         for target in sorted(going):
             self._queue.add(target, origin[1])
 
-    def _say_halted(self, origin: RuleAndOwner, place: _Budget) -> None:
+    def _report_halt(self, origin: RuleAndOwner, budget: _Budget) -> None:
         log.warning(
             "deletions halted", rule=origin[0], owner=origin[1], copies=self._copies.counts[origin],
-            waiting=len(place.waiting),
+            waiting=len(budget.waiting),
         )  # fmt: skip
-        for target in sorted(place.waiting):
+        for target in sorted(budget.waiting):
             self._queue.add(target, origin[1])
 
 
+def _is_presumed(decision: Decision) -> bool:
+    return isinstance(decision, NeedsProof) and decision.is_presumed
+
+
 def is_limited(deletion: Delete) -> bool:
-    """Say whether a deletion counts; deleting a rule is an order."""
+    """Report whether a deletion counts; the deletion of a rule is an order."""
     return deletion.reason is not Reason.RULE_GONE
 
 
 def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
-    """Find what a rule's status holds of its copies from one owner."""
+    """Return the window in a rule's status for its copies from one owner; None without one."""
     rule = registry.rules.get(origin[0])
     clusters = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
     for entry in clusters if isinstance(clusters, list) else ():
@@ -224,6 +282,6 @@ def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
 
 
 def allowed_moment(registry: Registry, rule: str) -> str:
-    """Tell which halt a rule's annotation lifts; empty for none."""
+    """Return the moment of the halt that a rule's annotation lifts; empty for none."""
     held = registry.rules.get(rule)
     return meta.annotations_of(held.manifest).get(meta.ALLOW_DELETIONS, "") if held is not None else ""

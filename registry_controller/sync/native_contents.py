@@ -1,6 +1,6 @@
-"""Whether anything that was made here lives in a copied Namespace or CustomResourceDefinition (O1).
+"""Checks whether native objects live in a copied Namespace or CustomResourceDefinition (O1).
 
-Law: what cannot be looked into counts as not empty.
+Law: contents that cannot be listed count as native objects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOBODY_MADE: Final = frozenset(
         GroupKind("coordination.k8s.io", "LeaseCandidate"),
     }
 )
-"""What programs say about themselves, and say again where it is gone."""
+"""Kinds that programs write about themselves, and write again after a deletion."""
 _MADE_FOR_SERVICES: Final = {
     GroupKind("", "Endpoints"): frozenset({("endpoints.kubernetes.io/managed-by", "endpoint-controller")}),
     GroupKind("discovery.k8s.io", "EndpointSlice"): frozenset(
@@ -36,12 +36,12 @@ _MADE_FOR_SERVICES: Final = {
         }
     ),
 }
-"""What Kubernetes makes of a Service, or of Endpoints, which count themselves, and the labels by which it knows it
-(https://kubernetes.io/docs/reference/labels-annotations-taints/). People make such objects, too."""
+"""Kinds that Kubernetes makes from a Service, or from Endpoints, with the labels of its own objects
+(https://kubernetes.io/docs/reference/labels-annotations-taints/). People make objects of these kinds, too."""
 
 
 async def holds_natives(reader: Reader, target: Target) -> bool:
-    """Say whether native objects live in a container, or may live there unseen."""
+    """Report whether native objects live in a container, or may live there unlisted."""
     is_definition = GroupKind(target.group, target.kind) == CUSTOM_RESOURCE_DEFINITION
     kinds = _kinds_of_definition(reader, target.name) if is_definition else _kinds_in_namespaces(reader)
     selection = Selection() if is_definition else Selection(namespace=target.name)
@@ -65,7 +65,7 @@ async def _has_native(reader: Reader, kind: GVK, gvr: GVR, selection: Selection)
 
 
 def _is_native(kind: GVK, obj: PartialObject) -> bool:
-    """Say whether an object was made here, and by more than a controller that finds a copy, or a new namespace."""
+    """Report whether an object is native, and not made by Kubernetes for every namespace or from a copy."""
     what = GroupKind(kind.group, kind.kind)
     if is_made_by_kubernetes(kind, obj.key):
         return False
@@ -75,32 +75,32 @@ def _is_native(kind: GVK, obj: PartialObject) -> bool:
 
 
 def _is_made_for_service(what: GroupKind, obj: PartialObject) -> bool:
-    """Say whether Kubernetes made it: it says so, or it has passed on the label of a copied Service.
+    """Report whether Kubernetes made an object for a Service: it has its label, or the label of a copied Service.
 
-    Older servers say so on EndpointSlices only.
+    Older servers label EndpointSlices only.
     """
     return meta.OWNER in obj.labels or not _MADE_FOR_SERVICES[what].isdisjoint(obj.labels.items())
 
 
 async def _kinds_of_definition(reader: Reader, name: str) -> AsyncIterator[tuple[GVK, GVR]]:
-    """Give the kind of a definition; NotServed when no version of it is served, for what is stored is not seen then."""
+    """Yield the kind of a definition; NotServed where no version is served, because its objects cannot be listed."""
     definitions = GVR(CUSTOM_RESOURCE_DEFINITION.group, "v1", "customresourcedefinitions", False)
     spec = decode_manifest(await reader.get(definitions, ObjectKey("", name)))["spec"]
     version = next((version["name"] for version in spec["versions"] if version.get("served")), None)
     if version is None:
-        raise NotServed(f"{name}: no version of it is served here")
+        raise NotServed(f"{name}: no version is served here")
     kind = GVK(spec["group"], version, spec["names"]["kind"])
     yield kind, GVR(spec["group"], version, spec["names"]["plural"], spec["scope"] == "Namespaced")
 
 
 async def _kinds_in_namespaces(reader: Reader) -> AsyncIterator[tuple[GVK, GVR]]:
-    """Give every kind that goes with its namespace, in one version; NotServed when a part of them cannot be known.
+    """Yield every kind that is deleted with its namespace, in one version; NotServed where some cannot be discovered.
 
-    What has no verb for it is not deleted with a namespace: it is made up from other objects.
+    A kind without the verbs is not deleted with a namespace: its objects are computed from other objects.
     """
-    async for kinds in Discovery(reader).deletable():
+    async for kinds in Discovery(reader).list_deletable():
         if kinds is None:
-            raise NotServed(f"{reader.server}: a part of it does not say which kinds it has")
+            raise NotServed(f"{reader.server}: an API group does not answer with its kinds")
         for kind, gvr in kinds:
             if gvr.namespaced and GroupKind(kind.group, kind.kind) not in _NOBODY_MADE:
                 yield kind, gvr

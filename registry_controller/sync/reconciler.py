@@ -1,19 +1,21 @@
-"""Reach a Decision about one target: read the caches, decide, ask where that takes an answer, and decide again.
+"""From a key to its result: read the state, decide, count a deletion, ask for proof where it is needed, apply.
 
-Law: no await between reading the caches and having the Decision that rests on them.
+Laws: no await between reading the caches and the Decision that rests on them · a deletion is counted before its owner
+is asked, and each question is asked once · an answer is used only while nothing has changed since the question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.errors import NotFound
+from registry_controller.api.errors import Conflict, Mistake, NotFound, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
-from registry_controller.core.decision.decision import Apply, Decision, Hold, Reason
+from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof
 from registry_controller.core.decision.ownership import is_at_home, is_membership, read_marks
 from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState
 from registry_controller.kube.connect import Reader
@@ -28,66 +30,143 @@ _CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
 
 
 class Judgment(NamedTuple):
-    """A Decision, with what it was taken on; `offers` are what the view's claims come from, in their order."""
+    """A Decision, and the state that it was taken on; `offers` are the records behind the state's claims, in order."""
 
     view: TargetState
     offers: tuple[Offer, ...]
     decision: Decision
 
 
-class Reconciler:
-    """Decides. `home` is only read; `connection` finds that to a peer, None while there is none.
+class Result(NamedTuple):
+    """A decision that was carried out: an Apply that needed no write is a Skip.
 
-    `departures` hear what is decided about Clusters. What takes long takes `turns`.
+    `losers` are the younger rules that make another copy of the same source (W2).
     """
+
+    decision: Decision
+    losers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """The result of a key. Its decision is never a question; `error` is why it could not be carried out."""
+
+    judgment: Judgment
+    result: Result
+    error: RegistryError | None = None
+
+
+class Limiter(Protocol):
+    """Counts deletions, and lets them go or holds them."""
+
+    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+        """Return the decision, or a Hold while it may not be carried out."""
+
+    def withdraw(self, target: Target) -> None:
+        """Stop counting a deletion that its proof has refuted."""
+
+
+class DecisionApplier(Protocol):
+    """Carries decisions out."""
+
+    async def take_turn(self, judgment: Judgment) -> bool:
+        """Wait until the work of a decision may begin; return whether that took time."""
+
+    async def apply(self, judgment: Judgment) -> Result:
+        """Carry a decision out; RegistryError where it cannot be done now."""
+
+
+class Reconciler:
+    """Reconciles keys. `local` is only read; `connection` returns a peer's, None while it is not connected."""
 
     def __init__(
         self,
         *,
-        views: StateReader,
-        home: Reader,
+        states: StateReader,
+        local: Reader,
         connection: Callable[[ClusterUID], Connection | None],
         departures: Departures,
-        turns: EvaluationLimiter,
+        evaluations: EvaluationLimiter,
     ) -> None:
-        self._views = views
-        self._home = home
+        self._states = states
+        self._local = local
         self._connection = connection
         self._departures = departures
-        self._turns = turns
+        self._evaluations = evaluations
+
+    async def reconcile(self, target: Target, *, limiter: Limiter, applier: DecisionApplier) -> Reconciliation:
+        """Decide about a target and carry the decision out; an error is returned, not raised."""
+        judgment = self.decide(target)
+        if await applier.take_turn(judgment):
+            judgment = self.decide(target)
+        error: RegistryError
+        try:
+            judgment = await self._settle(judgment, limiter)
+            result = await applier.apply(judgment)
+        except RegistryError as raised:
+            error = raised
+        except Exception as raised:  # the source, or the rule, may be of another cluster
+            error = Mistake.of(raised, path="spec.rules")
+        else:
+            return Reconciliation(judgment, result)
+        judgment = _without_question(judgment)
+        return Reconciliation(judgment, Result(judgment.decision), error)
 
     def decide(self, target: Target) -> Judgment:
-        """Decide on what the caches hold at this moment."""
-        return self._decide(target, None)
+        """Decide on the caches as they are now."""
+        state, offers = self._states.read(target)
+        return Judgment(state, offers, decide(state))
 
     def is_due(self, member: ClusterUID, target: Target) -> bool:
-        """Say whether a target is to be written here as a member itself has it."""
+        """Report whether a target is to be written here from the member that owns it."""
         decision = self.decide(target).decision
         return isinstance(decision, Apply) and decision.claim.peer == decision.claim.owner == member
 
-    async def decide_with_proof(self, judgement: Judgment) -> Judgment:
-        """Ask what a decision waits for, if it does, and decide on the caches as they are then."""
-        target, decision, inquiry = judgement.view.target, judgement.decision, None
-        if isinstance(decision, Hold) and decision.ask is not None:
-            inquiry = await self._ask_owner(target, decision.ask)
-            judgement = self._decide(target, inquiry)
-        if judgement.decision.reason is Reason.MAY_HOLD_NATIVE_OBJECTS:
-            found_empty = not await holds_natives(self._home, target)
-            judgement = self._decide(target, inquiry, found_empty=found_empty)
-        if (target.group, target.kind) == _CLUSTER:
-            self._departures.hear(judgement.decision, judgement.view)
-        return judgement
+    async def prove(self, judgment: Judgment) -> Judgment:
+        """Return the decision on the answers to a decision's questions, each asked once.
 
-    def _decide(self, target: Target, inquiry: OwnerAnswer | None, *, found_empty: bool = False) -> Judgment:
-        view, offers = self._views.read(target, inquiry, found_empty=found_empty)
-        return Judgment(view, offers, decide(view))
+        The decision stays a question where there is no answer. Raises Conflict where the caches changed meanwhile.
+        """
+        target, (state, offers, decision) = judgment.view.target, judgment
+        asked = set[OwnerAnswer | None]()
+        while isinstance(decision, NeedsProof) and decision.expects not in asked:
+            asked.add(decision.expects)
+            proven = await self._ask(state, decision)
+            now, offers = self._states.read(target)
+            if now != judgment.view:
+                raise Conflict(f"{target} changed while its proof was asked for; trying again")
+            state, decision = proven, decide(proven)
+        if any(answer.answer is ProofResult.FOUND for answer in state.proofs):
+            self._states.forget_match(target)
+        judgment = Judgment(state, offers, decision)
+        if (target.group, target.kind) == _CLUSTER:
+            self._departures.record_decision(_without_question(judgment).decision, state)
+        return judgment
+
+    async def _settle(self, judgment: Judgment, limiter: Limiter) -> Judgment:
+        """Return the decision that may be carried out now: a deletion is counted first, and proven once it may go."""
+        counted = judgment
+        if isinstance(judgment.decision, NeedsProof):
+            counted = _limit(judgment, limiter)
+            if counted.decision is not judgment.decision:
+                return counted
+        proven = await self.prove(counted)
+        if proven.decision is not counted.decision and not isinstance(proven.decision, NeedsProof | Delete):
+            limiter.withdraw(proven.view.target)
+        return _limit(_without_question(proven), limiter)
+
+    async def _ask(self, state: TargetState, question: NeedsProof) -> TargetState:
+        """Return the state with the answer to a question."""
+        if question.expects is None:
+            return state.with_natives(found=await holds_natives(self._local, state.target))
+        return state.with_proof(await self._ask_owner(state.target, question.expects.source))
 
     async def _ask_owner(self, target: Target, source: SourceRef) -> OwnerAnswer:
-        """Ask an owner for one object by name: only its own NotFound is proof (O5)."""
+        """Read an object by name at its owner: only the owner's own NotFound is proof (O5)."""
         connection = self._connection(source.owner)
         if connection is None:
             return OwnerAnswer(source, ProofResult.NOT_ASKED)
-        kind = self._views.kind_read(source)
+        kind = self._states.kind_read(source)
         gvr = await connection.discovery.resolve(kind)
         try:
             obj = await read_object(connection.reader, gvr, source.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
@@ -99,6 +178,17 @@ class Reconciler:
         )
         if not is_there:
             return OwnerAnswer(source, ProofResult.NOT_FOUND, obj.revision)
-        await self._turns.wait(kind)
-        with self._turns.spent(kind):
-            return OwnerAnswer(source, ProofResult.FOUND, obj.revision, self._views.wants(target, source, obj))
+        await self._evaluations.wait(kind)
+        with self._evaluations.measure(kind):
+            return OwnerAnswer(source, ProofResult.FOUND, obj.revision, self._states.wants(target, source, obj))
+
+
+def _limit(judgment: Judgment, limiter: Limiter) -> Judgment:
+    decision = limiter.limit(judgment.view.target, judgment.decision, rule=judgment.view.rule)
+    return judgment._replace(decision=decision)
+
+
+def _without_question(judgment: Judgment) -> Judgment:
+    """Replace a question without an answer by its Hold."""
+    decision = judgment.decision
+    return judgment._replace(decision=decision.if_unanswered) if isinstance(decision, NeedsProof) else judgment

@@ -39,13 +39,13 @@ class RelayedCredentials:
         *,
         registry: Registry,
         relays: RelayPolicy,
-        views: StateReader,
+        states: StateReader,
         connection: Callable[[ClusterUID], Connection | None],
         network_name: str,
     ) -> None:
         self._registry = registry
         self._relays = relays
-        self._views = views
+        self._states = states
         self._connection = connection
         self._network_name = network_name
         self._turn = 0
@@ -60,14 +60,15 @@ class RelayedCredentials:
         cluster = found.cluster if found is not None else None
         if cluster is None or cluster.secret is None:
             return ()
-        view, offers = self._views.read(secret_target(cluster.secret), None)
+        view, offers = self._states.read(secret_target(cluster.secret))
         claims = relayed_claims(view)
         is_pinned = self._relays.is_pinned(cluster.cluster_id)
         if not claims or (is_pinned and not refused):
             return ()
         said = await self._credentials([offers[view.claims.index(claim)] for claim in claims])
         distinct = dict.fromkeys(self._dialled(said, cluster))
-        return self._next([way for way in distinct if way != held and (way.way == held.way or not is_pinned)])
+        allowed = (way for way in distinct if way.verified_address == held.verified_address or not is_pinned)
+        return self._next([way for way in allowed if way != held])
 
     def _next(self, ways: Sequence[Credentials]) -> Sequence[Credentials]:
         begin = self._turn % len(ways) if ways else 0

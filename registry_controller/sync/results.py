@@ -1,6 +1,6 @@
-"""What became of each target: counted by rule and owner, so that a status costs nothing to say.
+"""The latest result of each target, counted by rule and owner, so that a status costs no pass over the targets.
 
-Law: a target has one outcome for each source, or rule, that wants it; the counts are the sums of the outcomes.
+Law: a target has one result for each source, or rule, that claims it; the counts are the sums of the results.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from registry_controller.cache.interner import Interner
 from registry_controller.core.decision.state import SourceRef
 
 SAMPLES: Final = 5
-"""How many failing objects a rule's status names per cluster."""
+"""The number of failing objects that a rule's status names per cluster."""
 
 MOST_PLACES: Final = 16_384
-"""Of which is known when something was: 1,024 rules that read 16 members. The longest ago is forgotten first."""
+"""The most places whose latest moment is kept: 1,024 rules that read 16 members. The oldest moment is dropped first."""
 
 
 class ResultClass(enum.Enum):
-    """How a target fares."""
+    """The class of a target's result, as a rule's status counts it."""
 
     SYNCED = "synced"
     FAILING = "failing"
@@ -41,7 +41,7 @@ Place = tuple[str, ClusterUID]
 
 
 class TargetResult(NamedTuple):
-    """What became of a target."""
+    """The result of a target for one rule and one owner."""
 
     rule: str
     owner: ClusterUID
@@ -54,7 +54,7 @@ class TargetResult(NamedTuple):
 
 
 class ReportedResult(NamedTuple):
-    """An outcome, with words where somebody may have to act, and the source of one that lost its place to another."""
+    """A result, a message where a person may have to act, and the source of a claim that lost its target."""
 
     outcome: TargetResult
     message: str
@@ -62,7 +62,7 @@ class ReportedResult(NamedTuple):
 
     @property
     def is_shown(self) -> bool:
-        """Say whether a status names the object: what is skipped on purpose only where somebody may not mean that."""
+        """Report whether a status names the object; a skipped object needs a message for that."""
         return self.outcome.result in _SAMPLED or (self.outcome.result is ResultClass.SKIPPED and bool(self.message))
 
 
@@ -75,7 +75,7 @@ class FailedTarget(NamedTuple):
 
 
 class Results:
-    """Outcomes of all targets. `on_change` hears the name of a rule whose counts changed."""
+    """The results of all targets. `on_change` is called with the name of a rule whose counts changed."""
 
     def __init__(self, *, on_change: Callable[[str], None]) -> None:
         self._outcomes: dict[Target, tuple[TargetResult, ...]] = {}
@@ -87,7 +87,7 @@ class Results:
         self._on_change = on_change
 
     def record(self, target: Target, said: Sequence[ReportedResult]) -> bool:
-        """Replace what became of a target: an outcome for whoever wants it; none forgets it. Say if it changed."""
+        """Replace the results of a target; no results remove it. Return whether they changed."""
         outcomes = tuple(one.outcome for one in said)
         old = self._outcomes.get(target, ())
         changed = old != outcomes
@@ -109,34 +109,34 @@ class Results:
         return changed
 
     def record_write(self, place: Place, at: datetime) -> None:
-        """Remember when something was last written for a rule from an owner."""
+        """Record when a copy was last written for a rule from an owner."""
         _note(self.wrote_at, place, at)
         self._on_change(place[0])
 
     def record_history_restored(self, place: Place, at: datetime) -> None:
-        """Remember when an owner was found in an older state than what it had shown before."""
+        """Record when an owner was found in an older state than before."""
         _note(self.went_back_at, place, at)
         self._on_change(place[0])
 
     def places(self, rule: str) -> Iterable[ClusterUID]:
-        """List the owners from which a rule has outcomes."""
+        """List the owners from which a rule has results."""
         return [owner for held, owner in self._counts if held == rule]
 
     def all_places(self) -> Iterable[Place]:
-        """List every rule and owner with outcomes."""
+        """List every rule and owner with results."""
         return list(self._counts)
 
     def held(self) -> Iterable[tuple[TargetResult, int]]:
-        """Count the copies that wait, by outcome; reads all of them."""
+        """Count the held copies by result; reads every target."""
         every = (outcome for outcomes in self._outcomes.values() for outcome in outcomes)
         return Counter(outcome for outcome in every if outcome.result is ResultClass.HELD).items()
 
     def counts(self, place: Place) -> Counter[ResultClass]:
-        """Tell how many targets of a rule from an owner fare how."""
+        """Return the number of targets of a rule from an owner, by class."""
         return self._counts.get(place, Counter())
 
     def failures(self, place: Place) -> tuple[FailedTarget, ...]:
-        """Name a few failing objects."""
+        """List a few failing objects."""
         return tuple(sorted(self._failures.get(place, {}).values()))[:SAMPLES]
 
     def _count(self, target: Target, outcome: TargetResult, step: int) -> None:

@@ -1,4 +1,4 @@
-"""Losers: the other rules that want a source at the same place, and otherwise (W2)."""
+"""Finds the younger rules that make another copy of a source at the same target (W2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from registry_controller.sync.state_reader import Offer
 
 
 def hits_beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
-    """List by which other rules the same source claims the same place, in another version of its kind."""
+    """List the hits by which the same source claims the same target in another version of its kind."""
     peer, kind = offer.cache.peer, offer.cache.kind
     return tuple(
         other.hit
@@ -26,10 +26,9 @@ def hits_beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:
 
 
 def losers_of(offer: Offer, ours: MutatedCopy, manifest: Manifest, *, owner: ClusterUID) -> tuple[str, ...]:
-    """Name the other rules that make something else than ours of the same source at the same place (W2).
+    """List the other rules that make another copy than `ours` of the same source at the same target (W2).
 
-    Among them is one that makes nothing of it, for an error, and one of which that cannot be told: the rules of each
-    cluster take together no more than their share.
+    A rule that fails on the source counts, and so does a rule whose copy exceeds the share of its cluster's rules.
     """
     rivals = [
         hit
@@ -46,9 +45,9 @@ def losers_of(offer: Offer, ours: MutatedCopy, manifest: Manifest, *, owner: Clu
 
 
 def _makes(ours: MutatedCopy, hit: Hit, offer: Offer, manifest: Manifest, *, owner: ClusterUID, pool: Pool) -> bool:
-    """Say whether a rule makes the same as ours."""
+    """Report whether a rule makes the same copy."""
     try:
         theirs = build_copy(manifest, offer.cache.kind, hit.entries, owner=owner, context=hit.context, pool=pool)
-    except Exception:  # a stranger may have written either; it is said when that rule's turn comes
+    except Exception:  # the rule, or the source, may be of another cluster; a rule that wins reports its error
         return False
     return (theirs.manifest, theirs.status) == (ours.manifest, ours.status)

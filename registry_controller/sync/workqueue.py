@@ -1,10 +1,10 @@
-"""The workqueue: keys that want a fresh look.
+"""The work queue: keys to reconcile.
 
 Laws: it carries keys, never events · a key never runs twice at once · a key that is added while it runs runs again,
-so the last event is never lost · what failed comes back later each time, and what an event brought back earlier as
-late as the last time · keys of one lane are taken in the order of their tickets, so that one can tell when all that was
-wanted up to some moment has been looked at · lanes take turns, and none takes all the workers, so that one member's
-flood does not make the others wait.
+so the last event is never lost · a key that failed comes back later each time, and an event that brings it back earlier
+does not shorten the next wait · the keys of one flow are taken in the order of their sequence numbers, so that the
+deletion limiter knows when every key that was added up to some moment was reconciled · flows take turns, and no flow
+takes all workers, so that one member's events do not make the other members wait.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from registry_controller.api.meta import Target
-from registry_controller.core.peer_health import backoff_s
+from registry_controller.core.backoff import backoff_s
 
 BASE_S: Final = 0.05
 CAP_S: Final = 60.0
 
 
 class _QueuedKey(NamedTuple):
-    """That a key wants a look: since when, under which ticket, and in which lane."""
+    """A key that was added: the loop's time of its event, its sequence number and its flow."""
 
     queued_s: float
     sequence: int
@@ -33,14 +33,14 @@ class _QueuedKey(NamedTuple):
 
 
 class WorkQueue:
-    """Keys, in lanes: those of one member's objects, mostly, and one for all the rest.
+    """Keys in flows: mostly one flow for each member's objects, and one for the rest.
 
-    Of one lane at most `at_once` keys run at a time.
+    Of one flow at most `at_once` keys run at a time.
     """
 
     def __init__(self, *, at_once: int = sys.maxsize, chance: Callable[[], float] = random.random) -> None:
         self._at_once = at_once
-        self._lanes: OrderedDict[str, deque[Target]] = OrderedDict()  # the next one to take from first
+        self._flows: OrderedDict[str, deque[Target]] = OrderedDict()  # the next one to take from first
         self._busy: Counter[str] = Counter()
         self._queued: dict[Target, _QueuedKey] = {}
         self._running: dict[Target, _QueuedKey] = {}
@@ -48,7 +48,7 @@ class WorkQueue:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timers: dict[Target, asyncio.TimerHandle] = {}
         self._failures: dict[Target, int] = {}
-        self._embargoes: dict[Target, float] = {}
+        self._not_before: dict[Target, float] = {}
         self._chance = chance
         self.sequence = 0
         self.added = 0
@@ -69,19 +69,19 @@ class WorkQueue:
 
     @property
     def running(self) -> Collection[Target]:
-        """List the keys that somebody looks at."""
+        """List the keys that workers reconcile now."""
         return self._running.keys()
 
-    def has_passed(self, ticket: int) -> bool:
-        """Say whether every key that was queued when `ticket` was the newest has been looked at."""
-        queued = (self._queued[keys[0]].sequence for keys in self._lanes.values())
-        running = (wish.sequence for wish in self._running.values())
-        return all(held > ticket for held in itertools.chain(queued, running))
+    def has_passed(self, sequence: int) -> bool:
+        """Report whether every key that was queued when `sequence` was the newest number was reconciled."""
+        queued = (self._queued[keys[0]].sequence for keys in self._flows.values())
+        running = (held.sequence for held in self._running.values())
+        return all(number > sequence for number in itertools.chain(queued, running))
 
-    def add(self, key: Target, lane: str = "", *, now: float | None = None) -> None:
-        """Want a fresh look at a key; `now` is the loop's time of the event, for measuring.
+    def add(self, key: Target, flow: str = "", *, now: float | None = None) -> None:
+        """Add a key; `now` is the loop's time of the event, for measuring.
 
-        A key that waits, or runs, stays in its lane.
+        A key that waits, or runs, stays in its flow.
         """
         time_s = asyncio.get_running_loop().time()
         queued_s = time_s if now is None else now
@@ -89,53 +89,53 @@ class WorkQueue:
         if timer is not None:
             timer.cancel()
         self.added += 1
-        wait_s = self._embargoes.get(key, 0.0) - time_s
+        wait_s = self._not_before.get(key, 0.0) - time_s
         if wait_s > 0:
-            self.add_after(key, wait_s, lane)
+            self.add_after(key, wait_s, flow)
             return
         if timer is not None and timer.when() > time_s and key in self._failures:
             self._failures[key] -= 1  # an event cut the wait short: the next one is as long
-        self._embargoes.pop(key, None)
+        self._not_before.pop(key, None)
         if key in self._running:
             self._again.setdefault(key, queued_s)
         elif key not in self._queued:
             self.sequence += 1
-            self._queued[key] = _QueuedKey(queued_s, self.sequence, lane)
-            self._lanes.setdefault(lane, deque()).append(key)
+            self._queued[key] = _QueuedKey(queued_s, self.sequence, flow)
+            self._flows.setdefault(flow, deque()).append(key)
             self._wake_one()
 
-    def add_after(self, key: Target, delay_s: float, lane: str = "") -> None:
-        """Want a look after a while, unless one is wanted earlier."""
+    def add_after(self, key: Target, delay_s: float, flow: str = "") -> None:
+        """Add a key after `delay_s` seconds, unless it comes back earlier."""
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
         if key in self._queued or (timer is not None and timer.when() <= loop.time() + delay_s):
             return
         if timer is not None:
             timer.cancel()
-        self._timers[key] = loop.call_later(delay_s, self.add, key, lane)
+        self._timers[key] = loop.call_later(delay_s, self.add, key, flow)
 
     def retry(self, key: Target, *, at_least_s: float = 0.0, not_before: bool = False) -> float:
-        """Want another look after a failure; return the delay in seconds, which grows with each failure.
+        """Add a key again after a failure; return the delay in seconds, which grows with each failure.
 
-        With an embargo, no event brings the key back before `at_least_s` seconds are over (Retry-After).
+        With `not_before`, no event brings the key back before `at_least_s` seconds are over (Retry-After).
         """
         if not_before:
-            self._embargoes[key] = asyncio.get_running_loop().time() + at_least_s
+            self._not_before[key] = asyncio.get_running_loop().time() + at_least_s
         attempt = self._failures.get(key, 0)
         self._failures[key] = attempt + 1
         self.retried += 1
         delay_s = max(at_least_s, BASE_S / 2 + backoff_s(attempt, base=BASE_S, cap=CAP_S, chance=self._chance()))
-        wish = self._running.get(key)
-        self.add_after(key, delay_s, wish.flow if wish is not None else "")
+        queued = self._running.get(key)
+        self.add_after(key, delay_s, queued.flow if queued is not None else "")
         return delay_s
 
     def reset_backoff(self, key: Target) -> None:
         """Forget a key's failures: the next one starts from the beginning."""
         self._failures.pop(key, None)
-        self._embargoes.pop(key, None)
+        self._not_before.pop(key, None)
 
     async def get(self) -> tuple[Target, float]:
-        """Wait for a key; return it and when it was wanted. Every get is followed by a done."""
+        """Wait for a key; return it and the loop's time of its event. A `done` follows every `get`."""
         while (key := self._next()) is None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -145,31 +145,31 @@ class WorkQueue:
                 if waiter.done() and not waiter.cancelled():
                     self._wake_one()
                 raise
-        wish = self._running[key] = self._queued.pop(key)
-        self._busy[wish.flow] += 1
-        return key, wish.queued_s
+        queued = self._running[key] = self._queued.pop(key)
+        self._busy[queued.flow] += 1
+        return key, queued.queued_s
 
     def done(self, key: Target) -> None:
-        """Give a key back; run it again if it was added meanwhile."""
-        wish = self._running.pop(key, None)
-        if wish is None:
+        """End the run of a key; add it again if it was added meanwhile."""
+        queued = self._running.pop(key, None)
+        if queued is None:
             return
-        self._busy[wish.flow] -= 1
-        if wish.flow in self._lanes:
+        self._busy[queued.flow] -= 1
+        if queued.flow in self._flows:
             self._wake_one()
         queued_s = self._again.pop(key, None)
         if queued_s is not None:
-            self.add(key, wish.flow, now=queued_s)
+            self.add(key, queued.flow, now=queued_s)
 
     def _next(self) -> Target | None:
-        """Take the oldest key of the lane whose turn it is; None where none may be taken."""
-        for lane in self._lanes:
-            if self._busy[lane] < self._at_once:
-                keys = self._lanes[lane]
+        """Take the oldest key of the next flow; None where no key may run now."""
+        for flow in self._flows:
+            if self._busy[flow] < self._at_once:
+                keys = self._flows[flow]
                 key = keys.popleft()
-                self._lanes.move_to_end(lane)
+                self._flows.move_to_end(flow)
                 if not keys:
-                    del self._lanes[lane]
+                    del self._flows[flow]
                 return key
         return None
 

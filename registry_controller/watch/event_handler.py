@@ -1,31 +1,59 @@
-"""Where a reflector puts what it hears."""
+"""The receiver of a reflector's objects."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 
 
-class EventHandler(Protocol):
-    """What hears of the objects. It must not block, and must not raise for what a server says."""
+class EventHandler:
+    """Receives the objects of one kind and selection; every method does nothing unless it is overridden.
+
+    A handler never blocks, and never raises for a server's data.
+    """
+
+    def on_list(self) -> None:
+        """Receive the beginning of a list, before its first object."""
 
     def on_object(self, obj: PartialObject) -> None:
-        """Take an object: listed, added or modified."""
+        """Receive an object that was listed, added or modified."""
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
-        """Take a removal: heard (its last state, at the revision of the delete), or found missing (None)."""
+        """Receive a deletion: with the last state, at the revision of the delete, or None when a list lacks it."""
 
     def on_synced(self, revision: int) -> None:
-        """Know that everything there was at a revision has been heard; after each list again."""
+        """Receive the end of a list: every object that existed at `revision` was reported."""
 
     def on_error(self, error: RegistryError) -> None:
-        """Know that we may be behind, and why; the reflector goes on trying."""
+        """Receive an error: the objects may be out of date from now on. The reflector retries."""
 
     def on_recovered(self) -> None:
-        """Know that we hear again, after `stalled`."""
+        """Receive the end of an error: the objects are current again."""
 
     def on_reset(self) -> None:
-        """Know that what was heard may not be so any more, and is listed anew: lower revisions are news, too."""
+        """Receive that the next list replaces everything reported so far, also with lower revisions."""
+
+
+class NotifyHandler(EventHandler):
+    """Calls `notify` for every change, without the change itself."""
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+
+    def on_object(self, obj: PartialObject) -> None:
+        """Notify of a new or changed object."""
+        self._notify()
+
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
+        """Notify of a deletion."""
+        self._notify()
+
+    def on_recovered(self) -> None:
+        """Notify: changes may have been missed."""
+        self._notify()
+
+    def on_reset(self) -> None:
+        self._notify()

@@ -30,7 +30,7 @@ class EvaluationLimiter:
         self._gate = asyncio.Lock()
 
     @contextlib.contextmanager
-    def spent(self, sort: Hashable) -> Iterator[None]:
+    def measure(self, sort: Hashable) -> Iterator[None]:
         """Measure a piece of work, in which nobody is awaited."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -76,7 +76,7 @@ class LoopYielder:
     def __init__(self, since_s: float = 0.0) -> None:
         self._since_s = since_s
 
-    async def interrupt(self) -> None:
+    async def yield_if_due(self) -> None:
         """Let others run, if that is due."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._since_s >= _TURN_S:
@@ -92,11 +92,11 @@ class KindLimiter:
         self._sort = sort
         self._stint = LoopYielder()
 
-    def spent(self) -> contextlib.AbstractContextManager[None]:
+    def measure(self) -> contextlib.AbstractContextManager[None]:
         """Measure a piece of work."""
-        return self._turns.spent(self._sort)
+        return self._turns.measure(self._sort)
 
     async def wait(self) -> None:
         """Let others run, if that is due, before a piece of work."""
-        await self._stint.interrupt()
+        await self._stint.yield_if_due()
         await self._turns.wait(self._sort)

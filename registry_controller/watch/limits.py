@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import TooMuch
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
-from registry_controller.kube.object import PartialObject, weigh
+from registry_controller.kube.object import PartialObject, estimate_size
 from registry_controller.watch.reflector import Reflector
 
 MOST_OBJECTS: Final = 150_000
@@ -23,14 +23,14 @@ MOST_OWN: Final[Mapping[GVK, int]] = {meta.CLUSTER: 256, meta.RULE: 1024, meta.F
 """Of the registry's own kinds: each Cluster may be a member that is dialled, each rule and feature is weighed against
 all others. Groups are measured with 16 members."""
 
-MOST_WEIGHT: Final = 8 * 1024 * 1024
+MOST_BYTES: Final = 8 * 1024 * 1024
 """Of each of the registry's own kinds, in bytes as `weigh` counts: they are kept whole here, and rules are compared
 with every object that they may mean. An ordinary rule weighs 5 to 10 KiB."""
 
 Reflectors = Mapping[tuple[GVK, Selection], Reflector]
 
 
-def make_room(kind: GVK, reflectors: Reflectors, *, peer: str) -> None:
+def check_room(kind: GVK, reflectors: Reflectors, *, peer: str) -> None:
     """Do nothing while a peer may offer more objects of a kind; TooMuch when it has offered enough."""
     limit = MOST_OWN.get(kind)
     if limit is not None and _count(found for (held, _), found in reflectors.items() if held == kind) >= limit:
@@ -44,21 +44,21 @@ class SizeMeter:
 
     def __init__(self, kind: GVK) -> None:
         self._kind = kind
-        self._weights: dict[ObjectKey, int] = {}
+        self._sizes: dict[ObjectKey, int] = {}
         self._total = 0
 
     def add(self, obj: PartialObject) -> None:
         """Weigh an object's present state; TooMuch, and as before, when it is too much beside the others."""
-        weight, before = weigh(obj.raw), self._weights.get(obj.key, 0)
-        if self._total - before + weight > MOST_WEIGHT:
-            most = f"{MOST_WEIGHT >> 20} MiB"
+        weight, before = estimate_size(obj.raw), self._sizes.get(obj.key, 0)
+        if self._total - before + weight > MOST_BYTES:
+            most = f"{MOST_BYTES >> 20} MiB"
             raise TooMuch(f"it offers more than {most} of the kind {self._kind.kind}: the others are not heard")
-        self._weights[obj.key] = weight
+        self._sizes[obj.key] = weight
         self._total += weight - before
 
     def remove(self, key: ObjectKey) -> None:
         """Forget an object."""
-        self._total -= self._weights.pop(key, 0)
+        self._total -= self._sizes.pop(key, 0)
 
 
 def _count(reflectors: Iterable[Reflector]) -> int:

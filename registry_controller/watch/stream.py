@@ -1,4 +1,4 @@
-"""A stream: where the reflector of one selection puts what it hears of a feed's kind."""
+"""Where the reflector of one selection puts its events, and where a list beside it does."""
 
 from __future__ import annotations
 
@@ -10,82 +10,151 @@ from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.watch import PartialObject
 from registry_controller.report.reasons import granting, unless_narrowed
+from registry_controller.watch.event_handler import EventHandler
 
 
 class StreamHandler(Protocol):
-    """A feed: objects of one kind in one cluster."""
+    """A cache: objects of one kind in one cluster."""
 
     def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
-        """Hear an object's present state."""
+        """Take an object's present state."""
 
     def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
-        """Hear that an object is gone from the stream."""
+        """Take an object that is no longer in the stream's selection."""
+
+    def on_stream_listing(self, stream: SelectionStream) -> None:
+        """Note that a list of the stream begins, before its first object."""
 
     def on_stream_synced(self, stream: SelectionStream) -> None:
-        """Hear that the stream's list is complete."""
+        """Note that the stream's list is complete."""
 
-    def on_stream_changed(self) -> None:
-        """Hear that the stream's standing changed."""
+    def on_stream_changed(self, stream: SelectionStream) -> None:
+        """Note that the stream's error changed."""
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
-        """Hear that what the stream has may not be so any more, and that its next list says what is."""
+        """Note that the stream's objects may be out of date, and that its next list is the truth."""
 
 
-class SelectionStream:
-    """One selection of a feed. `bit` marks the objects that this stream has.
+class SelectionStream(EventHandler):
+    """One selection of a cache. `bit` marks the records of the objects that this stream has.
 
-    What its server stored up to `revision` was heard, or is about to be in the list that is under way.
+    Everything that its server stored up to `revision` has come, or comes with the list that is under way. `generation`
+    is that of the cache's rules when the last list began, `listed` when the last complete one did, -1 before.
     """
 
-    def __init__(self, cache: StreamHandler, selection: Selection, bit: int) -> None:
+    def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
         self.selection = selection
         self.bit = bit
+        self.generation = generation
+        self.listed = -1
         self.is_complete = False
         self.error: RegistryError | None = None
-        self.events = 0
         self.revision = 0
-        self._feed = cache
+        self._cache = cache
+
+    def on_list(self) -> None:
+        """Note that a list begins."""
+        self._cache.on_stream_listing(self)
 
     def on_object(self, obj: PartialObject) -> None:
-        """Hear an object's present state."""
-        self.events += 1
+        """Take an object's present state."""
         self.revision = max(self.revision, obj.revision)
-        self._feed.on_object(self, obj)
+        self._cache.on_object(self, obj)
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
-        """Hear that an object is gone: deleted, or out of the selection."""
+        """Take an object that was deleted, or left the selection."""
         if obj is not None:
             self.revision = max(self.revision, obj.revision)
-        self._feed.on_delete(self, key, obj)
+        self._cache.on_delete(self, key, obj)
 
     def on_synced(self, revision: int) -> None:
-        """Hear that everything there was at a revision was heard."""
+        """Note that everything that existed at a revision has come."""
         self.revision = max(self.revision, revision)
         self.is_complete = True
         self.error = None
-        self._feed.on_stream_synced(self)
+        self._cache.on_stream_synced(self)
 
     def on_error(self, error: RegistryError) -> None:
-        """Hear that the stream is not current."""
-        self.error = error.bare()
-        self._feed.on_stream_changed()
+        """Note why the stream is not current."""
+        self.error = error.without_traceback()
+        self._cache.on_stream_changed(self)
 
     def on_reset(self) -> None:
-        """Hear that what was heard may not be so any more: what follows is the truth, even if it is older."""
+        """Note that the objects may be out of date: what follows is the truth, even if it is older."""
         self.is_complete = False
         self.revision = 0
-        self._feed.on_stream_reset(self)
+        self._cache.on_stream_reset(self)
 
     def refused(self, error: InvalidObject) -> None:
-        """Hear of an object that cannot be used; it is said until the stream is listed again."""
-        self.error = error.bare()
-        self._feed.on_stream_changed()
+        """Keep the error of an object that cannot be used until the stream is listed again."""
+        self.error = error.without_traceback()
+        self._cache.on_stream_changed(self)
 
     def on_recovered(self) -> None:
-        """Hear that the stream is current again."""
+        """Note that the stream is current again."""
         if self.error is not None:
             self.error = None
-            self._feed.on_stream_changed()
+            self._cache.on_stream_changed(self)
+
+
+class ListHandler(Protocol):
+    """A cache that has a part of a stream's selection listed beside the watch."""
+
+    def on_listed(self, listing: SelectionList, obj: PartialObject) -> None:
+        """Take an object of the list."""
+
+    def on_list_complete(self, listing: SelectionList) -> None:
+        """Note that the list is complete."""
+
+    def on_list_failed(self, listing: SelectionList) -> None:
+        """Note that the list's error changed."""
+
+
+class SelectionList:
+    """One list of a selection whose watch, `cover`, goes on meanwhile. It shows known objects to rules that are new.
+
+    `generation` is that of the cache's rules when the list was asked for. Objects that the watch has named since then
+    are left out: the watch is at least as recent, and its events were evaluated by the new rules.
+    """
+
+    def __init__(self, cache: ListHandler, selection: Selection, cover: SelectionStream, *, generation: int) -> None:
+        self.selection = selection
+        self.cover = cover
+        self.generation = generation
+        self.is_complete = False
+        self.error: RegistryError | None = None
+        self._cache = cache
+        self._began_at = cover.revision
+        self._is_outdated = False
+        self._named: set[ObjectKey] = set()
+
+    def note_named(self, key: ObjectKey) -> None:
+        """Note that the watch has named an object."""
+        self._named.add(key)
+
+    def on_object(self, obj: PartialObject) -> None:
+        """Take an object of the list."""
+        if obj.key not in self._named:
+            self._cache.on_listed(self, obj)
+
+    def refuse_outdated(self) -> None:
+        """Let the list not count: it holds an older state than the watch had shown before."""
+        self._is_outdated = True
+
+    def on_synced(self, revision: int) -> bool:
+        """End the list; return false where it must be repeated, because it comes from before what is known."""
+        if self._is_outdated or revision < self._began_at:
+            self._is_outdated = False
+            return False
+        self.is_complete = True
+        self.error = None
+        self._cache.on_list_complete(self)
+        return True
+
+    def on_error(self, error: RegistryError) -> None:
+        """Note why the list cannot be had now."""
+        self.error = error.without_traceback()
+        self._cache.on_list_failed(self)
 
 
 def why_unheard(kind: GVK, error: RegistryError, *, at_home: bool) -> str:

@@ -207,6 +207,24 @@ def test_a_detached_group_is_found_and_ended(
     assert main(["status"]) == 1
 
 
+@pytest.mark.parametrize("options", [[], ["--detach"]], ids=["by default", "with --detach"])
+def test_up_returns_in_a_pipeline_and_leaves_the_group_up(tmp_path: Path, options: list[str]) -> None:
+    assets = {f"TEST_ASSET_{name.upper().replace('-', '_')}": str(path) for name, path in ensure_binaries().items()}
+    env = {**os.environ, **assets, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "hack.controlplane"]
+
+    def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = ["/bin/sh", "-c", script, *command, *arguments]
+        return subprocess.run(argv, cwd=_CHECKOUT, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+    try:
+        done = run('"$0" "$@" | cat', "up", "1", "--prefix", "piped", *options)
+        assert "piped-1" in done.stdout, done.stderr
+        assert "piped-1" in run('"$0" "$@"', "status").stdout
+    finally:
+        assert "piped: ended" in run('"$0" "$@"', "down").stdout
+
+
 @contextlib.contextmanager
 def _holder(script: str = _HOLDER, *, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
     """Run a process that holds a group; it must have ended by itself soon after the block."""

@@ -1,4 +1,4 @@
-"""The demo, on its own control planes and on contexts of somebody's kubeconfig, with nobody watching."""
+"""The demo, on its own control planes and on contexts of a kubeconfig, without a terminal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from hack.controlplane import Group, ensure_binaries
 from tests.docs.documents import ROOT
 
-SILENCE = "The API server of demo-2 dies; what came from there stays"
+STOPPED = "The API server of demo-2 stops; the copies of its objects stay"
 STEPS = [
     "Install the chart in each cluster",
-    "swap: each hands its Cluster and its Secret to the other",
+    "swap: each copies its Cluster and its Secret to the other",
     "joins by one swap",
     "A rule in",
     "A copy is edited; it is put back",
-    "It is deleted where it was born",
+    "It is deleted at its owner",
 ]
 
 
@@ -41,7 +41,7 @@ def test_the_demo_tells_its_story_on_control_planes_of_its_own() -> None:
     done = _demo()
     _assert_told(done)
     assert "$ kubectl --context demo-1 get clusters" in done.stdout
-    assert done.stdout.find(STEPS[-2]) < done.stdout.find(SILENCE) < done.stdout.find(STEPS[-1])
+    assert done.stdout.find(STEPS[-2]) < done.stdout.find(STOPPED) < done.stdout.find(STEPS[-1])
 
 
 def test_the_demo_tells_its_story_on_contexts_and_takes_everything_away_again() -> None:
@@ -49,7 +49,7 @@ def test_the_demo_tells_its_story_on_contexts_and_takes_everything_away_again() 
         before = [_everything(cluster) for cluster in group]
         done = _demo(*(cluster.name for cluster in group), env={"KUBECONFIG": str(group.kubeconfig)})
         _assert_told(done)
-        assert "dies" not in done.stdout
+        assert "; the copies of its objects stay" not in done.stdout
         assert [_everything(cluster) for cluster in group] == before
 
 

@@ -121,7 +121,7 @@ def test_the_rules_reference_has_every_count_of_the_status() -> None:
 
 
 def test_the_rules_reference_has_every_reason_of_the_conditions() -> None:
-    code = (ROOT / "registry_controller" / "core" / "rulestatus.py").read_text(encoding="utf-8")
+    code = (ROOT / "registry_controller" / "core" / "status" / "rule.py").read_text(encoding="utf-8")
     told = " ".join(cell for row in table(RULES, header="condition") for cell in row)
     said = set(re.findall(r'"([A-Z][A-Za-z]+)"', code)) - {"True", "False"}
     assert {"ActionNeeded", "NotStalled", "Waiting"} <= said

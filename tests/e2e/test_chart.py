@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 
 from hack.controlplane import Cluster, CommandError, Group
@@ -22,6 +25,7 @@ CHART = str(ROOT / "deploy" / "helm" / "cluster-registry")
 ORIGINAL = ROOT / "tests" / "fixtures" / "original"
 API = "clusterregistry.k8s.cisco.com"
 NAMESPACE = "cluster-registry"
+CA = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
 RELEASES = ("cluster-registry", "cluster-registry-controller", "other")
 
 EVERYTHING: Manifest = {
@@ -66,7 +70,7 @@ VALUE_SETS: dict[str, Manifest] = {
     "a name": {"localCluster": {"name": "alpha"}},
     "narrow Secrets": {"rbac": {"narrowSecrets": True}},
     "the hardened profile": yaml.safe_load((Path(CHART) / "values-hardened.yaml").read_text(encoding="utf-8")),
-    "the webhook": {"webhooks": {"clusterValidator": {"enabled": True}}},
+    "the policy": {"webhooks": {"clusterValidator": {"enabled": True}}},
     "everything": EVERYTHING,
     "empty lists and maps": {
         "podAnnotations": [], "podSecurityContext": None, "securityContext": None, "resources": {}, "rbac": None,
@@ -177,7 +181,8 @@ def test_the_names_follow_the_release(plane: Cluster, release: str, name: str) -
         ("Service", name),
         ("ServiceAccount", name),
         ("ServiceAccount", f"{name}-reader"),
-        ("ValidatingWebhookConfiguration", f"{name}-cluster-validator-webhook"),
+        ("ValidatingAdmissionPolicy", f"{name}-cluster-validator"),
+        ("ValidatingAdmissionPolicyBinding", f"{name}-cluster-validator"),
     ]
 
 
@@ -242,7 +247,6 @@ def test_the_defaults_reach_the_daemon(plane: Cluster) -> None:
         "HEALTH_ADDR": ":8090",
         "LOG_FORMAT": "json",
         "LOG_VERBOSITY": "0",
-        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED": "false",
     }
 
 
@@ -270,10 +274,6 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
         "HEALTH_ADDR": ":9091",
         "LOG_FORMAT": "console",
         "LOG_VERBOSITY": "2",
-        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED": "true",
-        "CLUSTER_VALIDATOR_WEBHOOK_NAME": "other-cluster-registry-controller-validator",
-        "CLUSTER_VALIDATOR_WEBHOOK_PORT": "9444",
-        "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY": "/certificates",
     }
     template = one(manifests, "Deployment")["spec"]["template"]
     assert template["metadata"]["annotations"] == {"istio.io/rev": "cp-v115x.istio-system", "example.com/a": "b"}
@@ -283,7 +283,7 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
     assert container["image"] == "example.test/registry-controller:1.2.3"
     assert container["imagePullPolicy"] == "Always"
     assert container["resources"]["requests"] == {"cpu": 1, "memory": "1Gi"}
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/certificates"}
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp"}
     assert one(manifests, "Service")["spec"]["type"] == "NodePort"
     account = one(manifests, "ServiceAccount", "other-cluster-registry-controller")
     assert account["metadata"]["annotations"] == {"example.com/role": "c"}
@@ -306,20 +306,29 @@ def test_the_container_says_what_it_runs(plane: Cluster) -> None:
     assert [volume["name"] for volume in spec["volumes"] if "emptyDir" in volume] == ["tmp"]
 
 
-def test_the_webhook_is_there_only_when_it_is_wanted(plane: Cluster) -> None:
-    assert not [m for m in rendered(plane) if m["kind"] == "ValidatingWebhookConfiguration"]
+def test_the_policy_is_there_only_when_it_is_wanted(plane: Cluster) -> None:
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    assert not [m for m in rendered(plane) if m["kind"] in kinds]
     manifests = rendered(plane, {"webhooks": {"clusterValidator": {"enabled": True}}})
-    configuration = one(manifests, "ValidatingWebhookConfiguration")
-    assert configuration["metadata"]["name"] == "cluster-registry-controller-cluster-validator-webhook"
-    (webhook,) = configuration["webhooks"]
-    assert webhook["name"] == "cluster-validator.clusterregistry.k8s.cisco.com"
-    assert webhook["failurePolicy"] == "Ignore"
-    assert "caBundle" not in webhook["clientConfig"]
-    assert webhook["clientConfig"]["service"] == {
-        "name": "cluster-registry-controller", "namespace": NAMESPACE, "path": "/validate-cluster", "port": 443,
-    }  # fmt: skip
-    ports = {port["name"]: (port["port"], port["targetPort"]) for port in one(manifests, "Service")["spec"]["ports"]}
-    assert ports == {"http-metrics": (8080, "metrics"), "http-cl-val-wh": (443, "http-cl-val-wh")}
+    policy, binding = (one(manifests, kind)["spec"] for kind in kinds)
+    assert policy["failurePolicy"] == "Ignore"
+    assert policy["paramKind"] == {"apiVersion": f"{API}/v1alpha1", "kind": "Cluster"}
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["clusters"], ["CREATE", "UPDATE"])
+    assert binding["policyName"] == one(manifests, kinds[0])["metadata"]["name"]
+    assert binding["paramRef"] == {"selector": {}, "parameterNotFoundAction": "Allow"}
+    assert binding["validationActions"] == ["Deny"]
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["on", "off"])
+def test_no_webhook_is_registered_served_or_configured(plane: Cluster, enabled: bool) -> None:
+    """The values of its server have no effect."""
+    values = {"enabled": enabled, "port": 8080, "certificateDirectory": "/certificates", "nameSuffix": "validator"}
+    manifests = rendered(plane, {"webhooks": {"clusterValidator": values}})
+    assert manifests == rendered(plane, {"webhooks": {"clusterValidator": {"enabled": enabled}}})
+    assert not [m for m in manifests if "Webhook" in m["kind"]]
+    assert [port["name"] for port in one(manifests, "Service")["spec"]["ports"]] == ["http-metrics"]
+    assert not [name for name in environment(manifests) if "WEBHOOK" in name]
 
 
 STRATEGIES = {0: "Recreate", 1: "Recreate", 2: "RollingUpdate"}
@@ -478,7 +487,8 @@ ALLOWED = [
 ALL_RESOURCES = (
     *OWN, "secrets", "namespaces", "nodes", "pods", "configmaps", "serviceaccounts", "services", "deployments.apps",
     "leases.coordination.k8s.io", "clusterroles.rbac.authorization.k8s.io",
-    "customresourcedefinitions.apiextensions.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    "customresourcedefinitions.apiextensions.k8s.io", *(f"{plural}.admissionregistration.k8s.io" for plural in (
+        "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings")),
 )  # fmt: skip
 
 
@@ -597,13 +607,10 @@ def test_creating_namespaces_is_granted_on_demand(plane: Cluster, namespace: str
     eventually(lambda: not may(plane, CONTROLLER, "create", "namespaces"))
 
 
-def test_the_webhooks_rights_are_for_its_own_configuration(plane: Cluster, namespace: str) -> None:
-    helm(plane, "install", "cluster-registry", values={"webhooks": {"clusterValidator": {"enabled": True}}})
-    resource = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-    mine = f"{resource}/cluster-registry-controller-cluster-validator-webhook"
-    eventually(lambda: may(plane, CONTROLLER, "update", mine))
-    assert {verb for verb in (*READ, *WRITE) if may(plane, CONTROLLER, verb, mine)} == {*READ, "update"}
-    assert not [verb for verb in (*READ, *WRITE) if may(plane, CONTROLLER, verb, f"{resource}/somebody-elses")]
+def test_the_policy_gives_the_daemon_no_right(plane: Cluster, namespace: str) -> None:
+    roles = [[m.get("rules") for m in rendered(plane, values) if m["kind"] in ("ClusterRole", "Role")] for values in (
+        {}, {"webhooks": {"clusterValidator": {"enabled": True}}})]  # fmt: skip
+    assert roles[0] == roles[1]
 
 
 @pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
@@ -735,29 +742,94 @@ def test_the_first_upgrade_of_a_server_side_release_is_as_near_to_recreate_as_it
     assert plane.api.get(path)["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_keeping_the_webhook_of_the_original_takes_force(plane: Cluster, namespace: str) -> None:
-    values = {"webhooks": {"clusterValidator": {"enabled": True}}}
-    helm(plane, "install", "cluster-registry", str(ORIGINAL / "chart"), values=values)
-    webhook = "cluster-registry-controller-cluster-validator-webhook"
-    patch = {"webhooks": [{"name": f"cluster-validator.{API}", "failurePolicy": "Fail"}]}
-    plane.kubectl("patch", "validatingwebhookconfiguration", webhook, "-p", json.dumps(patch))
-    with pytest.raises(CommandError, match="failurePolicy"):
-        helm(plane, "upgrade", "cluster-registry", values=values)
-    helm(plane, "upgrade", "cluster-registry", CHART, "--force-conflicts", values=values)
-    path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook}"
-    assert plane.api.get(path)["webhooks"][0]["failurePolicy"] == "Ignore"
+# --- In place of the webhook -------------------------------------------------------------------------------------
 
 
-def test_what_the_daemon_fills_into_its_webhook_survives_an_upgrade(plane: Cluster, namespace: str) -> None:
-    values = {"webhooks": {"clusterValidator": {"enabled": True}}}
-    helm(plane, "install", "cluster-registry", values=values)
-    webhook = "cluster-registry-controller-cluster-validator-webhook"
-    patch = {
-        "webhooks": [
-            {"name": f"cluster-validator.{API}", "failurePolicy": "Ignore", "clientConfig": {"caBundle": "YQ=="}}
-        ]
+@pytest.fixture
+def earlier(tmp_path: Path) -> str:
+    """The chart with the webhook's configuration, which an earlier release has where the policy is now."""
+    chart = tmp_path / "cluster-registry"
+    shutil.copytree(CHART, chart)
+    (chart / "templates" / "validatingadmissionpolicy.yaml").unlink()
+    shutil.copy(ROOT / "tests" / "fixtures" / "earlier" / "validatingwebhookconfiguration.yaml", chart / "templates")
+    return str(chart)
+
+
+@pytest.fixture
+def local_cluster(plane: Cluster) -> Iterator[str]:
+    """A Cluster that is local by its status, as a daemon would write it, with the ID that it has."""
+    path = f"/apis/{API}/v1alpha1/clusters"
+    plane.kubectl("delete", "clusters", "--all")
+    plane.api.request("POST", path, body=a_cluster("local", "ours"))
+    patch = json.dumps({"status": {"type": "Local"}})
+    plane.kubectl("patch", "cluster", "local", "--subresource=status", "--type=merge", "-p", patch)
+    yield "ours"
+    plane.kubectl("delete", "clusters", "--all")
+
+
+def a_cluster(name: str, cluster_id: str) -> Manifest:
+    return {
+        "apiVersion": f"{API}/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": name},
+        "spec": {"clusterID": cluster_id},
     }
-    plane.kubectl("patch", "validatingwebhookconfiguration", webhook, "-p", json.dumps(patch))
-    helm(plane, "upgrade", "cluster-registry", values=values | {"replicas": 2})
-    path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook}"
-    assert plane.api.get(path)["webhooks"][0]["clientConfig"]["caBundle"] == "YQ=="
+
+
+def refusal(cluster: Cluster, manifest: Manifest) -> str:
+    """Try to create an object, without storing it; return what kubectl prints when it is refused."""
+    try:
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
+    except CommandError as error:
+        return error.stderr
+    return ""
+
+
+UPGRADES: dict[str, tuple[tuple[str, ...], Manifest | None]] = {
+    "kept on": ((), {"webhooks": {"clusterValidator": {"enabled": True}}}),
+    "by the values of the release": (("--reuse-values",), None),
+    "by the values of the release, client-side": (("--reuse-values", "--server-side=false"), None),
+    "switched off": ((), {}),
+}
+
+
+@pytest.mark.parametrize("release", ["the original", "an earlier release"])
+@pytest.mark.parametrize("upgrade", UPGRADES)
+@pytest.mark.usefixtures("namespace")
+def test_an_upgrade_removes_the_webhook_that_nothing_answers(
+    plane: Cluster, earlier: str, local_cluster: str, release: str, upgrade: str
+) -> None:
+    """The running daemon has changed the configuration; without any Pod it lets no Cluster pass."""
+    name = "cluster-registry-controller"
+    chart = earlier if release == "an earlier release" else str(ORIGINAL / "chart")
+    helm(plane, "install", "cluster-registry", chart, values={"webhooks": {"clusterValidator": {"enabled": True}}})
+    webhook = {"name": f"cluster-validator.{API}", "failurePolicy": "Fail", "clientConfig": {"caBundle": CA}}
+    patch = json.dumps({"webhooks": [webhook]})
+    plane.kubectl("patch", "validatingwebhookconfiguration", f"{name}-cluster-validator-webhook", "-p", patch)
+    eventually(lambda: "failed calling webhook" in refusal(plane, a_cluster("peer", "theirs")))
+
+    flags, values = UPGRADES[upgrade]
+    helm(plane, "upgrade", "cluster-registry", CHART, *flags, values=values)
+
+    enabled = upgrade != "switched off"
+    kinds = "validatingwebhookconfiguration,validatingadmissionpolicy,validatingadmissionpolicybinding"
+    names = {found.partition(".")[0] for found in plane.kubectl("get", kinds, "-o", "name").split()}
+    assert names == ({"validatingadmissionpolicy", "validatingadmissionpolicybinding"} if enabled else set())
+    eventually(lambda: refusal(plane, a_cluster("peer", "theirs")) == "")
+    eventually(lambda: ("denied request" in refusal(plane, a_cluster("second", local_cluster))) == enabled)
+
+
+def test_a_cluster_without_an_id_passes_until_it_gets_ours(plane: Cluster, namespace: str, local_cluster: str) -> None:
+    """The original's definition lets one be without."""
+    helm(plane, "install", "cluster-registry", values={"webhooks": {"clusterValidator": {"enabled": True}}})
+    eventually(lambda: "denied request" in refusal(plane, a_cluster("second", local_cluster)))
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ORIGINAL / "crds" / "clusters.yaml"))
+    bare = {"apiVersion": f"{API}/v1alpha1", "kind": "Cluster", "metadata": {"name": "bare"}}
+    eventually(lambda: refusal(plane, bare) == "")
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(bare))
+    plane.kubectl("annotate", "cluster", "bare", "example.com/note=1")
+    assert refusal(plane, a_cluster("empty", "")) == ""
+    with pytest.raises(CommandError, match="which Cluster local has already"):
+        plane.kubectl("patch", "cluster", "bare", "--type=merge", "-p", json.dumps(a_cluster("bare", local_cluster)))
+    plane.kubectl("delete", "cluster", "bare")
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))

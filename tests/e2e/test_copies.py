@@ -21,7 +21,6 @@ from tests.e2e.group import (
     crd,
     eventually,
     grant,
-    joined_group,
     rule,
     secret,
     steadily,
@@ -39,12 +38,9 @@ def _widget(name: str, *, kind: str = "Widget", version: str = "v1", **spec: Any
     return {"apiVersion": f"test.example.com/{version}", "kind": kind, "metadata": info, "spec": spec}
 
 
-@pytest.fixture(scope="module")
-def members() -> Iterator[list[Member]]:
-    with joined_group(2, prefix="copy", values=("controller.createNamespaces=true",), canaries=(CANARY,)) as found:
-        for member in found:
-            grant(member, "services", [""], ["services"])
-        yield found
+pytestmark = pytest.mark.group(
+    2, prefix="copy", values=("controller.createNamespaces=true",), canaries=(CANARY,), grants=("services",)
+)
 
 
 def _accepted(member: Member, name: str) -> dict[str, Any]:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hack.controlplane import CommandError
-from tests.e2e.group import NAMESPACE, Member, eventually, in_sync, joined_group, steadily
+from tests.e2e.group import NAMESPACE, Member, eventually, in_sync, steadily
 from tests.e2e.test_leaving import READER, is_gone, leave
 
 DEPLOYMENT = "cluster-registry-controller"
 
-
-@pytest.fixture
-def members() -> Iterator[list[Member]]:
-    with joined_group(3, prefix="cut") as found:
-        yield found
+pytestmark = pytest.mark.group(3, prefix="cut")
 
 
 def kubeconfig(holder: Member, of: Member) -> bytes:

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,8 +19,6 @@ from tests.e2e.group import (
     Member,
     config_map,
     eventually,
-    grant,
-    joined_group,
     rule,
     secret,
     steadily,
@@ -31,14 +29,9 @@ SERVICE = {"version": "v1", "kind": "Service"}
 CANARY = "a-canary-that-must-not-sing"
 Change = tuple[str, str, str, str]
 
-
-@pytest.fixture(scope="module")
-def members() -> Iterator[list[Member]]:
-    values = ("controller.createNamespaces=true",)
-    with joined_group(2, prefix="plan", values=values, canaries=(CANARY,)) as found:
-        for member in found:
-            grant(member, "services", [""], ["services"])
-        yield found
+pytestmark = pytest.mark.group(
+    2, prefix="plan", values=("controller.createNamespaces=true",), canaries=(CANARY,), grants=("services",)
+)
 
 
 def ask(member: Member, *args: str, stdin: str = "", code: int = 0) -> str:
@@ -251,7 +244,7 @@ def test_what_cannot_be_explained_says_so(members: list[Member]) -> None:
     assert "not here, nor in any cluster that is read" in ask(first, "explain", "cm", "default/nobody", code=1)
     said = ask(first, "explain", "nonsense", "default/x", code=1)
     assert f"cluster {first.name} serves no kind nonsense that can be listed and watched; kubectl" in said
-    assert "api-resources says what it serves" in said
+    assert "api-resources lists its kinds" in said
     assert "configmaps live in namespaces: give NAMESPACE/NAME" in ask(first, "explain", "cm", "x", code=2)
     assert "created here" in ask(first, "explain", "rsr", "near")
     said = ask(first, "explain", "resourcesyncrules.clusterregistry.k8s.cisco.com", "near")

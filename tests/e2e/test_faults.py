@@ -9,13 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.group import (
-    CONFIG_MAP,
     Member,
     config_map,
     eventually,
     in_sync,
-    joined_group,
-    rule,
     steadily,
 )
 
@@ -24,13 +21,7 @@ FROZEN_S = 60
 UNTOUCHED_S = 20
 """Nobody who waits for a frozen server does anything within this time, however busy the machine is."""
 
-
-@pytest.fixture(scope="module")
-def members() -> Iterator[list[Member]]:
-    """Three clusters in a chain of swaps, with one rule, written at the first."""
-    with joined_group(3, prefix="faults") as members:
-        members[0].apply(rule("everywhere", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": WANTED}]}]}))
-        yield members
+pytestmark = pytest.mark.group(3, prefix="faults", everywhere=WANTED)
 
 
 def _has(member: Member, name: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import socket
-from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -19,7 +18,6 @@ from tests.e2e.group import (
     eventually,
     hand_over,
     in_sync,
-    joined_group,
     rule,
     steadily,
 )
@@ -30,12 +28,9 @@ CANARY = "canary-9f2b71c4"
 NETWORK = "lan"
 STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}
 
-
-@pytest.fixture(scope="module")
-def members() -> Iterator[list[Member]]:
-    values = (f"controller.network.name={NETWORK}",)
-    with joined_group(2, prefix="state", canaries=(CANARY,), verb="apply", values=values) as found:
-        yield found
+pytestmark = pytest.mark.group(
+    2, prefix="state", canaries=(CANARY,), verb="apply", values=(f"controller.network.name={NETWORK}",)
+)
 
 
 def _state(member: Member, name: str) -> tuple[str, str]:

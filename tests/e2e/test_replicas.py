@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from hack.controlplane import Group
-from registry_controller.cache.rendezvous import chosen
+from registry_controller.cache.replicas import chosen
 from tests.e2e.group import (
     API,
     CONFIG_MAP,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from hack.controlplane import Cluster, Group
-from registry_controller.kube.connect import connect_home
+from registry_controller.kube.connect import connect_local
 from tests.e2e.group import CRDS
 from tests.sim.checks.contract import CLAUSES, Clause
 
@@ -27,7 +27,7 @@ def cluster() -> Iterator[Cluster]:
 async def test_a_real_server_keeps_the_contract(cluster: Cluster, clause: Clause) -> None:
     namespace = clause.__name__.replace("_", "-")[:50]
     cluster.kubectl("create", "namespace", namespace)
-    writer = await connect_home(kubeconfig=cluster.kubeconfig)
+    writer = await connect_local(kubeconfig=cluster.kubeconfig)
     try:
         await clause(writer, namespace)
     finally:

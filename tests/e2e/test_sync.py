@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.e2e.group import (
-    CONFIG_MAP,
     OWNER,
     Member,
     config_map,
     eventually,
-    joined_group,
-    rule,
     steadily,
 )
 
 WANTED = {"sync": "yes"}
 SYNC_DISABLED = "cluster-registry.k8s.cisco.com/resource-sync-disabled"
 
-
-@pytest.fixture(scope="module")
-def members() -> Iterator[list[Member]]:
-    """Three clusters in a chain of swaps, with one rule, written at the first."""
-    with joined_group(3, prefix="sync") as members:
-        members[0].apply(rule("everywhere", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": WANTED}]}]}))
-        yield members
+pytestmark = pytest.mark.group(3, prefix="sync", everywhere=WANTED)
 
 
 def _data(member: Member, name: str) -> object:

@@ -1,7 +1,7 @@
 """What becomes of copies that a rule no longer wants, on two real clusters: each shape with each transition.
 
-The simulated group runs the whole matrix (tests/sim/test_wishes.py). Here each shape meets each transition once, under
-policies and with daemons up or down such that every pair of values occurs; all in one group, a rule each.
+The simulated group runs the whole matrix (tests/sim/test_rule_changes.py). Here each shape meets each transition once,
+under policies and with daemons up or down such that every pair of values occurs; all in one group, a rule each.
 """
 
 from __future__ import annotations

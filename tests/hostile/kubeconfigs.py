@@ -440,7 +440,7 @@ MATERIAL: Final = (
     _pair("a certificate of another version of X.509", VERSION_6_PEM, KEY_PEM,
           ".client-certificate-data: holds no readable certificate; it must be PEM"),
     _pair("an RSA key of 1024 bits", _certificate(_SHORT, days=1, ca=False), _pem(_SHORT),
-          ".client-certificate-data: OpenSSL refuses it, or its client-key-data (EE_KEY_TOO_SMALL)"),
+          ".client-certificate-data: OpenSSL refuses it, or its client-key-data (ee key too small)"),
     _pair("an RSA key of 9000 bits", _certificate(_LONG, days=1, ca=False), _pem(_LONG),
           ".client-key-data: is an RSA key of more than 8192 bits"),
     _pair("a certificate without its key", LEAF_PEM, "", _ONE),

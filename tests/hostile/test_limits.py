@@ -10,32 +10,32 @@ from registry_controller.api import meta
 from registry_controller.clusters import dialer
 from registry_controller.kube import connect, line_budget, listing, translate, transport
 from registry_controller.kube import object as objects
-from registry_controller.kube.responses import spell_size
-from registry_controller.watch import limits, pauses, reflector
+from registry_controller.kube.responses import format_size
+from registry_controller.watch import limits, reflector, retry
 
-_SECTION = "## What is taken of one server"
+_SECTION = "## Limits for one server"
 _WAITS = (transport._CONNECT_S, dialer.PROBE_TIMEOUT_S, 10.0, connect._OPEN_S, connect._PAGE_S)
 _OWN = tuple(limits.MOST_OWN[kind] for kind in (meta.CLUSTER, meta.RULE, meta.FEATURE))
 
 LIMITS = {
-    "an object, a line of a watch, a page of a list": spell_size(transport.ANSWER_BYTES),
-    "lines of watches that have begun, together": spell_size(line_budget.TOGETHER_BYTES),
+    "an object, a line of a watch, a page of a list": format_size(transport.ANSWER_BYTES),
+    "lines of watches that have begun, together": format_size(line_budget.ALL_LINES_BYTES),
     "objects in a page": f"{listing._MOST_ITEMS:,}",
     "pages that are read, or gone through, at the same time": f"{connect.PAGES}",
-    "pages with hardly anything in them": f"{listing._FREE_PAGES}, then a tenth of what was asked for on average",
+    "pages with hardly anything in them": f"{listing._FREE_PAGES}, then a tenth of the requested size on average",
     "objects, of all kinds that are read": f"{limits.MOST_OBJECTS:,}",
     "Clusters; rules; ClusterFeatures": "; ".join(f"{most:,}" for most in _OWN),
-    "what is decoded of an object": f"{spell_size(objects.MANIFEST_BYTES)}, {objects.CONTAINERS:,} mappings and lists, "
-    f"{objects.COMMAS:,} entries",
-    "what an error says": spell_size(translate.STATUS_BYTES),
-    "what `/version` and discovery answer": spell_size(connect.ABOUT_BYTES),
+    "a decoded object": f"{format_size(objects.MANIFEST_BYTES)}, "
+    f"{objects.CONTAINERS:,} mappings and lists, {objects.COMMAS:,} entries",
+    "the text of an error": format_size(translate.STATUS_BYTES),
+    "the answers of `/version` and discovery": format_size(connect.DISCOVERY_BYTES),
     "an answer's headers": "128, each of 64 KiB",
-    "the wait for a connection; for who it is, an object, the beginning of a watch, a page": (
+    "the wait for a connection; for the identity, an object, the beginning of a watch, a page": (
         "{:.0f} s; {:.0f} s, {:.0f} s, {:.0f} s, {:.0f} s".format(*_WAITS)
     ),
-    "what exists, streamed at the beginning of a watch": f"{reflector._INITIAL_S:.0f} s",
+    "existing objects, streamed at the beginning of a watch": f"{reflector._INITIAL_S:.0f} s",
     "a stream of a watch": f"{reflector._WATCH_S[1] + reflector._OVERTIME_S:.0f} s",
-    "Retry-After, of lists and watches": f"{pauses._PATIENT_CAP_S:.0f} s",
+    "Retry-After, of lists and watches": f"{retry._REFUSED_CAP_S:.0f} s",
 }
 
 

@@ -12,7 +12,7 @@ from registry_controller.api.errors import RegistryError, ServerError, TooMuch, 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.clusters.dialer import Dialer
 from registry_controller.kube.translate import error_of_answer
-from registry_controller.watch.pauses import RetryDelay
+from registry_controller.watch.retry import RetryDelay
 
 TRIES = 200
 Waits = list[float]
@@ -72,28 +72,28 @@ async def test_p6_what_fails_again_and_again_is_tried_every_few_seconds(waits: W
     assert sum(waits[:3]) <= 0.2 + 0.4 + 0.8
 
 
-def _dialler(*, fails_with: Callable[[], RegistryError]) -> Dialer:
+def _dialer(*, fails_with: Callable[[], RegistryError]) -> Dialer:
     def connect(_: object) -> Any:
         raise fails_with()
 
     credentials: Any = object()
-    others: Any = None
-    return Dialer(cluster_id=ClusterUID("1"), name="a", credentials=credentials, connect_peer=connect, others=others)
+    relayed: Any = None
+    return Dialer(cluster_id=ClusterUID("1"), name="a", credentials=credentials, connect_peer=connect, relayed=relayed)
 
 
 @pytest.mark.parametrize("code", [429, 503])
 async def test_p6_who_does_not_say_who_it_is_is_dialled_again_whatever_it_asks_for(waits: Waits, code: int) -> None:
-    dialler = _dialler(fails_with=lambda: refusal(code, retry_after="31536000"))
+    dialer = _dialer(fails_with=lambda: refusal(code, retry_after="31536000"))
     for attempt in range(1000):
         with pytest.raises(RegistryError):
-            await dialler.dial()
-        await dialler.pause(attempt)
+            await dialer.dial()
+        await dialer.pause(attempt)
     assert max(waits) <= 5.0
     assert 2.0 < sum(waits) / len(waits) < 3.0
 
 
 async def test_p6_credentials_that_are_offered_end_the_pause() -> None:
-    dialler = _dialler(fails_with=lambda: Unauthorized("401", status=401))
-    dialler.set_credentials("a", credentials=object())  # type: ignore[arg-type]
+    dialer = _dialer(fails_with=lambda: Unauthorized("401", status=401))
+    dialer.set_credentials("a", credentials=object())  # type: ignore[arg-type]
     async with asyncio.timeout(0.1):
-        await dialler.pause(100)
+        await dialer.pause(100)

@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decide import decide
-from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, Skip
+from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip, deletion_in
 from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import (
@@ -116,7 +116,8 @@ def views(draw: st.DrawFn) -> TargetState:
         deletes_unwanted=draw(st.booleans()),
         moved=draw(st.booleans()),
         barrier=None if membership else draw(st.none() | st.sampled_from(Barrier)),
-        proof=inquiry,
+        proofs=(inquiry,) if inquiry is not None else (),
+        saw_match=draw(st.booleans()),
         tombstone=draw(revisions),
         gone=frozenset(draw(st.sets(peers))) if membership else frozenset(),
         contested=frozenset(draw(st.sets(peers))),
@@ -164,9 +165,9 @@ def test_what_a_copy_showed_is_known_whoever_has_it_now(view: TargetState) -> No
     decision = decide(view)
     if view.membership or not isinstance(decision, Apply) or decision.claim.revision >= decision.claim.shown:
         return
-    assert view.proof is not None
-    assert (view.proof.source, view.proof.answer) == (decision.claim.source, ProofResult.FOUND)
-    assert view.proof.revision == decision.claim.revision
+    (proof,) = view.proofs
+    assert (proof.source, proof.answer) == (decision.claim.source, ProofResult.FOUND)
+    assert proof.revision == decision.claim.revision
 
 
 @given(views())
@@ -193,9 +194,9 @@ def test_nothing_is_deleted_without_proof(view: TargetState) -> None:
     assert not view.current.may_hold_natives
     assert decision.owner in view.alive
     assert view.tracking is Tracking.ABSENT
-    assert view.proof is not None
-    assert view.proof.answer is ProofResult.NOT_FOUND
-    assert view.proof.source == view.copied_from
+    (proof,) = view.proofs
+    assert proof.answer is ProofResult.NOT_FOUND
+    assert proof.source == view.copied_from
     assert (decision.uid, decision.revision) == (view.current.uid, view.current.revision)
 
 
@@ -220,7 +221,7 @@ def test_what_is_unwanted_goes_by_the_word_of_its_rule_and_its_live_owner(view: 
     assert view.deletes_unwanted or decision.reason is Reason.MOVED
     if view.rule_state is RuleState.READS and view.tracking is Tracking.OFFERED:
         provenance = view.current.marks.provenance
-        answer = view.proof if view.proof is not None and view.proof.answer is ProofResult.FOUND else None
+        answer = next((held for held in view.proofs if held.answer is ProofResult.FOUND), None)
         is_now = provenance is None or provenance.owner != decision.owner or view.offered_at >= provenance.revision
         assert is_now or (answer is not None and answer.revision == view.offered_at)
 
@@ -282,9 +283,9 @@ def test_no_copy_goes_back_to_an_older_state_of_its_owner(view: TargetState) -> 
     provenance = view.current.marks.provenance
     if decision.claim.owner == view.current.marks.owner and decision.claim.revision < provenance.revision:
         assert decision.reason is Reason.HISTORY_RESTORED
-        assert view.proof is not None
-        assert view.proof.answer is ProofResult.FOUND
-        assert view.proof.revision == decision.claim.revision
+        (proof,) = view.proofs
+        assert proof.answer is ProofResult.FOUND
+        assert proof.revision == decision.claim.revision
 
 
 @given(views())
@@ -339,8 +340,40 @@ def test_nothing_is_decided_before_we_heard_what_is_here(view: TargetState) -> N
 def test_a_question_is_asked_only_of_an_owner_that_is_alive(view: TargetState) -> None:
     """O5, O3."""
     decision = decide(view)
-    if isinstance(decision, Hold) and decision.ask is not None and decision.reason is Reason.NEEDS_PROOF:
-        assert decision.ask.owner in view.alive
+    if isinstance(decision, NeedsProof) and decision.reason is Reason.NEEDS_PROOF:
+        assert decision.expects is not None
+        assert decision.expects.source.owner in view.alive
+
+
+@given(views())
+def test_a_question_says_what_it_becomes_and_no_other_answer_deletes(view: TargetState) -> None:
+    """O5, W4: so what is counted before anybody is asked is all that may be deleted."""
+    asked = decide(view)
+    if not isinstance(asked, NeedsProof):
+        return
+    if asked.expects is None:
+        assert decide(view.with_natives(found=False)) == asked.if_proven
+        assert not isinstance(decide(view.with_natives(found=True)), Delete | NeedsProof)
+        return
+    assert decide(view.with_proof(asked.expects)) == asked.if_proven
+    for answer in ProofResult:
+        for revision in range(6):
+            for wanted in (False, True):
+                found = decide(view.with_proof(OwnerAnswer(asked.expects.source, answer, revision, wanted)))
+                assert deletion_in(found) is None or deletion_in(asked) is not None
+
+
+@given(views())
+def test_what_is_presumed_without_an_answer_is_a_deletion(view: TargetState) -> None:
+    """W4: a set of these is halted, and nobody is asked; what was never seen to match is none where it may stay."""
+    asked = decide(view)
+    if not isinstance(asked, NeedsProof) or not asked.is_presumed:
+        return
+    assert asked.expects is not None
+    assert asked.expects.answer is ProofResult.NOT_FOUND
+    assert isinstance(asked.if_proven, Delete)
+    stays = decide(view.with_proof(asked.expects._replace(answer=ProofResult.FOUND)))
+    assert view.saw_match or isinstance(stays, Delete)
 
 
 @given(views(), provenances(ClusterUID("a")), st.lists(claims(membership=False), min_size=1, max_size=2))
@@ -418,7 +451,7 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         ),
         pytest.param(
             _view(_claim("b", created=NEWER), current=_copy("a"), tracking=Tracking.ABSENT,
-                  copied_from=SOURCE_A, proof=OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND)),
+                  copied_from=SOURCE_A, proofs=(OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND),)),
             Apply, Reason.TAKE_OVER, id="when the winner goes the loser takes over",
         ),
         pytest.param(
@@ -432,7 +465,7 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         pytest.param(
             _view(_claim("a", key=ELSEWHERE, off=True), current=_copy("a"), copied_from=SOURCE_A,
                   tracking=Tracking.ABSENT),
-            Hold, Reason.NEEDS_PROOF, id="nor does it take it over when the other goes",
+            NeedsProof, Reason.NEEDS_PROOF, id="nor does it take it over when the other goes",
         ),
         pytest.param(
             _view(_claim("a", key=ELSEWHERE), current=_copy("a"), copied_from=SOURCE_A, tracking=Tracking.ABSENT),
@@ -444,23 +477,23 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
             Apply, Reason.UPDATE, id="a copy whose source is not to be synced any more stays in step",
         ),
         pytest.param(
-            _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A), Hold, Reason.NEEDS_PROOF,
+            _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A), NeedsProof, Reason.NEEDS_PROOF,
             id="absence is asked about",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
-                  proof=OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND)),
+                  proofs=(OwnerAnswer(SOURCE_A, ProofResult.NOT_FOUND),)),
             Delete, Reason.SOURCE_DELETED, id="proven absence deletes",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A,
-                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4)),
+                  proofs=(OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4),)),
             Skip, Reason.NO_LONGER_MATCHES, id="a source that only stopped matching keeps its copy",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.ABSENT, copied_from=SOURCE_A, rule_state=RuleState.READS,
                   deletes_unwanted=True,
-                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4, wanted=True)),
+                  proofs=(OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4, wanted=True),)),
             Hold, Reason.OWNER_NOT_HEARD, id="a source that matches again is waited for",
         ),
         pytest.param(
@@ -475,22 +508,22 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
                   rule_state=RuleState.READS, deletes_unwanted=True),
-            Hold, Reason.STALE_SOURCE, id="what did not match before it was copied proves nothing",
+            NeedsProof, Reason.STALE_SOURCE, id="what did not match before it was copied proves nothing",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
                   rule_state=RuleState.READS, deletes_unwanted=True,
-                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4)),
+                  proofs=(OwnerAnswer(SOURCE_A, ProofResult.FOUND, 4),)),
             Hold, Reason.STALE_SOURCE, id="a stream that is late is waited for",
         ),
         pytest.param(
             _view(current=_copy("a"), tracking=Tracking.OFFERED, offered_at=2, copied_from=SOURCE_A,
                   rule_state=RuleState.READS, deletes_unwanted=True,
-                  proof=OwnerAnswer(SOURCE_A, ProofResult.FOUND, 2)),
+                  proofs=(OwnerAnswer(SOURCE_A, ProofResult.FOUND, 2),)),
             Delete, Reason.NO_LONGER_MATCHES, id="unless the owner says that it went back",
         ),
         pytest.param(
-            _view(_claim("a", revision=2), current=_copy("a", revision=3)), Hold, Reason.STALE_SOURCE,
+            _view(_claim("a", revision=2), current=_copy("a", revision=3)), NeedsProof, Reason.STALE_SOURCE,
             id="an older state is asked about",
         ),
     ],

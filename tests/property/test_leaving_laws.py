@@ -75,7 +75,7 @@ def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(kn
 @given(knowledge().filter(in_group))
 def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: MembershipFacts) -> None:
     for member in leavers(known).gone:
-        ours = any(stone.member == member and stone.said_by == LOCAL for stone in known.here)
+        ours = any(stone.member == member and stone.reported_by == LOCAL for stone in known.here)
         assert ours or known.trusts_after_s
         assert ours or member not in known.memberships or known.silent_s[member] >= known.trusts_after_s
 
@@ -84,7 +84,9 @@ def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: Member
 def test_who_is_named_spoke_of_a_membership_that_is_here(known: MembershipFacts) -> None:
     for member, sayers in leavers(known).pending.items():
         here = [uid for uid in known.memberships[member] if uid is not None]
-        spoke = {stone.said_by for stone in known.here for uid in here if stone.member == member and stone.covers(uid)}
+        spoke = {
+            stone.reported_by for stone in known.here for uid in here if stone.member == member and stone.covers(uid)
+        }
         assert sayers <= spoke
 
 
@@ -101,8 +103,8 @@ def test_whoever_is_heard_speaks_for_itself(known: MembershipFacts) -> None:
             ]
             assert any(
                 holder == LOCAL
-                or stone.said_by == holder
-                or (stone.said_by != LOCAL and stone in known.there.get(stone.said_by, {stone}))
+                or stone.reported_by == holder
+                or (stone.reported_by != LOCAL and stone in known.there.get(stone.reported_by, {stone}))
                 for holder, stone in said
             )
 
@@ -148,14 +150,14 @@ def test_what_was_done_on_anothers_word_stays_done(known: MembershipFacts) -> No
     for stone in found.to_drop:
         is_done = stone.member not in known.memberships
         lives = any(stone.covers(uid) for uid in known.lives.get(stone.member, ()))
-        ready = any(member == stone.member for member, _ in known.finds.get(stone.said_by, ()))
-        assert not is_done or lives or ready or stone.until < TODAY or LOCAL in (stone.member, stone.said_by)
+        ready = any(member == stone.member for member, _ in known.finds.get(stone.reported_by, ()))
+        assert not is_done or lives or ready or stone.until < TODAY or LOCAL in (stone.member, stone.reported_by)
 
 
 @given(knowledge())
 def test_a_cluster_has_left_only_by_its_own_word(known: MembershipFacts) -> None:
     found = leavers(known)
-    said = {stone.membership for stone in known.here if stone.member == stone.said_by == LOCAL}
+    said = {stone.membership for stone in known.here if stone.member == stone.reported_by == LOCAL}
     assert found.has_left <= bool(said)
     if found.has_left:
         assert LOCAL not in known.memberships
@@ -164,7 +166,7 @@ def test_a_cluster_has_left_only_by_its_own_word(known: MembershipFacts) -> None
 @given(knowledge())
 def test_what_stands_here_was_said_by_somebody_who_can_take_it_back(known: MembershipFacts) -> None:
     for stone in leavers(known).to_keep:
-        assert stone.said_by in {LOCAL, *known.memberships}
+        assert stone.reported_by in {LOCAL, *known.memberships}
 
 
 @given(stones)

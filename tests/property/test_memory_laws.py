@@ -21,11 +21,13 @@ from registry_controller.cache.peer_objects import PeerFeatures, PeerObjects
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.cache.write_results import Stored
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
+from tests.unit.cache.observers import Observer
 
 PEER = ClusterUID("peer")
 KIND = GVK("", "v1", "ConfigMap")
@@ -58,10 +60,7 @@ def _feed(*labels: str, tap: PeerObjects | None = None) -> tuple[SourceCache, So
     changed: list[Target] = []
     sources = SourceIndex(
         bodies=BodyCache(),
-        on_change=lambda target, _: changed.append(target),
-        on_complete=lambda _: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
+        observer=Observer(on_claim_changed=lambda target, _: changed.append(target)),
     )
     cache = SourceCache(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
     sources.open(cache)
@@ -135,10 +134,7 @@ class _Store:
     def __init__(self) -> None:
         self.copies = CopyIndex(
             bodies=BodyCache(),
-            on_change=lambda *_: self._look(),
-            on_complete=lambda _: None,
-            on_standing=lambda _: None,
-            on_late=lambda _: None,
+            observer=Observer(on_copy_changed=lambda *_: self._look()),
         )
         self.cache = LocalCache(kind=KIND, selections=[EVERYTHING], index=self.copies)
         (self.stream,) = self.cache.streams.values()
@@ -170,7 +166,7 @@ class _Store:
             self._tell()
         elif deed == "answer" and self.written is not None:
             marks = Marks(PEER, None, sync_disabled=False, go_written=False)
-            self.cache.record_write(self.written, marks=marks, desired=b"d", baseline=b"b", is_plain=True)
+            self.cache.record_write(KEY, Stored(self.written, marks, b"d", b"b", is_plain=True))
             self.seen = self._held()
             written = self.written
             self._end_write()

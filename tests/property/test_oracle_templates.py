@@ -10,7 +10,7 @@ from hypothesis import Phase, event, find, given, settings
 from hypothesis import strategies as st
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.gotemplate import FUNCTIONS, Budget, as_decoded, compile_template
+from registry_controller.gotemplate import FUNCTIONS, Budget, compile_template, with_go_numbers
 from tests.oracle.oracle import Answer, OracleDied, is_available, the_oracle
 from tests.property import templates
 from tests.unit.gotemplate.test_rows import ROWS
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(not is_available(), reason="neither Go nor TEST_
 _LEFT_OUT = ("decryptAES", "derivePassword", "semver", "semverCompare", "toDate", "unixEpoch", "urlJoin", "urlParse")
 """What reads nothing of the outside and is not there all the same; docs/rules.md says so."""
 _STRICTER = re.compile(
-    r"nothing to write|cut in two|cannot be decoded|no text when it is decoded|no regular expression|no character"
-    r"|template made can be changed|whole object|more than|beyond 64 bits|address in memory|no number$|too many places"
-    r"|complex number|there is no \.\w+; there are"
+    r"cannot print nil|inside a character|cannot be decoded|is not UTF-8|not a regular expression|an invalid character"
+    r"|template created can be changed|whole object|more than|beyond 64 bits|memory address|invalid number$"
+    r"|too many decimal places|complex number|\.\w+ does not exist; available"
 )
 """What we refuse on purpose and Go takes; docs/rules.md has the table."""
 _LOOSER = re.compile(r"map\[string\]string|types\.UID|can't evaluate field \w+ in type (\*main|interface)")
@@ -32,7 +32,7 @@ _LOOSER = re.compile(r"map\[string\]string|types\.UID|can't evaluate field \w+ i
 def ours(source: str, given: dict[str, Any]) -> tuple[str, str]:
     """Render: the error, and the text."""
     try:
-        return "", compile_template(source, path="value").render(as_decoded(given, budget=Budget()))
+        return "", compile_template(source, path="value").render(with_go_numbers(given, budget=Budget()))
     except InvalidObject as error:
         return error.message, ""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry_controller.core.peer_health import PROBE_INTERVAL_S, SILENCE_S, PeerHealth, backoff_s
+from registry_controller.core.backoff import backoff_s
+from registry_controller.core.peer_health import PROBE_INTERVAL_S, SILENCE_S, PeerHealth
 
 _HISTORY = st.lists(st.tuples(st.booleans(), st.floats(min_value=0.0, max_value=60.0)), max_size=30)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.cluster.group import SimGroup, config_map, hand_over, simulate
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.farewells import held, knows, share
+from tests.sim.schedule.leaving import held, knows, share
 
 
 @pytest.mark.parametrize("seed", range(3))

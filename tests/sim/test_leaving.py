@@ -9,12 +9,12 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
-from registry_controller.membership.leave import StillThere
+from registry_controller.membership.leave import LeaveIncomplete
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup, hand_over, simulate
 from tests.sim.cluster.member import NAMESPACE, READER
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.farewells import TRUST_S, declare, held, join_again, knows, leave, shared, stones
+from tests.sim.schedule.leaving import TRUST_S, declare, held, join_again, knows, leave, shared, stones
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +128,7 @@ def test_a_member_that_does_not_hear_of_it_is_waited_for_and_may_be_left_out() -
         b = group["b"]
         group.fail("c", Fault.REFUSED)
         await asyncio.sleep(60.0)
-        with pytest.raises(StillThere, match="c: "):
+        with pytest.raises(LeaveIncomplete, match="c: "):
             await leave(group, "b")
         assert knows(group["a"], "b") == (False, False)
         assert knows(b, "c") == (True, True)
@@ -313,7 +313,7 @@ def test_what_fails_for_a_while_is_tried_again() -> None:
             group.wire("kubectl", "b").set(Fault.NONE)
 
         troubling = group.scope.create_task(trouble())
-        with pytest.raises(StillThere, match="c: waits"):
+        with pytest.raises(LeaveIncomplete, match="c: waits"):
             await leave(group, "b", wait_s=30.0, say=obj)
         await troubling
         assert knows(b, "a") == (False, False)
@@ -330,7 +330,7 @@ def test_a_cluster_that_is_kept_as_it_is_is_named() -> None:
         found = b.get("Cluster", "a")
         annotations = {**found["metadata"]["annotations"], meta.SYNC_DISABLED: "yes"}
         b.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
-        with pytest.raises(StillThere, match=f"a: the annotation {meta.SYNC_DISABLED} keeps its Cluster"):
+        with pytest.raises(LeaveIncomplete, match=f"a: the annotation {meta.SYNC_DISABLED} keeps its Cluster"):
             await leave(group, "b", wait_s=20.0)
         with pytest.raises(BadInput, match="--without nobody"):
             await leave(group, "b", without=("nobody",))

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from registry_controller.api import meta, names
-from registry_controller.membership.leave import StillThere
+from registry_controller.membership.leave import LeaveIncomplete
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
-from tests.sim.schedule.farewells import join_again, knows, leave, shared
+from tests.sim.schedule.leaving import join_again, knows, leave, shared
 
 WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 
@@ -79,7 +79,7 @@ def test_who_has_left_while_no_daemon_ran_takes_the_credentials_away_when_one_do
         await shared(group)
         c = group["c"]
         c.kill()
-        with pytest.raises(StillThere):
+        with pytest.raises(LeaveIncomplete):
             await leave(group, "c", wait_s=30.0)
         assert c.find("ResourceSyncRule", names.SECRETS_SINK) is None
         assert credentials(c) == set("abc")
@@ -100,7 +100,8 @@ def test_the_command_says_which_credentials_it_waits_for() -> None:
         held["metadata"]["annotations"][meta.SYNC_DISABLED] = "true"
         c.replace(held)
         await group.settle()
-        with pytest.raises(StillThere, match=f"Secret {NAMESPACE}/a: the annotation {meta.SYNC_DISABLED} keeps it"):
+        kept = f"Secret {NAMESPACE}/a: the annotation {meta.SYNC_DISABLED} keeps it"
+        with pytest.raises(LeaveIncomplete, match=kept):
             await leave(group, "c")
         c.delete("Secret", "a", namespace=NAMESPACE)
         await leave(group, "c")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from hack.planting import Bug, bugs, plant
+from hack.programs.planted import Bug, bugs, plant
 from tests.sim.schedule.schedule import draw
 
 ROOT = Path(__file__).parent.parent.parent
@@ -16,8 +18,9 @@ COUNT = 12
 
 def test_no_schedule_breaks_a_law() -> None:
     """O1 to O10, W1 to W8, A1 to A6, P5, R5, S1 to S3: in a process of its own, because a seed needs PYTHONHASHSEED."""
-    command = ["hack/sim", "--schedules", str(COUNT), "--seed", "1", "--workers", "1", "--show", "1", "--shrink", "20"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
+    options = ["--schedules", str(COUNT), "--seed", "1", "--workers", "1", "--show", "1", "--shrink", "20"]
+    command, env = [sys.executable, "-m", "hack.programs.sim", *options], {**os.environ, "PYTHONHASHSEED": "0"}
+    found = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=280)
     assert found.returncode == 0, found.stdout + found.stderr
     assert f"{COUNT} schedules in" in found.stdout
 

@@ -15,8 +15,8 @@ from registry_controller.core.decision.tombstones import LASTS
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup, hand_over, simulate
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule import farewells
-from tests.sim.schedule.farewells import TRUST_S, declare, held, knows, leave, shared, stones
+from tests.sim.schedule import leaving
+from tests.sim.schedule.leaving import TRUST_S, declare, held, knows, leave, shared, stones
 
 _NOTICED_S = 3700.0  # what nobody hears of is looked at once an hour
 
@@ -48,7 +48,7 @@ def clocks() -> Iterator[None]:
 
 @pytest.fixture
 def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
-    return Calendar(monkeypatch, engine, farewells)
+    return Calendar(monkeypatch, engine, leaving)
 
 
 @pytest.mark.parametrize("seed", range(3))

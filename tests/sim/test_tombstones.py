@@ -17,7 +17,7 @@ from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup, hand_over, simulate
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.transport import Fault, Wire
-from tests.sim.schedule.farewells import TRUST_S, declare, held, join_again, knows, leave, says, shared, stones
+from tests.sim.schedule.leaving import TRUST_S, declare, held, join_again, knows, leave, says, shared, stones
 
 NOBODY = "99999999-0000-4000-8000-000000000001"
 

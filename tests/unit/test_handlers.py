@@ -1,4 +1,4 @@
-"""The ear, with a stand-in for kopf's operator: restarts, stopping, and what is handed on."""
+"""KopfWatcher with a stand-in for kopf's operator: restarts, stopping, and the events that it passes on."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Operator = Callable[..., Awaitable[None]]
 
 
 class Listener:
-    """Collect what an ear hands on."""
+    """Collect the events that a KopfWatcher passes on."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
         self.restarts = 0
-        self.ear = KopfWatcher(login=_login, on_event=self._on_event, on_restart=self._on_restart, resync_s=3600)
+        self.watcher = KopfWatcher(login=_login, on_event=self._on_event, on_restart=self._on_restart, resync_s=3600)
 
     def _on_event(self, plural: str, kind: str, body: dict[str, Any]) -> None:
         self.events.append((plural, kind, body["metadata"]["uid"]))
@@ -63,23 +63,23 @@ def resource(plural: str) -> kopf.Resource:
     )
 
 
-def hear(ear: KopfWatcher, kind: str | None, uid: str = "1") -> None:
+def send(watcher: KopfWatcher, kind: str | None, uid: str = "1") -> None:
     event = {"type": kind, "object": {"metadata": {"uid": uid}}}
-    assert asyncio.run(ear._hear(event=event, resource=resource("clusters"), body={}, patch={})) is None
+    assert asyncio.run(watcher._on_kopf_event(event=event, resource=resource("clusters"), body={}, patch={})) is None
 
 
 def test_events_are_handed_on_and_what_a_list_finds_is_added(listener: Listener) -> None:
     for kind in (None, "MODIFIED", "DELETED", "ADDED"):
-        hear(listener.ear, kind)
+        send(listener.watcher, kind)
     assert [kind for _, kind, _ in listener.events] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
 
 
 def test_a_second_list_of_the_same_object_asks_for_lists(listener: Listener) -> None:
-    hear(listener.ear, None, "1")
-    hear(listener.ear, None, "2")
-    assert not listener.ear._relist_due
-    hear(listener.ear, None, "1")
-    assert listener.ear._relist_due
+    send(listener.watcher, None, "1")
+    send(listener.watcher, None, "2")
+    assert not listener.watcher._relist_due
+    send(listener.watcher, None, "1")
+    assert listener.watcher._relist_due
 
 
 def test_kopf_is_started_again_when_it_ends_and_its_loss_is_told(
@@ -98,19 +98,19 @@ def test_kopf_is_started_again_when_it_ends_and_its_loss_is_told(
         await stop_flag.wait()
 
     monkeypatch.setattr(kopf, "operator", operator)
-    listener.ear.start()
+    listener.watcher.start()
     try:
         assert running.wait(10)
-        assert (listener.ear.restarts, listener.restarts) == (4, 4)
-        assert listener.ear.healthy
+        assert (listener.watcher.restarts, listener.restarts) == (4, 4)
+        assert listener.watcher.healthy
     finally:
-        assert listener.ear.stop(10)
-    assert not listener.ear.healthy
-    assert listener.ear.stop(), "again is harmless"
+        assert listener.watcher.stop(10)
+    assert not listener.watcher.healthy
+    assert listener.watcher.stop(), "again is harmless"
 
 
 def test_a_loop_that_does_not_turn_is_not_healthy(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handlers, "_DEAF_AFTER_S", 0.7)
+    monkeypatch.setattr(handlers, "_UNHEALTHY_AFTER_S", 0.7)
     free = threading.Event()
 
     async def operator(*, stop_flag: asyncio.Event, **_: object) -> None:
@@ -119,14 +119,14 @@ def test_a_loop_that_does_not_turn_is_not_healthy(listener: Listener, monkeypatc
         await stop_flag.wait()
 
     monkeypatch.setattr(kopf, "operator", operator)
-    assert not listener.ear.healthy, "it has not started"
-    listener.ear.start()
+    assert not listener.watcher.healthy, "it has not started"
+    listener.watcher.start()
     try:
-        eventually(lambda: not listener.ear.healthy)
-        assert not listener.ear.stop(0.05), "it does not end"
+        eventually(lambda: not listener.watcher.healthy)
+        assert not listener.watcher.stop(0.05), "it does not end"
     finally:
         free.set()
-        assert listener.ear.stop(10)
+        assert listener.watcher.stop(10)
 
 
 def test_after_the_first_lists_the_registry_is_asked_to_list(
@@ -138,12 +138,12 @@ def test_after_the_first_lists_the_registry_is_asked_to_list(
         await stop_flag.wait()
 
     monkeypatch.setattr(kopf, "operator", operator)
-    listener.ear.start()
+    listener.watcher.start()
     try:
         eventually(lambda: listener.restarts == 1)
-        assert listener.ear.restarts == 0
+        assert listener.watcher.restarts == 0
     finally:
-        assert listener.ear.stop(10)
+        assert listener.watcher.stop(10)
 
 
 def test_kinds_that_stay_missing_are_looked_for_again(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,19 +157,19 @@ def test_kinds_that_stay_missing_are_looked_for_again(listener: Listener, monkey
         await stop_flag.wait()
 
     monkeypatch.setattr(kopf, "operator", operator)
-    listener.ear.start()
+    listener.watcher.start()
     try:
-        eventually(lambda: listener.ear.watches_all)
+        eventually(lambda: listener.watcher.watches_all)
         time.sleep(0.7)
         assert len(starts) == 2
     finally:
-        assert listener.ear.stop(10)
+        assert listener.watcher.stop(10)
 
 
-def test_a_watcher_that_outlives_its_cancellation_does_not_keep_the_ear_deaf(
+def test_a_watcher_that_outlives_its_cancellation_does_not_keep_kopf_from_a_restart(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kopf waits for it forever when another one has ended; it is cancelled until it is gone, and all begins anew."""
+    """kopf waits for it forever when another one has ended; it is cancelled until it ends, and kopf starts again."""
     monkeypatch.setattr(handlers, "_LOST_S", 0.2)
     starts: list[int] = []
 
@@ -197,15 +197,15 @@ def test_a_watcher_that_outlives_its_cancellation_does_not_keep_the_ear_deaf(
                     watcher.cancel()
 
     monkeypatch.setattr(kopf, "operator", operator)
-    listener.ear.start()
+    listener.watcher.start()
     try:
         eventually(lambda: len(starts) == 2)
     finally:
-        assert listener.ear.stop(10)
+        assert listener.watcher.stop(10)
 
 
 def test_kopf_is_set_up_to_write_nothing(listener: Listener) -> None:
-    registry, settings = listener.ear._make_registry(), handlers._make_settings()
+    registry, settings = listener.watcher._make_registry(), handlers._make_settings()
     assert not settings.posting.enabled
     assert settings.persistence.finalizer == handlers.FINALIZER
     assert settings.process.ultimate_exiting_timeout is None
@@ -215,19 +215,19 @@ def test_kopf_is_set_up_to_write_nothing(listener: Listener) -> None:
         assert not others.get_all_handlers()
 
 
-def test_an_ear_starts_only_once(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_starts_only_once(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     async def operator(*, stop_flag: asyncio.Event, **_: object) -> None:
         await stop_flag.wait()
 
     monkeypatch.setattr(kopf, "operator", operator)
-    listener.ear.start()
+    listener.watcher.start()
     with pytest.raises(RuntimeError):
-        listener.ear.start()
-    assert listener.ear.stop(10)
+        listener.watcher.start()
+    assert listener.watcher.stop(10)
 
 
-def test_an_ear_that_never_started_stops_at_once(listener: Listener) -> None:
-    assert listener.ear.stop(0.0)
+def test_a_watcher_that_never_started_stops_at_once(listener: Listener) -> None:
+    assert listener.watcher.stop(0.0)
 
 
 def test_credentials_become_kopfs_own() -> None:

@@ -22,7 +22,6 @@ def test_nothing_given_is_the_original_with_our_defaults() -> None:
     assert loaded.core_resources_source_enabled
     assert (loaded.metrics_addr, loaded.health_addr) == (Address("", 8080), Address("", 8090))
     assert (loaded.log_format, loaded.log_verbosity, loaded.workers) == ("json", 0, 32)
-    assert not loaded.cluster_validator_webhook_enabled
     assert loaded.ignored == loaded.remarks() == ()
 
 
@@ -67,7 +66,6 @@ def test_an_empty_flag_is_a_value_too() -> None:
         ("LOG_VERBOSITY", ""),
         ("WORKERS", "0"),
         ("WORKERS", "¹"),
-        ("CLUSTER_VALIDATOR_WEBHOOK_PORT", "http"),
     ],
 )
 @pytest.mark.parametrize("as_flag", [True, False])
@@ -106,12 +104,30 @@ def test_an_address_that_is_empty_or_zero_serves_nothing(text: str) -> None:
         ({}, {"enable_leader_election": "true"}, "--enable-leader-election"),
         ({}, {"devel_mode": "true"}, "--devel-mode"),
         ({}, {"synccontroller_worker_count": ""}, "--synccontroller-worker-count"),
+        ({"CLUSTER_VALIDATOR_WEBHOOK_ENABLED": "true"}, {}, "CLUSTER_VALIDATOR_WEBHOOK_ENABLED"),
+        ({"CLUSTER_VALIDATOR_WEBHOOK_PORT": "http"}, {}, "CLUSTER_VALIDATOR_WEBHOOK_PORT"),
+        ({}, {"cluster_validator_webhook_name": "x"}, "--cluster-validator-webhook-name"),
     ],
 )
 def test_what_has_no_effect_is_accepted_and_said(environ: dict[str, str], flags: dict[str, str], named: str) -> None:
     loaded = load(environ, flags)
     assert loaded.ignored == (named,)
     assert loaded.remarks() == (f"{named} has no effect and is ignored",)
+
+
+def test_one_line_names_all_options_that_have_no_effect() -> None:
+    """A release that comes from the original, with its webhook."""
+    given = {
+        "LEADER_ELECTION_ENABLED": "true",
+        "CLUSTER_VALIDATOR_WEBHOOK_ENABLED": "true",
+        "CLUSTER_VALIDATOR_WEBHOOK_NAME": "cluster-validator-webhook",
+        "CLUSTER_VALIDATOR_WEBHOOK_HOST": "127.0.0.1",
+        "CLUSTER_VALIDATOR_WEBHOOK_PORT": "9443",
+        "CLUSTER_VALIDATOR_WEBHOOK_CERTIFICATE_DIRECTORY": "/tmp/webhooks/clusterValidator/certificates",
+    }
+    loaded = load(given, {})
+    assert loaded.remarks() == (f"{', '.join(given)} have no effect and are ignored",)
+    assert loaded == dataclasses.replace(load({}, {}), ignored=tuple(given))
 
 
 def test_a_dump_loads_again_as_the_same_settings() -> None:

@@ -5,21 +5,60 @@ no deletion without proof · no copy goes back to an older state of its owner ·
 source, membership apart · what nobody answered for is held, never deleted · nothing of a member of whose ID there are
 clones is written or deleted · what a rule may not write here it may not delete either.
 
-A Decision is Apply, Delete, Hold or Skip, each with its reason; status, Events, metrics and logs read that value.
+A Decision is Apply, Delete, Hold, Skip or NeedsProof, each with its reason; status, Events, metrics and logs read
+that value.
 """
 
 from __future__ import annotations
 
-from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
+from dataclasses import replace
+
+from registry_controller.core.decision.decision import (
+    Apply,
+    Decision,
+    Delete,
+    Hold,
+    NeedsProof,
+    Reason,
+    Skip,
+    deletion_in,
+)
 from registry_controller.core.decision.membership import decide_membership
 from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.proof import apply_over, judge_absence, unless_older
-from registry_controller.core.decision.state import Claim, CurrentCopy, NamespaceState, RuleState, TargetState, Tracking
+from registry_controller.core.decision.state import (
+    Claim,
+    CurrentCopy,
+    NamespaceState,
+    OwnerAnswer,
+    ProofResult,
+    RuleState,
+    TargetState,
+    Tracking,
+)
 from registry_controller.core.rules.policy import Barrier
 
 
 def decide(view: TargetState) -> Decision:
-    """Decide what is to be done about the view's target."""
+    """Decide what is to be done about the state's target."""
+    decision = _decide(view)
+    if not isinstance(decision, NeedsProof) or decision.expects is None:
+        return decision
+    if_proven = decide(view.with_proof(decision.expects))
+    is_presumed = deletion_in(if_proven) is not None and _is_presumed(view, decision.expects)
+    return replace(decision, if_proven=if_proven, is_presumed=is_presumed)
+
+
+def _is_presumed(view: TargetState, expects: OwnerAnswer) -> bool:
+    """Report whether a deletion is to be expected before its owner has confirmed it."""
+    if expects.answer is not ProofResult.NOT_FOUND or (view.current is not None and view.current.may_hold_natives):
+        return False
+    if view.saw_match:
+        return True
+    return deletion_in(_decide(view.with_proof(expects._replace(answer=ProofResult.FOUND)))) is not None
+
+
+def _decide(view: TargetState) -> Decision:
     if not view.local_synced:
         return Hold(Reason.LOCAL_NOT_HEARD)
     if view.current is not None and view.current.deleting:
@@ -41,7 +80,8 @@ def decide(view: TargetState) -> Decision:
     if isinstance(decision, Apply) and view.current is None:
         return _with_namespace(view, decision)
     if isinstance(decision, Delete) and view.current is not None and view.current.may_hold_natives:
-        return Hold(Reason.MAY_HOLD_NATIVE_OBJECTS, decision.owner)
+        held = Hold(Reason.MAY_HOLD_NATIVE_OBJECTS, decision.owner)
+        return held if view.current.holds_natives else NeedsProof(held.reason, decision.owner, None, decision)
     return decision
 
 

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.decision.state import Claim, SourceRef
+from registry_controller.core.decision.state import Claim, OwnerAnswer
 
 
 class Reason(enum.Enum):
@@ -85,11 +85,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Do nothing yet. `ask` names a source whose owner is to be asked by name before deciding again."""
+    """Do nothing yet: an event, or time, brings the next decision."""
 
     reason: Reason
     owner: ClusterUID | None = None
-    ask: SourceRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,36 @@ class Skip:
     owner: ClusterUID | None = None
 
 
-Decision = Apply | Delete | Hold | Skip
+@dataclass(frozen=True, slots=True)
+class NeedsProof:
+    """Ask before anything is done.
+
+    `expects` is the owner's answer that confirms what the caches hold; None where the question is whether native
+    objects live in the copy here. `if_proven` is the decision on that answer. `is_presumed` is true where a deletion
+    is certain enough to be halted without a question: this daemon saw the source before, or the copy goes on any
+    answer.
+    """
+
+    reason: Reason
+    owner: ClusterUID
+    expects: OwnerAnswer | None
+    if_proven: Decision
+    is_presumed: bool = False
+
+    @property
+    def if_unanswered(self) -> Hold:
+        """Return what the decision is while there is no answer."""
+        return Hold(self.reason, self.owner)
+
+
+Decision = Apply | Delete | Hold | Skip | NeedsProof
+
+
+def deletion_in(decision: Decision) -> Delete | None:
+    """Return the deletion that a decision is, or becomes when it is proven; None for every other decision."""
+    while isinstance(decision, NeedsProof):
+        decision = decision.if_proven
+    return decision if isinstance(decision, Delete) else None
 
 
 def owner_of(decision: Decision) -> ClusterUID | None:

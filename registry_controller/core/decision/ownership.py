@@ -72,7 +72,7 @@ def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
 
 def remembered(marks: Marks) -> Marks:
     """Keep of the marks of an object at a peer what decisions ask for (R6)."""
-    return replace(marks, provenance=marks.provenance.remembered()) if marks.provenance is not None else marks
+    return replace(marks, provenance=marks.provenance.for_record()) if marks.provenance is not None else marks
 
 
 def read_birth(

@@ -7,7 +7,7 @@ the owner itself says that it did.
 from __future__ import annotations
 
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.decision.decision import Apply, Decision, Hold, Reason, Skip
+from registry_controller.core.decision.decision import Apply, Decision, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
@@ -32,7 +32,7 @@ def judge_absence(view: TargetState, owner: ClusterUID) -> Decision | None:
     if view.tracking is Tracking.OFFERED:
         return _judge_offered(view, owner, source, answer)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
-        return Hold(Reason.NEEDS_PROOF, owner, ask=source)
+        return _question(Reason.NEEDS_PROOF, OwnerAnswer(source, ProofResult.NOT_FOUND))
     if answer.answer is ProofResult.FOUND:
         return Hold(Reason.OWNER_NOT_HEARD, owner) if answer.wanted else Skip(Reason.NO_LONGER_MATCHES, owner)
     return None
@@ -45,14 +45,20 @@ def _judge_offered(view: TargetState, owner: ClusterUID, source: SourceRef, answ
     if view.offered_at >= known:
         return Skip(Reason.NO_LONGER_MATCHES, owner)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
-        return Hold(Reason.STALE_SOURCE, owner, ask=source)
+        return _question(Reason.STALE_SOURCE, OwnerAnswer(source, ProofResult.FOUND, view.offered_at))
     if answer.answer is ProofResult.FOUND and answer.revision == view.offered_at:
         return Skip(Reason.NO_LONGER_MATCHES, owner)  # its history went back, and the owner says so itself
     return Hold(Reason.STALE_SOURCE, owner)
 
 
 def _answer(view: TargetState, source: SourceRef) -> OwnerAnswer | None:
-    return view.proof if view.proof is not None and view.proof.source == source else None
+    return next((answer for answer in view.proofs if answer.source == source), None)
+
+
+def _question(reason: Reason, expects: OwnerAnswer) -> NeedsProof:
+    """Ask for an answer; `decide` replaces the Hold by the decision on that answer."""
+    owner = expects.source.owner
+    return NeedsProof(reason, owner, expects, Hold(reason, owner))
 
 
 def apply_over(view: TargetState, current: CurrentCopy, claim: Claim) -> Decision:
@@ -78,7 +84,7 @@ def unless_older(view: TargetState, decision: Decision) -> Decision:
 def _judge_older(view: TargetState, claim: Claim) -> Decision:
     answer = _answer(view, claim.source)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
-        return Hold(Reason.STALE_SOURCE, claim.owner, ask=claim.source)
+        return _question(Reason.STALE_SOURCE, OwnerAnswer(claim.source, ProofResult.FOUND, claim.revision))
     if answer.answer is ProofResult.FOUND and answer.revision == claim.revision:
         return Apply(claim, Reason.HISTORY_RESTORED)
     return Hold(Reason.STALE_SOURCE, claim.owner)

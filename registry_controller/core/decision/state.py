@@ -87,6 +87,8 @@ class CurrentCopy(NamedTuple):
     """Of a membership object: the cluster it stands for."""
     disputed: bool = False
     """Of a registry Secret: Clusters of several members name it here (O7)."""
+    holds_natives: bool = False
+    """It is known that native objects live in it."""
 
 
 class Tracking(enum.Enum):
@@ -172,7 +174,11 @@ class TargetState(NamedTuple):
     deletes_unwanted: bool = False
     moved: bool = False
     barrier: Barrier | None = None
-    proof: OwnerAnswer | None = None
+    proofs: tuple[OwnerAnswer, ...] = ()
+    """The answers of owners, at most one about each source."""
+    saw_match: bool = False
+    """This daemon brought the copy in step with its source under the rule as it is now, and was not told since that
+    the source is still there."""
     tombstone: int = 0
     departed: frozenset[ClusterUID] = frozenset()
     owner_leaves: bool = False
@@ -184,3 +190,13 @@ class TargetState(NamedTuple):
     """This cluster itself has left the group."""
     contested: frozenset[ClusterUID] = frozenset()
     """The members of whose ID there are clones (P1)."""
+
+    def with_proof(self, answer: OwnerAnswer) -> TargetState:
+        """Return the state with an owner's answer, which replaces an earlier answer about the same source."""
+        others = tuple(held for held in self.proofs if held.source != answer.source)
+        return self._replace(proofs=(*others, answer))
+
+    def with_natives(self, *, found: bool) -> TargetState:
+        """Return the state once it is known whether native objects live in the copy."""
+        assert self.current is not None
+        return self._replace(current=self.current._replace(may_hold_natives=found, holds_natives=found))

@@ -112,7 +112,7 @@ def leavers(known: MembershipFacts) -> Leavers:
         over={member: frozenset(found) for member, found in over.items()},
         known=known.memberships,
         pending={
-            member: frozenset(stone.said_by for stone in stones if _covers(known, stone))
+            member: frozenset(stone.reported_by for stone in stones if _covers(known, stone))
             for member, stones in standing.items()
             if member in known.memberships and member not in known.alive | gone
         },
@@ -137,11 +137,11 @@ def _believed(known: MembershipFacts) -> Iterator[Tombstone]:
 
 def _may_say(known: MembershipFacts, stone: Tombstone, holder: ClusterUID) -> bool:
     """Say whether a member that holds a tombstone may say so: as its own word, or as that of another member."""
-    if not known.today <= stone.until <= known.today + LASTS + _AHEAD or stone.said_by == known.local:
+    if not known.today <= stone.until <= known.today + LASTS + _AHEAD or stone.reported_by == known.local:
         return False
-    if stone.said_by == holder:
+    if stone.reported_by == holder:
         return True
-    return stone in known.there.get(stone.said_by, {stone})
+    return stone in known.there.get(stone.reported_by, {stone})
 
 
 def _is_withdrawn(known: MembershipFacts, stone: Tombstone) -> bool:
@@ -150,10 +150,10 @@ def _is_withdrawn(known: MembershipFacts, stone: Tombstone) -> bool:
     After it was acted on that takes more than its absence, which may be that of a restored backup: the member must be
     Ready there.
     """
-    said = known.there.get(stone.said_by)
+    said = known.there.get(stone.reported_by)
     if said is None or stone in said:
         return False
-    found = known.finds.get(stone.said_by, frozenset())
+    found = known.finds.get(stone.reported_by, frozenset())
     return _covers(known, stone) or any(member == stone.member and stone.covers(uid) for member, uid in found)
 
 
@@ -178,7 +178,7 @@ def _is_over(known: MembershipFacts, stone: Tombstone) -> bool:
 def _may_stay(known: MembershipFacts, stone: Tombstone) -> bool:
     """Say whether a tombstone here is good for something still, or nothing is known that speaks against it."""
     if stone.member == known.local:
-        return stone.said_by == known.local
+        return stone.reported_by == known.local
     if stone.until < known.today or _is_withdrawn(known, stone):
         return False
     return _is_over(known, stone) or stone.member not in known.lives
@@ -192,7 +192,7 @@ def _to_keep(known: MembershipFacts, believed: frozenset[Tombstone]) -> frozense
     for stone in [*sorted(believed - known.here), *_witnessed(known)]:
         count = len(kept) + len(names)
         met = known.memberships.get(stone.member, frozenset()) | known.met.get(stone.member, frozenset())
-        if stone.name in names or stone.said_by not in {known.local, *known.memberships} or count >= _MOST:
+        if stone.name in names or stone.reported_by not in {known.local, *known.memberships} or count >= _MOST:
             continue  # who said it must be known here, to be able to take it back
         if stone.membership in met:
             kept[stone.name] = stone
@@ -223,11 +223,11 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
         return None
     if not here:  # what is left are credentials that nobody names
         was_another = any(not any(stone.covers(uid) for stone in stones) for uid in known.met.get(member, ()))
-        counts = known.trusts_after_s or any(stone.said_by == known.local for stone in stones)
+        counts = known.trusts_after_s or any(stone.reported_by == known.local for stone in stones)
         return 0.0 if counts and not was_another else None
     waits_s: list[float] = [0.0]
     for uid in here:
-        said_by = {stone.said_by for stone in stones if uid is not None and stone.covers(uid)}
+        said_by = {stone.reported_by for stone in stones if uid is not None and stone.covers(uid)}
         if not said_by:
             return None
         if known.local not in said_by:
@@ -238,7 +238,7 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
 
 
 def _has_left(known: MembershipFacts) -> bool:
-    said = any(stone.member == stone.said_by == known.local for stone in known.here)
+    said = any(stone.member == stone.reported_by == known.local for stone in known.here)
     return said and known.local not in known.memberships
 
 

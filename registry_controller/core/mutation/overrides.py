@@ -234,7 +234,7 @@ def _copy_spine(document: Any, parts: tuple[str | int, ...], budget: Budget) -> 
     """Copy the objects and arrays on the way to a path: the change modifies only these."""
     if not parts:
         return document
-    budget.pass_by(1 + len(document))
+    budget.step_for_lookups(1 + len(document))
     copy: Any = dict(document) if isinstance(document, Mapping) else list(document)
     if len(parts) > 1:
         copy[parts[0]] = _copy_spine(copy[parts[0]], parts[1:], budget)

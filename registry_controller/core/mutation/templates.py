@@ -15,7 +15,7 @@ from registry_controller.api.syncrule import Override
 from registry_controller.core.mutation.gopatch_path import KeyToken
 from registry_controller.core.mutation.overrides import Operation, OverrideAction, read_override
 from registry_controller.core.mutation.yaml_value import parse_value
-from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, as_decoded, compile_template
+from registry_controller.gotemplate import DEFAULT, Budget, Template, TemplateError, compile_template, with_go_numbers
 
 _NOT_MOVING = frozenset(("labels", "annotations", "finalizers", "ownerReferences"))
 
@@ -110,7 +110,7 @@ def _get_charged_template(override: Override, operation: Operation, budget: Budg
 
 def _decode_data(data: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = as_decoded(data, budget=budget)
+        found: Mapping[str, Any] = with_go_numbers(data, budget=budget)
     except TemplateError as error:
         raise InvalidObject("overrides", str(error)) from None
     return found

@@ -68,18 +68,10 @@ class ActiveRule:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The values that the rule's result depends on: while they are equal, no source has to be evaluated again."""
+        """The values that the rule's result depends on: while they are equal, no source has to be listed again."""
         rule = self.rule
-        return (
-            rule.name,
-            rule.uid,
-            rule.generation,
-            self.created_at,
-            self.owner,
-            rule.entries,
-            self.target_policy,
-            self.context,
-        )
+        made = (rule.kind, rule.entries, rule.deletion_policy, rule.create_namespaces)
+        return (rule.name, self.created_at, self.owner, made, self.target_policy, self.context)
 
     def with_context(self, context: TemplateContext) -> ActiveRule:
         """Return the rule with a context; a rule without templates gets none and stays equal."""

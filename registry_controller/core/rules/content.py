@@ -79,7 +79,7 @@ def _find_in_object(value: Mapping[str, Any], step: PathStep, rest: tuple[PathSt
         case KeyStep():
             return _find(value[step.name], rest, budget) if step.name in value else _MISSING
         case WildcardStep():
-            budget.pass_by(2 * len(value))  # all keys are sorted, even if the first one fits
+            budget.step_for_lookups(2 * len(value))  # all keys are sorted, even if the first one fits
             fitting = (
                 _find(value[key], rest, budget) for key in sorted(value) if _glob_matches(step.glob, key, budget)
             )

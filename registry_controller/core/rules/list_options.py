@@ -6,6 +6,7 @@ Law: a selection contains every object that the rule matches; the rule is evalua
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -19,6 +20,9 @@ _MAX_SELECTIONS: Final = 32
 """More lists and watches than this cost a server more than one over all objects."""
 _MAX_QUERY_LENGTH: Final = 2048
 """Characters of a selector: it is a part of a URL, whose length servers and proxies limit."""
+_MAX_REQUIREMENTS: Final = 4
+_COMMAS: Final = re.compile(r",(?![^(]*\))")
+"""The commas between requirements of a selector, not those between the values of one: `a in (1,2),b=3`."""
 
 
 def build_selections(rule: SyncRule, *, namespaced: bool = True) -> tuple[Selection, ...]:
@@ -34,15 +38,29 @@ def build_selections(rule: SyncRule, *, namespaced: bool = True) -> tuple[Select
 def join_selections(selections: Iterable[Selection]) -> tuple[Selection, ...]:
     """Join the selections of several rules for one kind; leave out a selection that another one contains."""
     distinct = set(selections)
-    kept = [selection for selection in distinct if distinct.isdisjoint(_list_wider(selection))]
+    kept = [selection for selection in distinct if not any(wider in distinct for wider in list_wider(selection))]
     return tuple(sorted(kept)) if len(kept) <= _MAX_SELECTIONS else (EVERYTHING,)
 
 
-def _list_wider(selection: Selection) -> Iterator[Selection]:
-    """List the selections that contain this one: itself with parts left out, at most seven."""
-    for parts in itertools.product(*({part, ""} for part in selection)):
-        if parts != selection:
-            yield Selection(*parts)
+def list_wider(selection: Selection) -> Iterator[Selection]:
+    """Yield selections that contain all objects of this one: the same with parts, or with requirements, left out.
+
+    There are at most 512, so that a set of many selections needs no comparison in pairs. A wider selection with another
+    spelling, `a in (1,2)` for `a=1`, is not among them.
+    """
+    parts = ({selection.namespace, ""}, _list_weaker(selection.labels), _list_weaker(selection.fields))
+    for namespace, labels, fields in itertools.product(*parts):
+        if (namespace, labels, fields) != selection:
+            yield Selection(namespace, labels, fields)
+
+
+def _list_weaker(selector: str) -> set[str]:
+    """Return a selector with any of its requirements left out; for a long one, only itself and the empty selector."""
+    requirements = _COMMAS.split(selector)
+    if not 1 < len(requirements) <= _MAX_REQUIREMENTS:
+        return {selector, ""}
+    chosen = itertools.product(*((requirement, "") for requirement in requirements))
+    return {",".join(filter(None, kept)) for kept in chosen}
 
 
 def _list_selections(rule: SyncRule, matches: tuple[Match, ...], namespaced: bool) -> Iterator[Selection]:

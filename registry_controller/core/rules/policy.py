@@ -92,7 +92,9 @@ class RulePolicy:
         for verb, kinds in (("reads", [(rule.kind.group, rule.kind.kind)]), ("writes", sorted(written))):
             for group, kind in kinds if self.kinds else ():
                 if not any(listed.covers(group, kind) for listed in self.kinds):
-                    message = f"does not list {GroupKind(group, kind)}, which the rule {verb}: it belongs to another cluster"
+                    message = (
+                        f"does not list {GroupKind(group, kind)}, which the rule {verb}: it belongs to another cluster"
+                    )
                     return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_KINDS", message)
         return None
 

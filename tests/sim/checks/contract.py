@@ -366,7 +366,7 @@ async def a_group_lists_its_versions_and_each_of_them_its_own_kinds(api: Writer,
         await discovery.resolve(GVK("sim.example", "v1", "Relic"))
     assert (await discovery.find("relics.sim.example"))[0] == RELIC
     assert (await discovery.find("widgets.sim.example"))[0] == WIDGET
-    served = await discovery.writable()
+    served = await discovery.list_writable()
     assert {WIDGET, OLD_WIDGET, RELIC} <= served.versions
     assert {kind for kind, _ in served.kinds if kind.group == "sim.example"} >= {WIDGET, RELIC}
     assert OLD_WIDGET not in {kind for kind, _ in served.kinds}

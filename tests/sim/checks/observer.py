@@ -19,10 +19,10 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.decision import Reason
-from tests.sim.checks.ending import Wrong
-from tests.sim.checks.guards import Guards
+from tests.sim.checks.convergence import Wrong
+from tests.sim.checks.expected_copies import Marks, Place, Rule, content_of, key_of, make_copy, marks_of
 from tests.sim.checks.history import Entry, History
-from tests.sim.checks.making import Marks, Place, Rule, content_of, key_of, make_copy, marks_of
+from tests.sim.checks.invariants import Guards
 from tests.sim.checks.oracle import Fate, Oracle, World
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ObjectKey
-from tests.sim.checks.making import Copy, Marks, Place, Rule, key_of, make_copy, marks_of
+from tests.sim.checks.expected_copies import Copy, Marks, Place, Rule, key_of, make_copy, marks_of
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.vocabulary import LETS_IN, WRITTEN

@@ -9,7 +9,7 @@ from typing import Any
 
 from registry_controller import settings
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.connect import READING, REHEARSING, Reader, Writer
+from registry_controller.kube.connect import DRY_RUNNING, READING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.planner.dry_run import DryRun, start_dry_run
 from registry_controller.planner.explain import Explanation, explain_object
@@ -36,7 +36,7 @@ async def open_dry_run(group: SimGroup, at: str, *rules: Manifest, wait_s: float
 
     life = Life()
 
-    transport: Any = SimTransport(group.wire(at, at), token=None, methods=REHEARSING, life=life)
+    transport: Any = SimTransport(group.wire(at, at), token=None, methods=DRY_RUNNING, life=life)
     local_client = Writer(transport)
     options = settings.load({"NAMESPACE": NAMESPACE, **group[at].options}, {})
     try:

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import enum
 import random
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
@@ -17,7 +18,8 @@ import orjson
 
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.kube.translate import FAILURES, error_of_answer, error_of_failure
+from registry_controller.kube.failures import FAILURES, PEER, error_of_failure, explain_unauthorized
+from registry_controller.kube.translate import error_of_answer
 from registry_controller.kube.transport import is_allowed
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.controllers import ca_pem
@@ -25,6 +27,7 @@ from tests.sim.cluster.request import Answer
 from tests.sim.cluster.watch import Watch
 
 _BOOKMARK_S = 60.0
+_READS = 4096
 _UNAUTHORIZED = Answer(401, b'{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}')
 _BROKEN = Answer(503, b"no healthy upstream")
 
@@ -62,6 +65,7 @@ class Wire:
     heard once more. Each stream of events is late by up to `late_s` seconds, for itself, so that of two kinds, or two
     selections, what happened first may be heard last. The `unallowed` are the resources, by their plurals, on which the
     daemon's role at that server gives it no rights; on the `narrowed` it has some in these namespaces only.
+    `reads` are the paths of the last lists, watches and GETs that reached the server.
     """
 
     def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
@@ -76,7 +80,8 @@ class Wire:
         self.narrowed: dict[str, set[str]] = {}
         self._chance = chance
         self._changed = asyncio.Event()
-        self._watches: dict[Watch, None] = {}
+        self._watches: dict[Watch, str] = {}
+        self.reads: deque[str] = deque(maxlen=_READS)
         self.reset_count = self.travel_count = 0
 
     def set(self, fault: Fault) -> None:
@@ -95,11 +100,16 @@ class Wire:
         for watch in self._watches:
             watch.wake()
 
-    def cross(self, answer: Answer | Watch) -> Watch:
+    def cross(self, answer: Answer | Watch, path: str) -> Watch:
         """Note that a watch is open."""
         assert isinstance(answer, Watch)
-        self._watches[answer] = None
+        self._watches[answer] = path
         return answer
+
+    @property
+    def open_watches(self) -> Sequence[str]:
+        """List the paths of the watches that are open."""
+        return sorted(self._watches.values())
 
     def leave(self, watch: Watch) -> None:
         """Note that a watch is over."""
@@ -191,10 +201,10 @@ class SimTransport:
                     self._wire.lost -= 1
                     raise aiohttp.ServerDisconnectedError
         except FAILURES as error:
-            raise error_of_failure(error, what=what) from error
+            raise error_of_failure(error, what=what, server=self.server, source=PEER) from error
         if status in (200, 201, 202):
             return content
-        raise error_of_answer(status, content, what=what, gvr=gvr, key=key)
+        raise error_of_answer(status, content, what=what, gvr=gvr, key=key, hint=self._hint(status))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -208,11 +218,11 @@ class SimTransport:
                 path = wire.resumed(path)
                 found = await self._ask("GET", path, lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
             if isinstance(found, Answer):
-                raise error_of_answer(found.status, found.body, what=what)
-            watch = self._wire.cross(found)
+                raise error_of_answer(found.status, found.body, what=what, hint=self._hint(found.status))
+            watch = self._wire.cross(found, path)
             yield self._chunks(watch, silence_s=silence_s)
         except FAILURES as error:
-            raise error_of_failure(error, what=what) from error
+            raise error_of_failure(error, what=what, server=self.server, source=PEER) from error
         finally:
             if watch is not None:
                 self._wire.leave(watch)
@@ -225,6 +235,9 @@ class SimTransport:
                 deadline.reschedule(0.0)
         for wake in list(self._waiters):
             wake()
+
+    def _hint(self, status: int) -> str:
+        return explain_unauthorized(self.server, PEER) if status == 401 else ""
 
     def _call(self, server: ApiServer, method: str, path: str, body: bytes | None) -> Answer:
         return server.answer(method, path, body, who=self._wire.who)
@@ -251,6 +264,8 @@ class SimTransport:
         elif lacking := self._wire.lacking(path):
             found = _forbidden(lacking, "list" if method == "GET" else "update")
         else:
+            if method == "GET":
+                self._wire.reads.append(path)
             found = ask(self._wire.server)
         status = found.status if isinstance(found, Answer) else 200
         self.answers += status != 401 and status < 500

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from tests.sim.checks.making import marks_of
+from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import carry_over
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.request import Answer

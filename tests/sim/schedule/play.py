@@ -16,16 +16,16 @@ from unittest import mock
 from registry_controller.api import meta
 from registry_controller.api.errors import Mistake
 from registry_controller.core.decision import deletion_limit
-from registry_controller.core.decision.decision import Hold
+from registry_controller.core.decision.decision import NeedsProof
 from registry_controller.core.decision.state import TargetState
 from registry_controller.kube import kubeconfig
 from registry_controller.local import kubeconfig_secret
 from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync import reconciler
-from tests.sim.checks.ending import Wrong, check_end
+from tests.sim.checks.convergence import Wrong, check_end
 from tests.sim.checks.observer import Observer
-from tests.sim.checks.standing import check_standing
+from tests.sim.checks.status import check_standing
 from tests.sim.cluster.apiserver import Snapshot
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup
@@ -33,7 +33,7 @@ from tests.sim.cluster.loop import BEGIN_S, VirtualLoop, run
 from tests.sim.cluster.store import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
-from tests.sim.schedule.memberdeeds import carry_secret, take_forgery_back
+from tests.sim.schedule.member_acts import carry_secret, take_forgery_back
 from tests.sim.schedule.schedule import Schedule
 from tests.sim.schedule.stage import DEEDS, Stage, Step
 from tests.sim.schedule.tally import Tally
@@ -272,7 +272,7 @@ def _counting(tally: Tally) -> Iterator[None]:
 
     def counted(view: TargetState) -> object:
         decision = decide(view)
-        if isinstance(decision, Hold) and decision.ask is not None:
+        if isinstance(decision, NeedsProof) and decision.expects is not None:
             tally.reasons[decision.reason.value] += 1
         return decision
 

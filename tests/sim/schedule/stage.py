@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from registry_controller.api.meta import CORE_RESOURCE, REGISTRY_SECRET_TYPE
-from tests.sim.checks.making import key_of, marks_of
+from tests.sim.checks.expected_copies import key_of, marks_of
 from tests.sim.checks.observer import Observer
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.member import NAMESPACE, Member

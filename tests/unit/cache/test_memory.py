@@ -27,6 +27,7 @@ from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync import results
 from registry_controller.sync.results import Results
 from registry_controller.watch.body_cache import BodyCache, BodyKey
+from tests.unit.cache.observers import Observer
 
 PEER = ClusterUID("peer")
 MAP = GVK("", "v1", "ConfigMap")
@@ -49,10 +50,7 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
     assert verdict.accepted, verdict
     sources = SourceIndex(
         bodies=BodyCache(limit_bytes=MIB),
-        on_change=lambda *_: None,
-        on_complete=lambda _: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
+        observer=Observer(),
     )
     cache = SourceCache(
         peer=PEER, kind=kind, rules=(activate(rule, created_at="", owner=ClusterUID("home")),), sources=sources
@@ -203,13 +201,13 @@ def test_a_member_that_deletes_without_end_forgets_nothing_and_takes_nobodys_pla
     found = MemberDeletions()
     other = ClusterUID("other")
     targets = [Target("", "Secret", "ns", f"s{number}") for number in range(4 * member_deletions.MOST)]
-    found.note(other, targets[0], 3)
+    found.record(other, targets[0], 3)
     for number, target in enumerate(targets):
-        found.note(PEER, target, 10 + number)
+        found.record(PEER, target, 10 + number)
     assert all(found.at(PEER, target) >= 10 + number for number, target in enumerate(targets))
     assert (found.at(other, targets[0]), found.at(other, targets[1])) == (3, 0)
     for number in range(member_deletions.MOST_MEMBERS):
-        found.note(ClusterUID(f"m{number}"), targets[0], 1)
+        found.record(ClusterUID(f"m{number}"), targets[0], 1)
     assert found.at(PEER, targets[0]) == 0
     assert len(found._at) == len(found._floor | found._at) == member_deletions.MOST_MEMBERS
 

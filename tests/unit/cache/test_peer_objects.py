@@ -1,4 +1,4 @@
-"""What is read of every peer, over the feeds that rules open and close. O6, P9."""
+"""The ClusterFeatures and Clusters of a peer, whatever the rules select. O6, P9."""
 
 from __future__ import annotations
 
@@ -26,29 +26,27 @@ def names(tap: PeerClusters | PeerFeatures) -> list[str]:
     return sorted(held) if isinstance(tap, PeerClusters) else sorted(feature.name for feature in tap.held or ())
 
 
-def test_what_another_feed_does_not_list_is_gone() -> None:
-    """A DELETED that the old feed had not heard comes to nobody: the new one begins with a list."""
+def test_objects_stay_over_a_break_until_the_next_list_lacks_them() -> None:
     told: list[str] = []
     taps = (
         PeerClusters(PEER, members=Members(on_change=lambda _: None), changed=lambda: told.append("clusters")),
         PeerFeatures(changed=lambda: told.append("features")),
     )
     for tap in taps:
-        tap.begin()
+        assert (tap.held, tap.is_current) == (None, False)
         hear(tap, "a")
         hear(tap, "b")
         tap.complete()
+        assert tap.is_current
         told.clear()
-        tap.begin()
-        assert names(tap) == ["a", "b"]
+        tap.reset()
+        assert (names(tap), tap.is_current) == (["a", "b"], False)
         hear(tap, "b")
-        assert names(tap) == ["a", "b"]
+        tap.remove(ObjectKey("", "a"))
+        assert (names(tap), tap.is_current) == (["b"], False)
         tap.complete()
-        assert names(tap) == ["b"]
+        assert (names(tap), tap.is_current) == (["b"], True)
         assert told
-        told.clear()
-        tap.complete()
-        assert names(tap) == ["b"]
         tap.remove(ObjectKey("", "b"))
         assert names(tap) == []
 
@@ -64,7 +62,6 @@ def test_what_another_feed_does_not_list_is_gone() -> None:
 )
 def test_a_feature_with_more_in_it_than_any_has_is_none(told: dict[str, Any]) -> None:
     tap = PeerFeatures(changed=lambda: None)
-    tap.begin()
     obj: Any = SimpleNamespace(key=ObjectKey("", "a"), annotations={}, labels={})
     tap.upsert(obj, lambda: {"spec": {"featureName": "a"}, **told})
     tap.complete()

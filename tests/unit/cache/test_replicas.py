@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ObjectKey
-from registry_controller.cache.rendezvous import chosen
-from registry_controller.cache.replicas import Replicas
+from registry_controller.cache.replicas import Replicas, chosen
 from registry_controller.kube.watch import PartialObject, decode_object
 
 _pods = st.sets(st.text("abc-123", min_size=1, max_size=8), min_size=1, max_size=5)

@@ -16,7 +16,7 @@ from registry_controller.cache import rule_evaluator
 from registry_controller.cache.rule_evaluator import EvaluationUsage
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.clusters.provider import choose_rules
+from registry_controller.clusters.watch_plan import choose_rules
 from registry_controller.core.mutation.mutate import build_copy
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import TargetPolicy
@@ -27,6 +27,7 @@ from registry_controller.sync.state_reader import Offer
 from registry_controller.watch import limits
 from registry_controller.watch.body_cache import BodyCache
 from registry_controller.watch.stream import SelectionStream
+from tests.unit.cache.observers import Observer
 
 PEER, HOME = ClusterUID("peer"), ClusterUID("home")
 MAP = GVK("", "v1", "ConfigMap")
@@ -72,10 +73,7 @@ def _rule(name: str, entry: dict[str, Any], *, owner: ClusterUID) -> ActiveRule:
 def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[SourceCache, SelectionStream, EvaluationUsage]:
     sources = SourceIndex(
         bodies=BodyCache(),
-        on_change=lambda *_: None,
-        on_complete=lambda _: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
+        observer=Observer(),
     )
     cache = SourceCache(peer=PEER, kind=kind, rules=rules, sources=sources)
     sources.open(cache)
@@ -283,4 +281,4 @@ def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatc
     offer("three", 4_000)
     assert [key.name for key in cache.records] == ["two", "three"]
     values = {"metadata": {"name": "x"}, "spec": {"rules": [{}] * 200}}
-    assert limits.weigh(json.dumps(values).encode()) > 200 * 64
+    assert limits.estimate_size(json.dumps(values).encode()) > 200 * 64

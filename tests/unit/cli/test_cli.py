@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import types
@@ -13,8 +14,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from registry_controller import __version__
+from registry_controller.api.errors import Forbidden, Unreachable
 from registry_controller.api.optiontext import Address
 from registry_controller.cli import program
+from registry_controller.cli.options import explain_error
 from registry_controller.settings import Settings
 
 Call = tuple[Settings, Path | None, str | None]
@@ -78,6 +81,17 @@ def test_the_originals_flags_without_effect_are_accepted(calls: list[Call]) -> N
     }
 
 
+def test_the_flags_of_the_webhook_that_was_are_accepted(calls: list[Call]) -> None:
+    name = "--cluster-validator-webhook-{}".format
+    flags = (name("enabled"), name("name=x"), name("port"), "9443", name("certificate-directory=/tmp/x"))
+    assert invoke(*flags, "--workers", "3", CLUSTER_VALIDATOR_WEBHOOK_HOST="").exit_code == 7
+    ((settings, _, _),) = calls
+    assert settings.workers == 3
+    assert set(settings.ignored) == {
+        "CLUSTER_VALIDATOR_WEBHOOK_HOST", name("enabled"), name("name"), name("port"), name("certificate-directory"),
+    }  # fmt: skip
+
+
 def test_an_ignored_flag_may_have_its_value_in_the_next_word(calls: list[Call]) -> None:
     assert invoke("--clustercontroller-worker-count", "2", "--workers", "3").exit_code == 7
     assert calls[0][0].workers == 3
@@ -109,6 +123,25 @@ def test_the_version_is_told(args: tuple[str, ...]) -> None:
     result = invoke(*args)
     assert result.exit_code == 0
     assert __version__ in result.stdout
+
+
+@pytest.mark.parametrize("command", sorted(program.commands))
+def test_the_help_of_a_command_has_examples_that_are_commands(command: str) -> None:
+    """Each line of the examples names this program, this command and options that it has."""
+    text = invoke(command, "--help").output
+    examples = re.findall(r"registry-controller (.+)", text.partition("Examples:")[2].partition("Options:")[0])
+    assert examples
+    for example in examples:
+        assert example.split()[0] == command
+        for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", example.partition("<")[0]):
+            assert re.search(rf"^\s.*{option}\b", text.partition("Options:")[2], re.MULTILINE), option
+
+
+def test_a_missing_right_of_the_user_is_named_and_who_needs_it() -> None:
+    error = Forbidden("list secrets.v1 (all): 403 Forbidden", lacks_right=True)
+    words = "cannot list secrets.v1 (all): 403 Forbidden; grant it to the user of the kubeconfig"
+    assert explain_error(error).startswith(words)
+    assert explain_error(Unreachable("no answer")) == "no answer"
 
 
 def test_the_module_is_the_program() -> None:

@@ -76,9 +76,9 @@ current-context: CURRENT
         (KUBECONFIG.replace("CURRENT", "broken"), None, "its current-context is missing or cannot be used"),
         (KUBECONFIG.replace("CURRENT", "two"), None, "its current-context is missing or cannot be used"),
         ("{}", None, "its current-context is missing"),
-        ("a: [", None, "is no kubeconfig (ParserError)"),
-        ("\0", None, "is no kubeconfig (ReaderError)"),
-        ("[hush]", "one", "is no kubeconfig (TypeError)"),
+        ("a: [", None, "is no kubeconfig: it is not valid YAML (line "),
+        ("\0", None, "is no kubeconfig: it is not valid YAML"),
+        ("[hush]", "one", "is no kubeconfig: its contexts cannot be read"),
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, context: str | None, said: str) -> None:
@@ -97,7 +97,7 @@ def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, co
     [
         (("plan",), "Missing option '-f'"),
         (("plan", "-f", "-", "-o", "yaml"), "'yaml' is not one of"),
-        (("plan", "-f", "-", "--wait-for-peers", "soon"), "'soon' is no time such as 20s or 2m"),
+        (("plan", "-f", "-", "--wait-for-peers", "soon"), "'soon' is not a time such as 20s or 2m"),
         (("plan", "-f", "-", "--namespace", "Not A Name"), "NAMESPACE (--namespace): must be the name"),
         (("explain", "secret"), "Missing argument"),
         (("explain", "secret", "a/b/c"), "a/b/c: is no NAMESPACE/NAME"),

@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import TooMuch, Unreachable
 from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.clusters import clones
-from registry_controller.clusters.clones import CloneDetector
+from registry_controller.clusters.clones import CloneDetector, CloneState, find_clones
 from registry_controller.kube.connect import PAGES
 from tests.sim.cluster.loop import run
+from tests.unit.clusters.builders import cluster
 
 ID = ClusterUID("id")
+A, B, BOTH, OTHER = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset("x")
 
 
 class Server:
@@ -103,15 +106,15 @@ def ask(*servers: Naming, for_s: float) -> tuple[list[tuple[float, list[str]]], 
         credentials: Any = {str(number): server for number, server in enumerate(servers)}
 
         def note() -> None:
-            found = asking.answers(ID)
+            found = asking.answers.get(ID, {})
             told.append((round(loop.time() - began), ["".join(found.get(uid, "-")) for uid in credentials]))
 
         asking = CloneDetector(connect_peer=lambda server: server, changed=note)  # type: ignore[arg-type,return-value]
         began = loop.time()
         async with asyncio.TaskGroup() as scope:
-            asking.plan(scope, {ID: credentials})
+            asking.set_probes(scope, {ID: credentials})
             await asyncio.sleep(for_s)
-            asking.plan(scope, {})
+            asking.set_probes(scope, {})
 
     run(main)
     return told, servers
@@ -134,3 +137,92 @@ def test_who_does_not_answer_has_said_nothing() -> None:
 def test_a_cluster_is_not_asked_more_often_for_what_it_answers(second: list[str]) -> None:
     _, servers = ask(Naming("a"), Naming(*second * 100), for_s=600)
     assert all(10 <= server.asked <= 22 for server in servers)
+
+
+@pytest.mark.parametrize(
+    ("told", "were", "clones"),
+    [
+        ({"a": A}, "", ""),
+        ({"a": A}, "ab", ""),
+        ({"a": A, "b": B}, "", "ab"),
+        ({"a": A, "b": A}, "", ""),
+        ({"a": A, "b": A}, "ab", ""),
+        ({"a": BOTH, "b": BOTH}, "ab", ""),
+        ({"a": A, "b": BOTH}, "", "ab"),
+        ({"a": A, "b": frozenset()}, "ab", ""),
+        ({"a": A, "b": None}, "", ""),
+        ({"a": A, "b": None}, "ab", "ab"),
+        ({"a": None, "b": None}, "", ""),
+        ({"a": None, "b": None}, "ab", "ab"),
+        ({"a": None, "b": None, "c": None}, "ab", "ab"),
+        ({"a": A, "b": OTHER, "c": None}, "abc", "abc"),
+        ({"a": A, "b": OTHER}, "ab", "ab"),
+        ({"a": A, "b": OTHER}, "", ""),
+        ({"a": A, "b": B, "c": A}, "ab", "ab"),
+        ({"a": A, "b": B, "c": A}, "abc", "abc"),
+        ({"a": None, "c": None}, "a", ""),
+    ],
+    ids=[
+        "alone",
+        "the other one went",
+        "clones",
+        "an alias",
+        "an alias after all",
+        "one server of two names",
+        "a clone that kept the Cluster of the other",
+        "b leads to another cluster now",
+        "not asked yet",
+        "a clone that is silent",
+        "nobody was asked yet",
+        "both are silent",
+        "both are silent, and a third is new",
+        "b was renamed, c is silent",
+        "b was renamed",
+        "b calls itself by another name from the beginning",
+        "clones and an alias",
+        "clones, and another way to one of them, after a restart",
+        "an alias beside what was a clone",
+    ],
+)
+def test_p1_clones_are_those_that_differ_and_the_silent_are_what_they_were(
+    told: Mapping[str, frozenset[str] | None], were: str, clones: str
+) -> None:
+    assert find_clones(told, were=frozenset(were)) == frozenset(clones)
+
+
+B = ClusterUID("id-b")
+
+
+def clusters_of(*names: str, contested: bool = False) -> Mapping[ClusterUID, Sequence[Cluster]]:
+    """Build Clusters of one ID."""
+    status = {"conditions": [{"type": "LocalConflict", "status": "True"}]} if contested else {}
+    return {B: [cluster(name, cluster_id=B, status=status) for name in names]}
+
+
+def answers(**names: str) -> Mapping[ClusterUID, clones.Answers]:
+    """Build answers by the names of Clusters; each letter is a name of the server."""
+    return {B: {f"uid-{name}": frozenset(found) for name, found in names.items()}}
+
+
+def test_p1_clones_are_remembered_until_one_of_their_clusters_goes() -> None:
+    found = CloneState().updated(clusters_of("b", "c"), answers(b="b", c="c"))
+    assert found.clones == {B: {"uid-b", "uid-c"}}
+    silent = found.updated(clusters_of("b", "c"), {})
+    assert silent.clones == {B: {"uid-b", "uid-c"}}
+    assert silent.updated(clusters_of("b"), answers(b="b")).clones == {}
+
+
+def test_p1_a_new_daemon_reads_from_the_status_that_there_were_clones() -> None:
+    """Only once: what a status says later is what we have written."""
+    begun = CloneState().updated(clusters_of("b", "c", contested=True), {})
+    assert begun.clones == {B: {"uid-b", "uid-c"}}
+    resolved = begun.updated(clusters_of("b", "c", contested=True), answers(b="b", c="b"))
+    assert resolved.clones == {}
+    assert resolved.updated(clusters_of("b", "c", contested=True), {}).clones == {}
+
+
+def test_p1_the_names_by_which_an_id_calls_itself_stay_until_it_is_gone() -> None:
+    found = CloneState().updated(clusters_of("b", "c"), answers(b="bx", c="bx"))
+    assert found.own_names == {B: {"b", "x"}}
+    assert found.updated(clusters_of("b", "c"), {}).own_names == {B: {"b", "x"}}
+    assert found.updated({}, {}).own_names == {}

@@ -33,8 +33,8 @@ async def test_others_are_asked_by_the_name_that_its_cluster_has_now() -> None:
         raise AssertionError("nobody is dialled")
 
     dialler = Dialer(
-        cluster_id=ClusterUID("1"), name="old", credentials=credentials, connect_peer=connect, others=others
+        cluster_id=ClusterUID("1"), name="old", credentials=credentials, connect_peer=connect, relayed=others
     )
     dialler.set_credentials("new", credentials)
-    assert await dialler.dial_as_others(Unauthorized("401", status=401)) is None
+    assert await dialler.dial_with_relayed(Unauthorized("401", status=401)) is None
     assert others.asked == ["new"]

@@ -11,6 +11,7 @@ import pytest
 
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
+from registry_controller.clusters.plan import RebuiltCluster
 from registry_controller.clusters.rebuilt import RebuiltClusters
 from registry_controller.kube.kubeconfig import Credentials
 
@@ -56,28 +57,26 @@ def never(credentials: Credentials) -> Any:
 async def test_p11_nonsense_about_a_rebuilt_cluster_ends_nothing(cluster: bytes, secret: bytes) -> None:
     """P11, P4: it is not proven, and is asked again later; another error would leave the task and end the daemon."""
     reader = Reader(cluster, secret)
-    view = SimpleNamespace(cluster_id=NEW, secret=ObjectKey("n", "b"))
-    offering = SimpleNamespace(alive=True, reader=reader, clusters=SimpleNamespace(held={"b": view}))
+    offering = SimpleNamespace(is_alive=True, reader=reader)
     held = SimpleNamespace(cluster=read_cluster({"metadata": {"name": "b"}, "spec": {"clusterID": OLD}}))
-    silent = SimpleNamespace(alive=False, place=("https://b.test", ""))
-    links: Any = {OFFERING: offering, OLD: silent}
+    silent = SimpleNamespace(is_alive=False, address=("https://b.test", ""))
+    peers: Any = {OFFERING: offering, OLD: silent}
     registry: Any = SimpleNamespace(clusters={"b": held})
-    rebuilds = RebuiltClusters(
+    rebuilt = RebuiltClusters(
         network_name="",
         registry=registry,
-        links=links,
+        peers=peers,
         connect_peer=never,
         trusts_after_s=0,
-        changed=lambda name: None,
-        said=lambda: None,
+        observer=SimpleNamespace(on_rebuilt=lambda name: None, on_rebuilt_waiting=lambda: None),
     )
     async with asyncio.timeout(5), asyncio.TaskGroup() as scope:
-        rebuilds.plan(scope)
+        rebuilt.set_probes(scope, {RebuiltCluster("b", NEW, OFFERING)})
         wanted = "secrets" if secret else "clusters"
         while wanted not in reader.asked:  # noqa: ASYNC110
             await asyncio.sleep(0)
         for _ in range(10):
             await asyncio.sleep(0)
-        assert rebuilds.successors("b") == frozenset()
-        links.clear()
-        rebuilds.plan(scope)
+        assert rebuilt.successors("b") == frozenset()
+        peers.clear()
+        rebuilt.set_probes(scope, set())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry_controller.core.peer_health import PROBE_INTERVAL_S, SILENCE_S, PeerHealth, backoff_s
+from registry_controller.core.peer_health import PROBE_INTERVAL_S, SILENCE_S, PeerHealth
 
 
 def test_a_peer_that_was_never_heard_counts_as_alive() -> None:
@@ -75,14 +75,6 @@ def test_an_answered_probe_makes_an_unreachable_peer_alive() -> None:
     health.probe_failed(20.0)
     assert health.answered(21.0) is True
     assert health.alive
-
-
-@pytest.mark.parametrize(
-    ("attempt", "chance", "expected"),
-    [(0, 1.0, 0.5), (1, 1.0, 1.0), (3, 1.0, 4.0), (4, 1.0, 5.0), (10_000, 1.0, 5.0), (2, 0.5, 1.0), (9, 0.0, 0.0)],
-)
-def test_backoff_doubles_up_to_its_cap_and_is_jittered(attempt: int, chance: float, expected: float) -> None:
-    assert backoff_s(attempt, base=0.5, cap=5.0, chance=chance) == expected
 
 
 def test_who_refuses_us_is_probed_at_once_but_not_more_often_than_every_5_s() -> None:

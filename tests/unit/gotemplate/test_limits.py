@@ -13,7 +13,7 @@ from registry_controller.gotemplate import DEFAULT, FUNCTIONS, Limits, compile_t
 from registry_controller.gotemplate.evaluate import evaluate
 from registry_controller.gotemplate.limits import Budget, TemplateError
 from registry_controller.gotemplate.parse import parse
-from registry_controller.gotemplate.values import Object
+from registry_controller.gotemplate.values import TemplateObject
 
 BIG = "{{ $x := repeat 1000000 `a` }}"
 
@@ -97,7 +97,7 @@ def _peak_kib() -> int:
 
 def _steps(source: str, **data: Any) -> int:
     """Render with the default limits, and give the steps that it took, as far as it came."""
-    shown = {name: Object(found) for name, found in data.items()}
+    shown = {name: TemplateObject(found) for name, found in data.items()}
     budget = Budget(DEFAULT)
     with contextlib.suppress(TemplateError):
         evaluate(parse(source, functions=FUNCTIONS.keys(), limits=DEFAULT), shown, library=FUNCTIONS, budget=budget)
@@ -164,8 +164,8 @@ def test_a_regular_expression_that_would_be_too_large_is_refused(source: str) ->
     [
         ("{{ range until 20 }}{{ end }}", {"steps": 10}, "takes more than 10 steps"),
         ("abcdefghijk", {"output": 10}, "writes more than 10 characters"),
-        ("{{ repeat 11 `a` | len }}", {"output": 10}, "makes a value of more than 10"),
-        ("{{ if true }}{{ if true }}{{ end }}{{ end }}", {"depth": 2}, "nested more than 2 deep"),
+        ("{{ repeat 11 `a` | len }}", {"output": 10}, "creates a value of more than 10"),
+        ("{{ if true }}{{ if true }}{{ end }}{{ end }}", {"depth": 2}, "nested more than 2 levels deep"),
         ("abcdefghijk", {"source": 10}, "longer than 10 characters"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hack.fuzzing import LAWS, LEAST_AN_HOUR, Round, Tally, _conclude
+from hack.programs.fuzz import LAWS, LEAST_AN_HOUR, Round, Tally, _conclude
 
 TARGET = "values.a_value_is_one"
 

@@ -62,7 +62,7 @@ async def test_every_kind_is_listed_once_in_the_preferred_version_or_else_the_fi
         v2=[_resource("Both"), _resource("Shy", "get", "list")],
         v3=[_resource("Both"), _resource("New"), {**_resource("New"), "name": "news/status"}],
     )
-    served = await discovery.writable()
+    served = await discovery.list_writable()
     assert served.is_whole
     assert [kind for kind, _ in served.kinds] == [
         SECRET, GVK("g", "v2", "Both"), GVK("g", "v3", "New"), GVK("g", "v1", "Old"), GVK("g", "v1", "Shy"),
@@ -74,17 +74,17 @@ async def test_every_kind_is_listed_once_in_the_preferred_version_or_else_the_fi
 
 async def test_what_is_down_is_left_out_and_said_and_looked_for_in_the_other_versions() -> None:
     discovery, _ = _discovery(_group("g", "v2", "v1", preferred="v2"), v2=None, v1=[_resource("Both")])
-    served = await discovery.writable()
+    served = await discovery.list_writable()
     assert not served.is_whole
     assert [kind for kind, _ in served.kinds] == [SECRET, GVK("g", "v1", "Both")]
-    parts = [part and [kind for kind, _ in part] async for part in discovery.deletable()]
+    parts = [part and [kind for kind, _ in part] async for part in discovery.list_deletable()]
     assert parts == [[SECRET], None, [GVK("g", "v1", "Both")]]
 
 
 async def test_a_group_without_a_preferred_version_is_read_in_the_order_of_the_server() -> None:
     group = {"name": "g", "versions": [{"groupVersion": "g/v2"}, {"groupVersion": "g/v1"}]}
     discovery, _ = _discovery(group, v1=[_resource("Both")], v2=[_resource("Both")])
-    assert [kind for kind, _ in (await discovery.writable()).kinds] == [SECRET, GVK("g", "v2", "Both")]
+    assert [kind for kind, _ in (await discovery.list_writable()).kinds] == [SECRET, GVK("g", "v2", "Both")]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.kube.connect import PAGES
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.line_budget import TOGETHER_BYTES, LineBudget
+from registry_controller.kube.line_budget import ALL_LINES_BYTES, LineBudget
 from registry_controller.kube.transport import ANSWER_BYTES
 from registry_controller.kube.watch import list_objects, read_object
 
@@ -171,7 +171,7 @@ async def test_what_a_list_has_said_back_to_it_is_short(metadata: dict[str, str]
 
 def test_the_limits_are_those_of_the_docs() -> None:
     """docs/security.md says them; the tests here, and those of the transport, hold the constants."""
-    assert (ANSWER_BYTES, TOGETHER_BYTES, PAGES) == (8 * 1024 * 1024, 16 * 1024 * 1024, 4)
+    assert (ANSWER_BYTES, ALL_LINES_BYTES, PAGES) == (8 * 1024 * 1024, 16 * 1024 * 1024, 4)
 
 
 async def test_a_page_of_20000_objects_is_read_and_no_larger_one() -> None:
@@ -186,13 +186,13 @@ async def test_a_page_of_20000_objects_is_read_and_no_larger_one() -> None:
 
 def test_the_lines_of_all_watches_of_a_server_are_bounded_together() -> None:
     lines = LineBudget()
-    with lines.begun() as one, lines.begun() as two, lines.begun() as three:
+    with lines.open() as one, lines.open() as two, lines.open() as three:
         one.grow(ANSWER_BYTES, what="watch a")
         with pytest.raises(errors.TooMuch, match="a line longer than"):
             one.grow(1, what="watch a")
         one.end()
         one.grow(ANSWER_BYTES, what="watch a")
-        two.grow(TOGETHER_BYTES - ANSWER_BYTES, what="watch b")
+        two.grow(ALL_LINES_BYTES - ANSWER_BYTES, what="watch b")
         with pytest.raises(errors.TooMuch, match="together"):
             three.grow(1, what="watch c")
     assert lines.size_bytes == 0

@@ -9,7 +9,8 @@ import pytest
 
 from registry_controller.api import errors, meta
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.translate import error_of_answer, error_of_failure
+from registry_controller.kube.failures import PEER, error_of_failure
+from registry_controller.kube.translate import error_of_answer
 
 SECRET = "do-not-show"
 KEY = ObjectKey("default", "a")
@@ -139,7 +140,7 @@ def test_retry_after_is_read_and_capped(header: str, details: int, wait_s: float
 
 
 def test_a_lost_connection_says_no_more_than_its_kind() -> None:
-    found = error_of_failure(ConnectionResetError(SECRET), what="get a")
+    found = error_of_failure(ConnectionResetError(SECRET), what="get a", server="https://a.test", source=PEER)
     assert isinstance(found, errors.Unreachable)
     assert SECRET not in str(found)
 

@@ -6,36 +6,26 @@ import asyncio
 import base64
 import contextlib
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
-from registry_controller.api import errors, meta, names
+from registry_controller.api import meta, names
 from registry_controller.api.feature import read_feature
-from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
+from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
 from registry_controller.local import client, reader_token
 from registry_controller.local.controller import LocalController
 from registry_controller.local.manifests import SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
 from registry_controller.report.logs import get_logger
+from tests.unit.local.fake_server import CA, NAMESPACE, READER, Body, FakeServer, b64
 
 OUR_ID = ClusterUID("11111111-1111-1111-1111-111111111111")
-NAMESPACE = "registry"
-READER = "reader"
-CA = "-----BEGIN CERTIFICATE-----\ntoken-ca\n-----END CERTIFICATE-----\n"
 OWN_CA = "-----BEGIN CERTIFICATE-----\nown-ca\n-----END CERTIFICATE-----\n"
-
-Body = dict[str, Any]
-
-
-def b64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 @dataclass(frozen=True)
@@ -56,113 +46,11 @@ class Tombstones:
     wanted: list[Tombstone] = field(default_factory=list)
     unwanted: list[meta.Manifest] = field(default_factory=list)
 
-    def keeps(self) -> list[Tombstone]:
+    def list_missing(self) -> list[Tombstone]:
         return self.wanted
 
-    def drops(self) -> list[meta.Manifest]:
+    def list_unwanted(self) -> list[meta.Manifest]:
         return self.unwanted
-
-
-class FakeServer:
-    """Stores objects by path; fills token Secrets as Kubernetes does; counts writes."""
-
-    def __init__(self) -> None:
-        self.ca_pem = ""
-        self.server = "https://own.example:6443"
-        self.objects: dict[str, Body] = {}
-        self.writes: list[str] = []
-        self.forbidden: set[tuple[str, str]] = set()
-        self.reported = ["10.0.0.1:6443"]
-        self.fills_tokens = True
-        self.grants_s = 600
-        self.now_s = time.time
-        self._revision = 0
-        self.put(client.SERVICE_ACCOUNTS, {"metadata": {"name": READER, "namespace": NAMESPACE}})
-
-    def put(self, gvr: GVR, manifest: Mapping[str, Any]) -> Body:
-        info = manifest["metadata"]
-        self._revision += 1
-        stored: Body = json.loads(json.dumps(manifest))
-        stored["metadata"] |= {"resourceVersion": str(self._revision)}
-        stored["metadata"].setdefault("uid", f"uid-{self._revision}")
-        stored["metadata"].setdefault("creationTimestamp", f"2026-01-01T00:00:{self._revision:02}Z")
-        if self.fills_tokens and stored.get("type") == TOKEN_SECRET_TYPE:
-            stored.setdefault("data", {"token": b64(f"token-{self._revision}"), "ca.crt": b64(CA)})
-        self.objects[gvr.path(info.get("namespace", ""), info["name"])] = stored
-        return stored
-
-    def find(self, gvr: GVR, name: str, namespace: str = "") -> Body | None:
-        return self.objects.get(gvr.path(namespace, name))
-
-    def drop(self, gvr: GVR, name: str, namespace: str = "") -> None:
-        del self.objects[gvr.path(namespace, name)]
-
-    async def get(self, gvr: GVR, key: ObjectKey) -> bytes:
-        self._check("get", gvr)
-        found = self.objects.get(gvr.path(key.namespace, key.name))
-        if found is None:
-            raise errors.NotFound(f"get {gvr} {key}: 404", names_object=True)
-        return json.dumps(found).encode()
-
-    async def get_path(self, path: str) -> bytes:
-        if path == "/api":
-            return json.dumps({"serverAddressByClientCIDRs": self._addresses()}).encode()
-        collection = urlsplit(path).path
-        if ("list", collection.rsplit("/", 1)[1]) in self.forbidden:
-            raise errors.Forbidden("no", status=403, reason="Forbidden")
-        items = [body for where, body in self.objects.items() if where.rsplit("/", 1)[0] == collection]
-        return json.dumps({"items": items}).encode()
-
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes:
-        self._check("create", gvr)
-        manifest = json.loads(body)
-        if gvr.path(namespace, manifest["metadata"]["name"]) in self.objects:
-            raise errors.AlreadyExists("there", status=409, reason="AlreadyExists")
-        self.writes.append(f"create {gvr.resource}")
-        return json.dumps(self.put(gvr, manifest)).encode()
-
-    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes) -> bytes:
-        self._check("update", gvr)
-        manifest = json.loads(body)
-        current = self.objects[gvr.path(key.namespace, key.name)]
-        if manifest["metadata"]["resourceVersion"] != current["metadata"]["resourceVersion"]:
-            raise errors.Conflict("stale", status=409, reason="Conflict")
-        self.writes.append(f"replace {gvr.resource}")
-        return json.dumps(self.put(gvr, manifest)).encode()
-
-    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
-        self._check("delete", gvr)
-        self.writes.append(f"delete {gvr.resource}")
-        del self.objects[gvr.path(key.namespace, key.name)]
-
-    async def post_path(self, path: str, body: bytes) -> bytes:
-        self._check("create", GVR("", "v1", "serviceaccounts/token", True))
-        assert path == f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{READER}/token"
-        spec = json.loads(body)["spec"]
-        bound = spec["boundObjectRef"]
-        found = self.find(meta.SECRETS, bound["name"], NAMESPACE)
-        assert found is not None
-        assert bound == {"apiVersion": "v1", "kind": "Secret", "name": bound["name"], "uid": found["metadata"]["uid"]}
-        account = self.find(client.SERVICE_ACCOUNTS, READER, NAMESPACE)
-        assert account is not None
-        now_s = int(self.now_s())
-        claims = {
-            "iat": now_s, "exp": now_s + min(self.grants_s, spec["expirationSeconds"]), "jti": str(len(self.writes)),
-            "kubernetes.io": {"serviceaccount": {"uid": account["metadata"]["uid"]}, "secret": {"uid": bound["uid"]}},
-        }  # fmt: skip
-        self.writes.append("issue token")
-        token = ".".join(
-            base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims, {})
-        )
-        return json.dumps({"status": {"token": token}}).encode()
-
-    def _addresses(self) -> list[Body]:
-        self.reported = [*self.reported[1:], self.reported[0]]
-        return [{"clientCIDR": "0.0.0.0/0", "serverAddress": self.reported[-1]}] if self.reported[-1] else []
-
-    def _check(self, verb: str, gvr: GVR) -> None:
-        if (verb, gvr.resource) in self.forbidden:
-            raise errors.Forbidden(f"{verb}: 403", status=403, reason="Forbidden")
 
 
 def make(server: FakeServer, *, tombstones: Tombstones | None = None, **options: Any) -> LocalController:
@@ -406,14 +294,14 @@ async def test_a_token_that_expires_is_renewed_at_four_fifths_of_what_was_grante
     home = make(server, reader_token_expiration_seconds=asked_s)
     assert await home.reconcile() == ""
     first, writes = token_of(server), len(server.writes)
-    assert home._published.renew_in_s() == pytest.approx(granted_s * 0.8, abs=1)
+    assert home._secret.renew_in_s() == pytest.approx(granted_s * 0.8, abs=1)
     clocks.pass_s(granted_s * 0.8 - 5)
     if restarted:
         clocks.loop_s = 3.0  # as a new process counts
         home = make(server, reader_token_expiration_seconds=asked_s)
     assert await home.reconcile() == ""
     assert (token_of(server), len(server.writes)) == (first, writes)
-    assert home._published.renew_in_s() == pytest.approx(5, abs=1)
+    assert home._secret.renew_in_s() == pytest.approx(5, abs=1)
     clocks.pass_s(6)
     assert await home.reconcile() == ""
     assert token_of(server) != first

@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Forbidden
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Hold, Reason
-from registry_controller.kube.connect import READING, REHEARSING, WRITING
+from registry_controller.kube.connect import DRY_RUNNING, READING, WRITING
 from registry_controller.kube.transport import is_allowed
 from registry_controller.planner.dry_run import PlannedResult, merge_stored, stage_rule
 from tests.unit.planner.planned_results import APPLY, PEER, planned
@@ -36,15 +36,15 @@ def rule(**info: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("method", "path", "methods", "allowed"),
     [
-        ("GET", "/api/v1/secrets", REHEARSING, True),
-        ("PUT", "/api/v1/namespaces/a/secrets/b?fieldManager=x&dryRun=All", REHEARSING, True),
-        ("PUT", "/api/v1/namespaces/a/secrets/b?fieldManager=x", REHEARSING, False),
-        ("PUT", "/api/v1/namespaces/a/secrets/dryRun=All", REHEARSING, False),
-        ("PUT", "/api/v1/namespaces/a/secrets/b?note=dryRun=All", REHEARSING, False),
-        ("PUT", "/api/v1/namespaces/a/secrets/b?dryRun=Alle", REHEARSING, False),
-        ("POST", "/api/v1/namespaces/a/secrets?dryRun=All", REHEARSING, False),
-        ("DELETE", "/api/v1/namespaces/a/secrets/b?dryRun=All", REHEARSING, False),
-        ("PATCH", "/api/v1/namespaces/a/secrets/b?dryRun=All", REHEARSING, False),
+        ("GET", "/api/v1/secrets", DRY_RUNNING, True),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?fieldManager=x&dryRun=All", DRY_RUNNING, True),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?fieldManager=x", DRY_RUNNING, False),
+        ("PUT", "/api/v1/namespaces/a/secrets/dryRun=All", DRY_RUNNING, False),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?note=dryRun=All", DRY_RUNNING, False),
+        ("PUT", "/api/v1/namespaces/a/secrets/b?dryRun=Alle", DRY_RUNNING, False),
+        ("POST", "/api/v1/namespaces/a/secrets?dryRun=All", DRY_RUNNING, False),
+        ("DELETE", "/api/v1/namespaces/a/secrets/b?dryRun=All", DRY_RUNNING, False),
+        ("PATCH", "/api/v1/namespaces/a/secrets/b?dryRun=All", DRY_RUNNING, False),
         ("PUT", "/api/v1/namespaces/a/secrets/b?dryRun=All", READING, False),
         ("PUT", "/api/v1/namespaces/a/secrets/b", WRITING, True),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import logging
@@ -13,7 +14,10 @@ from typing import Any
 import pytest
 
 from registry_controller.api.errors import InvalidObject
+from registry_controller.api.meta import ObjectKey, Target
+from registry_controller.core.decision.decision import Reason
 from registry_controller.report import logs
+from registry_controller.report.lines import OURS, describe
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +76,43 @@ def test_a_line_is_json_with_a_constant_message_and_its_values(lines: Lines) -> 
     assert len(moment) == len("2026-01-01T00:00:00.000Z")
 
 
+def test_an_object_is_its_kind_namespace_and_name(lines: Lines) -> None:
+    """As the logs of Kubernetes name objects, without empty parts."""
+    logs.get_logger("x").info(
+        "copied",
+        target=Target("apps", "Deployment", "a", "b"),
+        namespace=Target("", "Namespace", "", "a"),
+        secret=ObjectKey("a", "b"),
+        clusters=[ObjectKey("", "c"), ObjectKey("", "d")],
+    )
+    (line,) = lines()
+    assert line["target"] == {"kind": "Deployment", "group": "apps", "namespace": "a", "name": "b"}
+    assert line["namespace"] == {"kind": "Namespace", "name": "a"}
+    assert line["secret"] == {"namespace": "a", "name": "b"}
+    assert line["clusters"] == [{"name": "c"}, {"name": "d"}]
+
+
+def test_times_are_utc_and_other_values_have_no_python(lines: Lines) -> None:
+    moment = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+    logs.get_logger("x").info("made", expires=moment, reason=Reason.CREATE, names=("a", "b"), large=10**400)
+    (line,) = lines()
+    assert line["expires"] == "2026-01-02T02:04:05.000Z"
+    assert line["reason"] == Reason.CREATE.value
+    assert line["names"] == ["a", "b"]
+    assert line["large"] == 10**400
+
+
+def test_a_console_line_names_objects_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(format="console", verbosity=0)
+    key, target = ObjectKey("a", "b"), Target("apps", "Deployment", "a", "b")
+    logs.get_logger("x").info("said", target=target, secret=key, names=["a", "b"], none=[])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("INFO    x: said target='Deployment.apps a/b' secret=a/b names=a,b none=''")
+
+
 def test_percent_signs_and_braces_in_our_messages_are_text(lines: Lines) -> None:
     logs.get_logger("x").info("100 % {sure}", value="%s {}")
-    assert (lines()[0]["msg"], logs.OURS) == ("100 % {sure}", "registry_controller")
+    assert (lines()[0]["msg"], OURS) == ("100 % {sure}", "registry_controller")
 
 
 def test_values_never_hide_the_lines_own_fields(lines: Lines) -> None:
@@ -140,6 +178,15 @@ def test_what_kopf_says_of_every_retry_is_said_once_a_minute(lines: Lines) -> No
     assert len(lines()) == 1
 
 
+def test_kopfs_line_for_a_retry_names_the_request_and_no_class(lines: Lines) -> None:
+    words = "Request attempt #1/9 failed; will retry: GET https://a.test/apis/x -> ClientConnectorError(Key(host='a'))"
+    logging.getLogger("kopf._cogs.clients.api").error(words)
+    (line,) = lines()
+    assert (line["level"], line["msg"]) == ("warning", "request of kopf failed")
+    assert line["request"] == "GET https://a.test/apis/x"
+    assert "Error" not in json.dumps(line)
+
+
 def test_asyncios_slow_callbacks_are_not_said_and_its_errors_are_cut(lines: Lines) -> None:
     logging.getLogger("asyncio").warning("Executing %r took %.3f seconds", "<Handle f('hunter2')>", 1.0)
     logging.getLogger("asyncio").error("Task exception was never retrieved\nfuture: <Task 'hunter2'>")
@@ -162,9 +209,9 @@ def test_an_exception_shows_files_and_functions_but_no_locals_and_no_source(line
 
 def test_our_own_exceptions_say_all_and_causes_are_followed() -> None:
     error = InvalidObject("spec.rules[0]", 'must be "a" {here}')
-    assert logs.describe(error) == 'InvalidObject: spec.rules[0]: must be "a" {here}'
-    assert logs.describe(OSError(111, "Connection refused")) == "ConnectionRefusedError: [Errno 111] Connection refused"
-    assert logs.describe(KeyError("hunter2")) == "KeyError: '…'"
+    assert describe(error) == 'InvalidObject: spec.rules[0]: must be "a" {here}'
+    assert describe(OSError(111, "Connection refused")) == "ConnectionRefusedError: [Errno 111] Connection refused"
+    assert describe(KeyError("hunter2")) == "KeyError: '…'"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +219,7 @@ def test_our_own_exceptions_say_all_and_causes_are_followed() -> None:
 )
 @pytest.mark.parametrize("words", ["it's {!r}", "no {!r} here", "'{}'", "don't '{}' of \"x\""])
 def test_quotation_marks_within_what_is_quoted_let_nothing_out(words: str, held: str) -> None:
-    assert "hunter2" not in logs.describe(ValueError(words.format(held)))
+    assert "hunter2" not in describe(ValueError(words.format(held)))
 
 
 def test_exception_groups_and_causes_are_taken_apart(lines: Lines) -> None:

@@ -30,7 +30,7 @@ async def test_a_copy_that_overrides_nested_too_deeply_is_an_error_of_that_objec
         nested = [nested]
     servings: Any = Servings()
     hand = CopyWriter(
-        reader=servings, pen=servings, discovery=servings, bodies=BodyCache(), digest_key=b"k",
+        reader=servings, client=servings, discovery=servings, bodies=BodyCache(), digest_key=b"k",
         on_stored=lambda target, sent, stored: None,
     )  # fmt: skip
     kind = GVK("test.example.com", "v1", "Widget")

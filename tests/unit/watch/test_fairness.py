@@ -48,7 +48,7 @@ class Witness:
         breath = KindLimiter(self.turns, sort)
         for number in range(pieces):
             await breath.wait()
-            with breath.spent():
+            with breath.measure():
                 if long:
                     work()
             self.seen.append(sort)
@@ -93,13 +93,13 @@ async def test_what_is_quick_waits_for_nobodys_pause() -> None:
 @virtual
 async def test_a_sort_is_quick_again_when_a_piece_of_it_was() -> None:
     turns = EvaluationLimiter()
-    with turns.spent("it"):
+    with turns.measure("it"):
         work()
     await turns.wait("it")
-    with turns.spent("it"):
+    with turns.measure("it"):
         pass
     for _ in range(2):  # the second time it is no surprise
-        with turns.spent("other"):
+        with turns.measure("other"):
             work()
     async with asyncio.TaskGroup() as group:
         taking = group.create_task(turns.wait("it"), name="take")
@@ -113,12 +113,12 @@ async def test_sorts_that_become_long_together_do_not_follow_each_other() -> Non
     witness = Witness()
     sorts = [f"s{number}" for number in range(12)]
     for sort in sorts:
-        with witness.turns.spent(sort):
+        with witness.turns.measure(sort):
             pass
 
     async def at_once(sort: str) -> None:
         await witness.turns.wait(sort)
-        with witness.turns.spent(sort):
+        with witness.turns.measure(sort):
             work()
         witness.seen.append("long")
 
@@ -136,10 +136,10 @@ async def test_sorts_that_become_long_together_do_not_follow_each_other() -> Non
 async def test_who_takes_a_turn_hears_whether_others_may_have_run() -> None:
     turns = EvaluationLimiter()
     assert not await turns.wait("it")
-    with turns.spent("it"):
+    with turns.measure("it"):
         work()
     assert await turns.wait("it")
-    with turns.spent("it"):
+    with turns.measure("it"):
         pass
     assert not await turns.wait("it")
 
@@ -147,7 +147,7 @@ async def test_who_takes_a_turn_hears_whether_others_may_have_run() -> None:
 @virtual
 async def test_who_waits_and_is_cancelled_holds_up_nobody() -> None:
     turns = EvaluationLimiter()
-    with turns.spent("it"):
+    with turns.measure("it"):
         work()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         waiting = [group.create_task(turns.wait("it"), name=f"take {number}") for number in range(3)]
@@ -161,7 +161,7 @@ async def test_who_waits_and_is_cancelled_holds_up_nobody() -> None:
 @virtual
 async def test_an_error_in_a_piece_does_not_hide_how_long_it_took() -> None:
     turns = EvaluationLimiter()
-    with contextlib.suppress(ValueError), turns.spent("it"):
+    with contextlib.suppress(ValueError), turns.measure("it"):
         work()
         raise ValueError
     async with asyncio.TaskGroup() as group:

@@ -12,7 +12,7 @@ from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.peer_objects import read_member
 from registry_controller.kube.watch import decode_object
-from registry_controller.watch.limits import MOST_OBJECTS, MOST_OWN, make_room
+from registry_controller.watch.limits import MOST_OBJECTS, MOST_OWN, check_room
 
 MAP = GVK("", "v1", "ConfigMap")
 
@@ -33,13 +33,13 @@ def reflectors(**sizes: int) -> Any:
 
 
 def test_there_is_room_below_the_limits() -> None:
-    make_room(MAP, reflectors(maps=MOST_OBJECTS - 2, clusters=1), peer="b")
-    make_room(meta.CLUSTER, reflectors(maps=1000, clusters=MOST_OWN[meta.CLUSTER] - 1), peer="b")
+    check_room(MAP, reflectors(maps=MOST_OBJECTS - 2, clusters=1), peer="b")
+    check_room(meta.CLUSTER, reflectors(maps=1000, clusters=MOST_OWN[meta.CLUSTER] - 1), peer="b")
 
 
 def test_all_kinds_of_a_peer_count_together() -> None:
     with pytest.raises(TooMuch, match=f"b offers more than {MOST_OBJECTS} objects: "):
-        make_room(MAP, reflectors(maps=MOST_OBJECTS - 2, labelled=1, clusters=1), peer="b")
+        check_room(MAP, reflectors(maps=MOST_OBJECTS - 2, labelled=1, clusters=1), peer="b")
 
 
 @pytest.mark.parametrize(("kind", "most"), [(meta.CLUSTER, 256), (meta.RULE, 1024), (meta.FEATURE, 1024)])
@@ -50,18 +50,18 @@ def test_the_registrys_own_kinds_have_limits_of_their_own(kind: GVK, most: int) 
         (kind, Selection(labels="a=b")): Sized(1),
         (MAP, EVERYTHING): Sized(5),
     }
-    make_room(kind, held, peer="b")
+    check_room(kind, held, peer="b")
     held[kind, EVERYTHING] = Sized(most - 1)
     with pytest.raises(TooMuch, match=f"b offers more than {most} objects of the kind {kind.kind}: "):
-        make_room(kind, held, peer="b")
-    make_room(MAP, held, peer="b")
+        check_room(kind, held, peer="b")
+    check_room(MAP, held, peer="b")
 
 
 def test_of_all_kinds_together_150000_objects_are_taken() -> None:
     """P5: as docs/security.md says it."""
-    make_room(MAP, reflectors(maps=149_998, clusters=1), peer="b")
+    check_room(MAP, reflectors(maps=149_998, clusters=1), peer="b")
     with pytest.raises(TooMuch, match="b offers more than 150000 objects: "):
-        make_room(MAP, reflectors(maps=149_999, clusters=1), peer="b")
+        check_room(MAP, reflectors(maps=149_999, clusters=1), peer="b")
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,15 @@ import pytest
 from registry_controller.api import errors
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import PAGES
+from registry_controller.kube.discover import Discovery
 from registry_controller.kube.line_budget import LineBudget
 from registry_controller.kube.watch import PartialObject
-from registry_controller.watch import pauses, roll
+from registry_controller.watch import delivery, retry
 from registry_controller.watch import reflector as module
-from registry_controller.watch.reflector import Reflector
+from registry_controller.watch.event_handler import EventHandler
+from registry_controller.watch.reflector import Reflector, WatchScope
 
 KIND = GVK("", "v1", "ConfigMap")
 GVR_ = GVR("", "v1", "configmaps", True)
@@ -120,7 +123,7 @@ class Server:
                 yield chunk
 
 
-class Diary:
+class Diary(EventHandler):
     """A sink that writes down what it is told, in order."""
 
     def __init__(self) -> None:
@@ -148,20 +151,32 @@ class Diary:
 
 
 class Follower:
-    def __init__(self, server: Server, **options: Any) -> None:
-        from registry_controller.kube.discover import Discovery
-
+    def __init__(
+        self,
+        server: Server,
+        *,
+        selection: Selection = EVERYTHING,
+        check_room: Callable[[], None] = lambda: None,
+        **options: bool,
+    ) -> None:
         self.server = server
         self.diary = Diary()
-        self.alive_count = 0
-        found: dict[str, Any] = {"kind": KIND, "selection": EVERYTHING} | options
+        self.alive_count = self.unauthorized_count = 0
         reader: Any = server
         self.reflector = Reflector(
-            reader=reader, discovery=Discovery(reader), sink=self.diary, heard_from=self._hear, **found
+            reader=reader,
+            discovery=Discovery(reader),
+            scope=WatchScope(KIND, selection, **options),
+            handler=self.diary,
+            observer=self,
+            check_room=check_room,
         )
 
-    def _hear(self) -> None:
+    def on_answer(self) -> None:
         self.alive_count += 1
+
+    def on_unauthorized(self) -> None:
+        self.unauthorized_count += 1
 
     async def until(self, holds: Callable[[], bool], *, within_s: float = 5.0) -> None:
         in_time = True
@@ -184,9 +199,9 @@ class Follower:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pauses, "_BASE_S", 0.001)
-    monkeypatch.setattr(pauses, "_CAP_S", 0.01)
-    monkeypatch.setattr(pauses, "_PATIENT_CAP_S", 0.05)
+    monkeypatch.setattr(retry, "_BASE_S", 0.001)
+    monkeypatch.setattr(retry, "_CAP_S", 0.01)
+    monkeypatch.setattr(retry, "_REFUSED_CAP_S", 0.05)
 
 
 INITIAL = [line("ADDED", obj("a", 3)), line("ADDED", obj("b", 4)), bookmark(9, ends=True)]
@@ -278,7 +293,7 @@ async def test_an_expired_continuation_begins_again() -> None:
         errors.Gone("expired"),
         listing(obj("b"), revision=9),
     ]
-    follower = Follower(Server(lists=lists), watch_list=False)
+    follower = Follower(Server(lists=lists), uses_watch_list=False)
     await follower.hears("+a@1", "+b@1", "-a", "complete")
 
 
@@ -406,14 +421,14 @@ async def test_a_stream_that_goes_on_when_it_was_to_end_is_left(monkeypatch: pyt
 
 async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: what was heard stays; nothing is complete, so nothing is deleted."""
-    monkeypatch.setattr(pauses, "_PATIENT_CAP_S", 60.0)
-    monkeypatch.setattr(roll, "_ROOM", 1)
+    monkeypatch.setattr(retry, "_REFUSED_CAP_S", 60.0)
+    monkeypatch.setattr(delivery, "_CHECKED_EVERY", 1)
 
-    def make_room() -> None:
+    def check_room() -> None:
         if follower.diary.lines:
             raise errors.TooMuch("enough")
 
-    follower = Follower(Server(streams=[list(INITIAL)]), make_room=make_room)
+    follower = Follower(Server(streams=[list(INITIAL)]), check_room=check_room)
     with pytest.raises(TimeoutError):
         await follower.until(lambda: len(follower.server.asked) > 1, within_s=0.5)
     assert follower.diary.lines == ["+a@3", "TooMuch"]
@@ -429,8 +444,8 @@ async def test_initial_events_that_never_end_are_left_for_a_list(monkeypatch: py
 
 
 async def test_streams_that_end_at_once_are_not_opened_in_a_rush(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pauses, "_BASE_S", 0.2)
-    monkeypatch.setattr(pauses, "_CAP_S", 5.0)
+    monkeypatch.setattr(retry, "_BASE_S", 0.2)
+    monkeypatch.setattr(retry, "_CAP_S", 5.0)
     empty: list[Any] = [[] for _ in range(1000)]
     follower = Follower(Server(streams=[list(INITIAL), *empty]))
     with pytest.raises(TimeoutError):
@@ -440,7 +455,7 @@ async def test_streams_that_end_at_once_are_not_opened_in_a_rush(monkeypatch: py
 
 
 async def test_retry_now_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("random.uniform", lambda low, high: 60.0)
+    monkeypatch.setattr(retry, "backoff_s", lambda *_, **__: 60.0)
     follower = Follower(Server(streams=[errors.Forbidden("no", status=403), [*INITIAL, FOREVER]]))
 
     def holds() -> bool:
@@ -453,11 +468,16 @@ async def test_retry_now_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_server_that_comes_back_refusing_is_asked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server that starts refuses everything for a second; what it was away for is no reason to wait a minute."""
-    monkeypatch.setattr(pauses, "_BASE_S", 0.2)
-    monkeypatch.setattr(pauses, "_CAP_S", 5.0)
-    monkeypatch.setattr(pauses, "_PATIENT_CAP_S", 60.0)
+    monkeypatch.setattr(retry, "_BASE_S", 0.2)
+    monkeypatch.setattr(retry, "_CAP_S", 5.0)
+    monkeypatch.setattr(retry, "_REFUSED_CAP_S", 60.0)
     bounds: list[float] = []
-    monkeypatch.setattr("random.uniform", lambda low, high: bounds.append(high) or 0.0)
+
+    def note_bound(attempt: int, *, base: float, cap: float, chance: float) -> float:
+        bounds.append(backoff_s(attempt, base=base, cap=cap, chance=1.0))
+        return 0.0
+
+    monkeypatch.setattr(retry, "backoff_s", note_bound)
     away, refusing = errors.Unreachable("away"), errors.Forbidden("not yet", status=403)
     follower = Follower(Server(streams=[*[away] * 8, *[refusing] * 10, [*INITIAL, FOREVER]]))
     await follower.until(lambda: follower.reflector.synced)
@@ -530,7 +550,7 @@ async def test_a_list_at_which_rules_look_for_long_lets_others_run(
     everything = b"".join(line("ADDED", item) for item in objects)
     server = Server(lists=[listing(*objects, revision=99)], streams=[[everything, bookmark(99, ends=True), FOREVER]])
     monkeypatch.setattr(Diary, "on_object", lambda *_: time.sleep(0.005))
-    follower = Follower(server, watch_list=watch_list)
+    follower = Follower(server, uses_watch_list=watch_list)
     turns = 0
 
     def holds() -> bool:

@@ -1,6 +1,5 @@
 {{/*
-Names and labels. Selectors and role references can never change once they are installed, so neither can what is
-computed here.
+Names and labels. Selectors and role references cannot change after the installation, so these templates cannot change.
 */}}
 
 {{- define "cluster-registry.name" -}}
@@ -18,13 +17,9 @@ computed here.
 {{- include "cluster-registry.fullname" . }}-controller
 {{- end -}}
 
-{{/* What the other clusters read with: ServiceAccount and roles. */}}
+{{/* The objects for reading by other clusters: ServiceAccount and roles. */}}
 {{- define "cluster-registry.reader" -}}
 {{- include "cluster-registry.controller" . }}-reader
-{{- end -}}
-
-{{- define "cluster-registry.webhook" -}}
-{{- include "cluster-registry.controller" . }}-{{ .Values.webhooks.clusterValidator.nameSuffix }}
 {{- end -}}
 
 {{- define "cluster-registry.selectorLabels" -}}
@@ -32,7 +27,7 @@ app.kubernetes.io/name: {{ include "cluster-registry.name" . }}-controller
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* The same as a query. */}}
+{{/* The selector labels as a label selector in one string. */}}
 {{- define "cluster-registry.podSelector" -}}
 app.kubernetes.io/name={{ include "cluster-registry.name" . }}-controller,app.kubernetes.io/instance={{ .Release.Name }}
 {{- end -}}
@@ -47,14 +42,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
-{{/* "true" when Secrets are granted in the release's namespace only. A release that reuses old values has no rbac. */}}
+{{/* "true" if Secrets are granted in the release's namespace only. A release that reuses old values has no rbac. */}}
 {{- define "cluster-registry.narrowSecrets" -}}
 {{- if (.Values.rbac).narrowSecrets }}true{{ end -}}
 {{- end -}}
 
 {{/*
-"true" when the Deployment that is there has parameters of a rolling update that are not all this release's, such as
-defaults. The API server refuses Recreate beside them, and server-side apply does not remove what it does not own.
+"true" if the existing Deployment has parameters of a rolling update that this release does not own, such as defaults.
+The API server refuses Recreate with such parameters, and server-side apply does not remove fields that it does not own.
 */}}
 {{- define "cluster-registry.hasForeignRollingUpdate" -}}
 {{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "cluster-registry.controller" .) -}}

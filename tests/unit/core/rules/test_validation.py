@@ -202,10 +202,10 @@ def test_a_group_and_a_version_in_one_field_are_taken_apart(gvk: dict[str, str],
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (True, 'must be a text or a whole number, not a boolean; write it as a text: "true"'),
-        (1.5, "must be a text or a whole number, not a number with a fraction; write it as a text, in quotes"),
-        (["x"], "must be a text or a whole number, not a list"),
-        (2**31, "must fit into 32 bits; write it as a text"),
+        (True, 'must be a string or an integer, not a boolean; write it as a string: "true"'),
+        (1.5, "must be a string or an integer, not a number with a fraction; write it as a string, in quotes"),
+        (["x"], "must be a string or an integer, not a list"),
+        (2**31, "must fit into 32 bits; write it as a string"),
     ],
 )
 def test_a_value_of_another_type_is_told_how_it_is_written(value: object, words: str) -> None:

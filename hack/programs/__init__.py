@@ -1,0 +1,11 @@
+"""The programs of `hack/`. The link `hack/NAME` runs program NAME: `parser` reads the arguments, `main` does the work.
+
+bench     measures against the barest client
+faults    injects faults into groups on real control planes
+fuzz      runs property and differential tests on random examples
+planted   plants bugs, and reports which check finds each
+sim       runs random schedules on simulated groups
+soak      runs a group for long, and checks that its daemons do not grow
+walks     measures how far four changes walk through the daemon's files
+words     finds words and openings that the project's texts do not use
+"""

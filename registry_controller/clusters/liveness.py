@@ -1,0 +1,83 @@
+"""Liveness of peers: the live ones, the duration of a silence, and the grace period of a peer without credentials.
+
+Laws: silence counts only while at least one other peer answers; otherwise this cluster may be partitioned itself ·
+a peer stays engaged without credentials only while its Cluster or Secret is about to be restored through it, and for
+90 s at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from registry_controller.api.meta import ClusterUID, Target
+
+_GRACE_S: Final = 90.0
+"""Longer than a copy that is deleted again and again is left alone for (A5)."""
+_GRACE_PERIOD_S: Final = 1.0
+
+
+class Liveness(NamedTuple):
+    """The members with a Cluster here, the peers that are alive, and the IDs of clones, at one moment."""
+
+    known: frozenset[ClusterUID]
+    alive: frozenset[ClusterUID]
+    contested: frozenset[ClusterUID]
+
+    def changed_since(self, before: Liveness) -> frozenset[ClusterUID]:
+        """Return the members that differ."""
+        return frozenset[ClusterUID]().union(*(now ^ then for now, then in zip(self, before, strict=True)))
+
+
+class HasLiveness(Protocol):
+    """A peer that is alive or silent."""
+
+    @property
+    def is_alive(self) -> bool: ...
+
+
+class SilenceTimer:
+    """Counts for how long peers have been silent: from the first call of `count` with a peer, until it is alive."""
+
+    def __init__(self, peers: Mapping[ClusterUID, HasLiveness]) -> None:
+        self._peers = peers
+        self._silent_s: dict[ClusterUID, float] = {}
+        self._is_any_alive = False
+        self._counted_at = 0.0
+
+    def count(self, members: Iterable[ClusterUID]) -> Mapping[ClusterUID, float]:
+        """Return for how long the silent ones of these members have been silent, in seconds."""
+        now_s = asyncio.get_running_loop().time()
+        passed_s = now_s - self._counted_at if self._is_any_alive else 0.0
+        silent = {uid for uid in members if (peer := self._peers.get(uid)) is not None and not peer.is_alive}
+        self._silent_s = {uid: self._silent_s[uid] + passed_s if uid in self._silent_s else 0.0 for uid in silent}
+        self._is_any_alive, self._counted_at = any(peer.is_alive for peer in self._peers.values()), now_s
+        return dict(self._silent_s)
+
+
+class GracePeriods:
+    """Keeps a peer engaged for 90 s after its Cluster or Secret was deleted here, so that it can be restored.
+
+    `is_due(member, target)` returns whether the next write here restores the target from the member itself.
+    """
+
+    def __init__(self, *, is_due: Callable[[ClusterUID, Target], bool]) -> None:
+        self._is_due = is_due
+        self._since_s: Mapping[ClusterUID, float] = {}
+
+    def update(self, missing: Mapping[ClusterUID, Target]) -> frozenset[ClusterUID]:
+        """Return the peers that stay engaged, of those whose Cluster or Secret is missing."""
+        now_s = asyncio.get_running_loop().time()
+        since_s = {
+            member: self._since_s.get(member, now_s)
+            for member, target in missing.items()
+            if self._is_due(member, target)
+        }
+        self._since_s = {member: at_s for member, at_s in since_s.items() if now_s < at_s + _GRACE_S}
+        return frozenset(self._since_s)
+
+    @property
+    def update_after_s(self) -> float | None:
+        """The time until the next update in seconds; None while no peer is in its grace period."""
+        return _GRACE_PERIOD_S if self._since_s else None

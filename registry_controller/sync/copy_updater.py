@@ -1,0 +1,180 @@
+"""Creates, updates, recreates or deletes the copy that a Decision is about, within the pauses of its repairs.
+
+Laws: a copy that changed since the Decision is decided again · a copy in step costs no write · a copy that a controller
+or a person here keeps changing is repaired once a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Conflict, Contested, Immutable
+from registry_controller.api.meta import Manifest, Target
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import CopyRecord, LocalCache
+from registry_controller.cache.write_results import Unchanged
+from registry_controller.core.decision.decision import Delete, Reason
+from registry_controller.core.decision.state import NamespaceState, TargetState
+from registry_controller.report.metrics import Metrics
+from registry_controller.sync.contention import Contention, Repair
+from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
+from registry_controller.sync.pace import Pace
+from registry_controller.watch.body_cache import BodyCache
+
+_T = TypeVar("_T")
+
+_IRREPLACEABLE: Final = frozenset(
+    (
+        ("", "Namespace"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("", "PersistentVolume"),
+        ("", "PersistentVolumeClaim"),
+    )
+)
+"""The kinds of which a deletion takes other objects along."""
+_STAYS: Final = (
+    "a {} is not deleted to be made again, its deletion would delete other objects: undo the change, or delete it here"
+)
+"""The message where a field of such an object may not change (A2)."""
+
+
+class CopyUpdater:
+    """Updates copies. `recreated` is called with a copy that was deleted and created again, its rule, and why."""
+
+    def __init__(
+        self,
+        *,
+        copies: CopyIndex,
+        bodies: BodyCache,
+        writer: CopyWriter,
+        metrics: Metrics,
+        recreated: Callable[[Target, str, str], None],
+    ) -> None:
+        self._copies = copies
+        self._bodies = bodies
+        self._writer = writer
+        self._metrics = metrics
+        self._recreated = recreated
+        self._contention = Contention()
+        self._pace = Pace()
+
+    def digest(self, manifest: Manifest) -> bytes:
+        """Return the digest of an object's synced fields."""
+        return self._writer.digest(manifest)
+
+    async def update(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
+        """Write a copy, and its status, where they differ from the wanted state; return whether that took a write."""
+        has_written = await self._update(state, wanted, cache, reason=reason)
+        record = cache.records.get(state.target.key)
+        if record is not None and record.status_digest != self._writer.status_digest(wanted):
+            update = self._writer.write_status(wanted, record, cache)
+            has_written = await self._timed("update status", state.target, update) or has_written
+        return has_written
+
+    async def delete(self, state: TargetState, decision: Delete) -> None:
+        """Delete the copy that the decision is about."""
+        cache = self._copies.cache_of(state.target.group, state.target.kind)
+        if cache is None:
+            return
+        self._keep_pace(state.target)
+        self._contention.record_absence(state.target)
+        deletion = self._writer.delete(state.target, cache.kind, uid=decision.uid, revision=decision.revision)
+        await self._timed("delete", state.target, deletion)
+
+    def note_absent(self, target: Target) -> None:
+        """Record that a copy is rightly absent, so that its next creation is not a repair."""
+        self._contention.record_absence(target)
+
+    def is_in_step(self, target: Target, made_from: object) -> bool:
+        """Report, without a body, whether the copy here was made from this very state by this very rule."""
+        cache = self._copies.cache_of(target.group, target.kind)
+        record = cache.records.get(target.key) if cache is not None else None
+        if cache is None or record is None or record.made_from != made_from:
+            return False
+        return self._is_as_written(record, cache, target)
+
+    async def _update(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
+        record = cache.records.get(state.target.key)
+        decided_on = state.current.revision if state.current is not None else None
+        if (record.revision if record is not None else None) != decided_on:
+            raise Conflict(f"{state.target} changed while its source was read; trying again")
+        if record is None:
+            await self._create(state, wanted, cache)
+            return True
+        if reason is Reason.REBUILT:
+            await self._recreate(wanted, record, cache, why="the cluster was rebuilt and has another ID now")
+            return True
+        if record.desired == wanted.digest and self._is_as_written(record, cache, state.target):
+            return False
+        is_repair = record.desired == wanted.digest or self._contention.is_repair(state.target, wanted.digest)
+        now = self._check_contention(state.target, is_repair=is_repair)
+        self._keep_pace(state.target)
+        try:
+            update = self._writer.write(wanted, record, cache, adopt=reason is Reason.ADOPT)
+            has_written, managers = await self._timed("update", state.target, update)
+        except Immutable as error:
+            if (state.target.group, state.target.kind) in _IRREPLACEABLE:
+                raise Immutable(f"{error}; {_STAYS.format(state.target.kind)}") from None
+            await self._recreate(wanted, record, cache, why="a changed field is immutable")
+            has_written, managers = True, error.managers
+        self._contention.record_write(state.target, wanted.digest)
+        if has_written and is_repair:
+            self._contention.record_repair(state.target, Repair.CHANGES, managers, now=now)
+        return has_written
+
+    async def _create(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache) -> None:
+        """Create a copy; this is a repair where the copy was deleted here, and not its namespace."""
+        is_there = state.namespace is NamespaceState.ACTIVE
+        is_repair = is_there and self._contention.is_repair(state.target, wanted.digest)
+        now = self._check_contention(state.target, is_repair=is_repair)
+        self._keep_pace(state.target)
+        if state.namespace is NamespaceState.MISSING:
+            await self._writer.create_namespace(state.target.namespace)
+        await self._timed("create", state.target, self._writer.create(wanted, cache))
+        self._contention.record_write(state.target, wanted.digest)
+        if is_repair:
+            self._contention.record_repair(state.target, Repair.DELETES, now=now)
+
+    async def _recreate(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, why: str) -> None:
+        """Delete a copy and create it again (A2, P11)."""
+        target = wanted.target
+        self._contention.record_absence(target)
+        deletion = self._writer.delete(target, cache.kind, uid=record.uid, revision=record.revision)
+        await self._timed("delete", target, deletion)
+        await self._timed("create", target, self._writer.create(wanted, cache))
+        self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
+
+    def _keep_pace(self, target: Target) -> None:
+        """Count the change of a copied rule; ChangesTooOften where it must wait."""
+        if (target.group, target.kind) == (meta.RULE.group, meta.RULE.kind):
+            self._pace.enter(now=asyncio.get_running_loop().time())
+
+    def _check_contention(self, target: Target, *, is_repair: bool) -> float:
+        """Return the loop's time of a write; Contested for a repair within its pause (A5)."""
+        now = asyncio.get_running_loop().time()
+        if is_repair and (pause_s := self._contention.pause_s(target, now=now)):
+            raise Contested(self._contention.message(target), retry_after_s=pause_s)
+        return now
+
+    def _is_as_written(self, record: CopyRecord, cache: LocalCache, target: Target) -> bool:
+        """Report whether a copy has the synced fields that the server stored for us."""
+        if record.verified == record.revision:
+            return True
+        obj = self._bodies.peek(copy_slot(cache.kind, target.key))
+        if obj is None or not self._writer.still_as_written(record, obj):
+            return False
+        cache.record_write(target.key, Unchanged())
+        return True
+
+    async def _timed(self, verb: str, target: Target, call: Awaitable[_T]) -> _T:
+        loop = asyncio.get_running_loop()
+        started, result = loop.time(), "error"
+        try:
+            answer = await call
+            result = "ok"
+        finally:
+            self._metrics.wrote(verb=verb, kind=target.kind, result=result, seconds=loop.time() - started)
+        return answer

@@ -1,0 +1,173 @@
+"""Delivers the objects of one selection to its handler, and keeps the position from which a watch resumes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final
+
+from registry_controller.api.errors import ProtocolError, RegistryError
+from registry_controller.api.meta import ObjectKey, revision
+from registry_controller.kube.object import PartialObject
+from registry_controller.kube.watch import WatchEvent, WatchEventType
+from registry_controller.watch.event_handler import EventHandler
+from registry_controller.watch.fairness import KindLimiter
+
+_CHECKED_EVERY: Final = 64  # new objects between two checks of the limit
+
+
+class KeySet:
+    """The keys of existing objects, and those that the present list has named.
+
+    It calls `check_room` at intervals while new keys come; `check_room` raises TooMuch at the limit.
+    """
+
+    def __init__(self, check_room: Callable[[], None]) -> None:
+        self._check_room = check_room
+        self._known: dict[ObjectKey, None] = {}
+        self._named: dict[ObjectKey, None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def begin(self) -> None:
+        """Begin a list, and drop the names of a list that did not end."""
+        self._named = {}
+
+    def add(self, key: ObjectKey) -> None:
+        """Add an object; TooMuch at the limit."""
+        if key not in self._known and len(self._known) % _CHECKED_EVERY == 0:
+            self._check_room()
+        self._known[key] = None
+        if self._named is not None:
+            self._named[key] = None
+
+    def drop(self, key: ObjectKey) -> None:
+        """Remove an object."""
+        self._known.pop(key, None)
+        if self._named is not None:
+            self._named.pop(key, None)
+
+    def gone(self) -> Sequence[ObjectKey]:
+        """Return the known objects that the present list has not named; the caller drops each."""
+        named = self._named
+        return () if named is None else [key for key in self._known if key not in named]
+
+    def end(self) -> None:
+        """End a list."""
+        self._named = None
+
+
+class Delivery:
+    """The state of one selection at its server, as its handler knows it.
+
+    `resume_at` is the resourceVersion from which a watch resumes, empty before a complete list; `revision` is the
+    same as a number. `is_tainted` is True after an object that could not be read, until the next list. `refused`
+    counts such objects, and `is_stalled` is True between an error and the recovery from it.
+    """
+
+    def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
+        self._handler = handler
+        self._limiter = limiter
+        self._keys = KeySet(check_room)
+        self.resume_at = ""
+        self.revision = 0
+        self.synced = False
+        self.refused = 0
+        self.is_tainted = False
+        self.is_stalled = False
+
+    @property
+    def size(self) -> int:
+        """Return the number of known objects."""
+        return len(self._keys)
+
+    def begin_list(self) -> None:
+        """Begin a list."""
+        self.is_tainted = False
+        self._keys.begin()
+        self._handler.on_list()
+
+    async def add(self, objects: Iterable[PartialObject]) -> None:
+        """Deliver the objects of a page."""
+        for obj in objects:
+            await self._limiter.wait()
+            self._add(obj)
+
+    async def end_list(self, resource_version: str) -> None:
+        """End a list: objects that it did not name are gone, unless one of its objects could not be read.
+
+        Deletions are delivered one by one. When a cancellation interrupts this, the next list delivers the rest.
+        """
+        for key in () if self.is_tainted else self._keys.gone():
+            await self._limiter.wait()
+            self._keys.drop(key)
+            with self._limiter.measure():
+                self._handler.on_delete(key, None)
+        self._keys.end()
+        self.resume_at = resource_version
+        self.revision = revision(resource_version)
+        if self.is_tainted:
+            return
+        self.synced = True
+        self._handler.on_synced(self.revision)
+        self.recover()
+
+    async def apply(self, event: WatchEvent) -> None:
+        """Deliver an event; a bookmark has no object."""
+        await self._limiter.wait()
+        obj = event.object
+        if event.refused:
+            self.refuse(event.refused)
+        elif obj is not None and event.type is WatchEventType.DELETED:
+            self._keys.drop(obj.key)
+            self._handler.on_delete(obj.key, obj)
+        elif obj is not None:
+            self._add(obj)
+
+    async def apply_all(self, events: AsyncIterator[WatchEvent]) -> None:
+        """Deliver events and advance the position, until the stream ends.
+
+        Events from before the present position are skipped: such an event would restore an object that is gone.
+        """
+        began = self.revision
+        async for event in events:
+            if event.object is not None and 0 < event.object.revision <= began:
+                continue
+            await self.apply(event)
+            if event.resource_version:
+                self.resume_at = event.resource_version
+                self.revision = revision(event.resource_version)
+
+    def reset(self, *, forgets_revision: bool = False) -> None:
+        """Require a list, which replaces everything delivered; `forgets_revision` after a restore from a backup."""
+        if forgets_revision:
+            self.revision = 0
+        self.resume_at = ""
+        self._handler.on_reset()
+
+    def refuse(self, message: str, *, count: int = 1) -> None:
+        """Count objects that cannot be read, and report them as an error."""
+        self.refused += count
+        self.is_tainted = True
+        self.stall(ProtocolError(message))
+
+    def on_bytes(self) -> None:
+        """Recover from an error, when a stream goes on from a complete list."""
+        if self.resume_at and not self.is_tainted:
+            self.recover()
+
+    def stall(self, error: RegistryError) -> None:
+        """Report an error."""
+        self.is_stalled = True
+        self._handler.on_error(error)
+
+    def recover(self) -> None:
+        """Report the end of an error, if there was one."""
+        if self.is_stalled:
+            self.is_stalled = False
+            self._handler.on_recovered()
+
+    def _add(self, obj: PartialObject) -> None:
+        self._keys.add(obj.key)
+        with self._limiter.measure():
+            self._handler.on_object(obj)

@@ -1,0 +1,133 @@
+"""What must hold at every moment, and needs a memory: adoption, quarrels, the deletion_limit, what is closed, rights.
+
+Each is looked at in what one daemon writes, one write after the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from registry_controller.api import meta
+from registry_controller.core.decision import deletion_limit
+from tests.sim.checks.expected_copies import content_of, marks_of
+from tests.sim.checks.history import Entry
+from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.member import Member
+from tests.sim.schedule.tally import Tally
+
+_QUARREL_S: Final = 60.0
+_REPAIRS: Final = 8
+"""So many repairs of one copy within a minute are more than those at once, and the one a minute after them (A5)."""
+_SLOWED: Final = 5
+_UNDER_WAY_S: Final = 5.0
+"""What was let go before a halt was stored may still be on its way."""
+
+Break = Callable[[str, str, str], None]
+
+
+class Guards:
+    """They tell `breaks` of a clause, where, and in words."""
+
+    def __init__(self, tally: Tally, breaks: Break) -> None:
+        self._tally = tally
+        self._break = breaks
+        self._repairs: dict[tuple[object, ...], deque[float]] = {}
+        self._halts: dict[tuple[str, str, str], tuple[str, float]] = {}
+        self._gone: Counter[tuple[str, ...]] = Counter()
+
+    def see(self, entry: Entry, member: Member, where: str) -> None:
+        """Look at one write of a daemon."""
+        before, new = entry.change.before, entry.change.new
+        if new is None:
+            if before is not None:
+                self._see_deletion(entry, member, before, where)
+            return
+        if new["kind"] == "ResourceSyncRule" and before is not None and before.get("status") != new.get("status"):
+            self._see_rule_status(entry, new, where)
+        if before is None:
+            self._see_creation(new, member, where)
+        elif content_of(before) != content_of(new):
+            self._see_repair(entry, member, before, new, where)
+        if before is not None and meta.GO_LAST_APPLIED in (before["metadata"].get("annotations") or {}):
+            self._see_adoption(before, new, where)
+
+    def _see_adoption(self, before: Manifest, new: Manifest, where: str) -> None:
+        """O10: one write takes away what the Go original wrote about the copy, and says where it comes from."""
+        if before.get("status") != new.get("status") or new["metadata"].get("deletionTimestamp"):
+            return
+        self._tally.clause("O10")
+        if not marks_of(new).provenance:
+            self._break("O10", where, "was written, and is still as the Go original left it")
+
+    def _see_repair(self, entry: Entry, member: Member, before: Manifest, new: Manifest, where: str) -> None:
+        """A5: what somebody keeps changing is put back ever more rarely."""
+        source = marks_of(new).provenance.get("source")
+        if not source or marks_of(before).provenance.get("source") != source:
+            return
+        place = (entry.cluster, member.starts, entry.change.kind.kind, entry.change.key)
+        times = self._repairs.setdefault(place, deque(maxlen=_REPAIRS + 1))
+        times.append(entry.at)
+        recent = sum(entry.at - at < _QUARREL_S for at in times)
+        self._tally.clauses["A5"] += recent >= _SLOWED
+        if recent > _REPAIRS:
+            self._break("A5", where, f"was put back {recent} times within a minute")
+
+    def _see_rule_status(self, entry: Entry, new: Manifest, where: str) -> None:
+        """W4: which deletions are halted, and since when. S3: whoever lacks a right is told what grants it."""
+        name, status = new["metadata"]["name"], new.get("status") or {}
+        for one in status.get("clusters") or ():
+            place, moment = (entry.cluster, name, one["clusterID"]), (one.get("deletions") or {}).get("haltedAt", "")
+            if not moment:
+                self._halts.pop(place, None)
+            elif self._halts.get(place, ("", 0.0))[0] != moment:
+                self._tally.clause("W4")
+                self._halts[place] = (moment, entry.at)
+        for words in _all_words(status):
+            if re.search(r"cannot list[^;]*403 Forbidden", words):
+                self._tally.clause("S3")
+                if "grant it with a ClusterRole labelled" not in words:
+                    self._break("S3", where, f"does not say what grants a right that is lacking: {words}")
+
+    def _see_deletion(self, entry: Entry, member: Member, before: Manifest, where: str) -> None:
+        """W4: while they are halted, no more go than may in any case, before somebody names that moment.
+
+        So many may, because a halt ends by itself when others take over what was to go, and so few are left.
+        """
+        marks = marks_of(before)
+        name = str(marks.provenance.get("rule", ""))
+        place = (entry.cluster, name, marks.owner)
+        moment, since = self._halts.get(place, ("", 0.0))
+        rule = member.find("ResourceSyncRule", name) if moment and entry.at - since > _UNDER_WAY_S else None
+        if rule is None or (rule["metadata"].get("annotations") or {}).get(meta.ALLOW_DELETIONS) == moment:
+            return
+        if _halted_at(rule, marks.owner) != moment:
+            return  # another rule of that name: to delete the one that halted was an order
+        self._gone[*place, moment] += 1
+        if self._gone[*place, moment] > deletion_limit.ALWAYS:
+            self._break("W4", where, f"was deleted although rule {name} halted deletions at {moment}")
+
+    def _see_creation(self, new: Manifest, member: Member, where: str) -> None:
+        """W8: nothing is made where the administrator here has closed."""
+        closed = member.options.get("CLOSED_NAMESPACES")
+        if closed and new["kind"] != "Event":
+            self._tally.clause("W8")
+            if new["metadata"].get("namespace") == closed:
+                self._break("W8", where, "was made where the administrator lets no rule write")
+
+
+def _halted_at(rule: Manifest, owner: str) -> str:
+    """Tell since when a rule's status says that deletions of an owner's copies are halted."""
+    entries = (rule.get("status") or {}).get("clusters") or ()
+    found = (one.get("deletions") or {} for one in entries if one["clusterID"] == owner)
+    return next((str(one.get("haltedAt", "")) for one in found), "")
+
+
+def _all_words(status: Manifest) -> list[str]:
+    """List the texts of a rule's status."""
+    conditions = [str(one.get("message", "")) for one in status.get("conditions") or ()]
+    clusters: list[Any] = list(status.get("clusters") or ())
+    failures = [str(failure.get("message", "")) for one in clusters for failure in one.get("failures") or ()]
+    return conditions + failures

@@ -1,0 +1,106 @@
+"""Is what a group at rest holds of itself, and says of its rules, so? Membership, and the counts in status."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from registry_controller.api import meta
+from registry_controller.api.meta import ObjectKey
+from tests.sim.checks.convergence import Wrong
+from tests.sim.checks.expected_copies import Place, asks_for_all, content_of, marks_of, stays_at_home
+from tests.sim.checks.oracle import Oracle
+from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.member import NAMESPACE
+from tests.sim.schedule.tally import Tally
+from tests.sim.schedule.vocabulary import WRITTEN
+
+
+def check_standing(oracle: Oracle, tally: Tally) -> Iterator[Wrong]:
+    """Compare the membership of all clusters, and what their rules say, with what is there."""
+    for cluster in oracle.world.names:
+        yield from _check_own(oracle, cluster, tally)
+        for peer in oracle.world.names:
+            if peer != cluster:
+                yield from _check_peer(oracle, cluster, peer, tally)
+                yield from _check_left_out(oracle, cluster, peer, tally)
+        yield from _check_words(oracle, cluster, tally)
+
+
+def _check_own(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
+    """O2: nothing of ours came back to us as the copy of something that others hold."""
+    world = oracle.world
+    for kind in (*WRITTEN, "Cluster"):
+        for key, found in world.all(cluster, kind).items():
+            held = (world.all(peer, kind).get(key) for peer in world.names if peer != cluster)
+            offered = [one for one in held if one is not None and marks_of(one).owner == world.id_of(cluster)]
+            tally.clauses["O2"] += bool(offered)
+            said = marks_of(found).provenance
+            if said and said["owner"] == world.id_of(cluster):
+                yield Wrong("O2", f"{kind} {key} at {cluster}", "is a copy of our own object")
+
+
+def _check_peer(oracle: Oracle, cluster: str, peer: str, tally: Tally) -> Iterator[Wrong]:
+    """O7: what is held of a member is what that member says, adopted where people had carried it here."""
+    world = oracle.world
+    for kind, key in (("Cluster", ObjectKey("", peer)), ("Secret", ObjectKey(NAMESPACE, peer))):
+        here, there = world.all(cluster, kind).get(key), world.all(peer, kind).get(key)
+        where = f"{kind} {key} at {cluster}"
+        if here is None or there is None or marks_of(here).frozen:
+            continue
+        tally.clause("O7")
+        if marks_of(here).owner != world.id_of(peer):
+            yield Wrong(
+                "O7", where, f"is not {peer}'s, whose it is by nature, but {marks_of(here).owner or 'nobody'}'s"
+            )
+        elif content_of(here) != content_of(there):
+            yield Wrong("O7", where, f"is not what {peer} says")
+
+
+def _check_left_out(oracle: Oracle, cluster: str, peer: str, tally: Tally) -> Iterator[Wrong]:
+    """W7: a rule that asks for nothing does not get what belongs to a cluster itself."""
+    wide = {rule.kind for rule in oracle.rules(cluster) if asks_for_all(rule) and oracle.reads(rule, peer)}
+    for kind in sorted(wide):
+        for key, source in oracle.natives(peer, kind).items():
+            if not stays_at_home(source):
+                continue
+            tally.clause("W7")
+            here = oracle.world.all(cluster, kind).get(key)
+            if here is not None and marks_of(here).owner == oracle.world.id_of(peer):
+                yield Wrong("W7", f"{kind} {key} at {cluster}", f"is a copy of what {peer} has for itself alone")
+
+
+def _check_words(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
+    """S1: a rule counts as in sync exactly the copies that are."""
+    world = oracle.world
+    places = oracle.claims(cluster)
+    counts: Counter[tuple[str, str]] = Counter()
+    for place, claims in places.items():
+        found = world.all(cluster, place.kind).get(place.key)
+        marks = marks_of(found) if found is not None else None
+        if marks is None or marks.frozen or not marks.provenance:
+            continue
+        made_of = marks.provenance["source"]
+        origin = Place(made_of["kind"], ObjectKey(made_of["namespace"], made_of["name"]))
+        claim = next((one for one in claims if (world.id_of(one.owner), one.origin) == (marks.owner, origin)), None)
+        if claim is not None:  # younger rules that make the same of it count it, too (W2)
+            for rule, copy in oracle.made_of(claim.source, owner=claim.owner, local=cluster):
+                counts[rule.name, marks.owner] += copy == claim.copy
+    for key, rule in world.all(cluster, "ResourceSyncRule").items():
+        if not _speaks(rule):
+            continue
+        for one in rule["status"].get("clusters") or ():
+            tally.clause("S1")
+            held = counts[key.name, one["clusterID"]]
+            if one.get("synced", 0) != held:
+                who = oracle.name_of(one["clusterID"])
+                words = f"says that {one.get('synced', 0)} copies of {who} are in sync, and {held} are"
+                yield Wrong("S1", f"rule {key.name} at {cluster}", words)
+
+
+def _speaks(rule: Manifest) -> bool:
+    """Say whether a rule works now, and its status is of what it asks for now."""
+    if (rule["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE) or rule["spec"].get("suspend"):
+        return False
+    status = rule.get("status") or {}
+    return bool(status.get("observedGeneration") == rule["metadata"]["generation"])

@@ -1,0 +1,127 @@
+"""What people do in a schedule to copies, and what looks like one."""
+
+from __future__ import annotations
+
+import base64
+
+import orjson
+
+from registry_controller.api import meta
+from tests.sim.checks.expected_copies import key_of, marks_of
+from tests.sim.cluster.member import Member
+from tests.sim.schedule.drawing import a_new_place, another, one, one_and_a_value
+from tests.sim.schedule.stage import Spot, Stage, deed
+from tests.sim.schedule.vocabulary import CANARY, make_object
+
+FINALIZER = "sim.example/held"
+
+
+@deed(one_and_a_value, weight=6)
+def edits_copy(stage: Stage, member: Member, which: int, value: str) -> bool:
+    """Change a copy."""
+    found = stage.choose_copy(member, which)
+    if found is None:
+        return False
+    kind = found["kind"]
+    body = "data" if kind in ("ConfigMap", "Secret") else "spec"
+    text = base64.b64encode((CANARY + value).encode()).decode() if kind == "Secret" else value
+    member.replace({**found, body: {**(found.get(body) or {}), "value": text, "more": text}})
+    return True
+
+
+@deed(one, weight=4)
+def drops_copy(stage: Stage, member: Member, which: int) -> bool:
+    """Delete a copy."""
+    found = stage.choose_copy(member, which)
+    if found is None:
+        return False
+    member.delete(found["kind"], found["metadata"]["name"], namespace=found["metadata"].get("namespace", ""))
+    return True
+
+
+def _annotate(stage: Stage, member: Member, which: int, changes: dict[str, str | None]) -> bool:
+    found = stage.choose_copy(member, which)
+    if found is None:
+        return False
+    annotations = {**(found["metadata"].get("annotations") or {}), **changes}
+    kept = {name: text for name, text in annotations.items() if text is not None}
+    member.replace({**found, "metadata": {**found["metadata"], "annotations": kept}})
+    return True
+
+
+@deed(one, weight=3)
+def makes_copy_its_own(stage: Stage, member: Member, which: int) -> bool:
+    """Take all marks off a copy: it is native from then on."""
+    return _annotate(stage, member, which, {meta.OWNER: None, meta.PROVENANCE: None})
+
+
+@deed(one, weight=2)
+def takes_provenance_off(stage: Stage, member: Member, which: int) -> bool:
+    """Take the provenance off a copy: it looks as the Go original leaves it."""
+    return _annotate(stage, member, which, {meta.PROVENANCE: None})
+
+
+@deed(one, weight=2)
+def freezes_copy(stage: Stage, member: Member, which: int) -> bool:
+    """Say on a copy that it is to be left alone."""
+    return _annotate(stage, member, which, {meta.SYNC_DISABLED: "true"})
+
+
+@deed(one, weight=2)
+def thaws_copy(stage: Stage, member: Member, which: int) -> bool:
+    """Say so no longer."""
+    return _annotate(stage, member, which, {meta.SYNC_DISABLED: None})
+
+
+@deed(one, weight=2)
+def forges_copy(stage: Stage, member: Member, which: int) -> bool:
+    """Make a copy look newer than its source: as if the owner had been restored from a backup."""
+    found = stage.choose_copy(member, which)
+    said = marks_of(found).provenance if found is not None else {}
+    if not said:
+        return False
+    source = {**said["source"], "resourceVersion": str(int(said["source"]["resourceVersion"]) + 10**6)}
+    text = orjson.dumps({**said, "source": source}, option=orjson.OPT_SORT_KEYS).decode()
+    return _annotate(stage, member, which, {meta.PROVENANCE: text})
+
+
+@deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((0.5, 5.0, 20.0))), weight=3)
+def holds_copy_while_it_goes(stage: Stage, member: Member, which: int, duration_s: float) -> bool:
+    """Delete a copy that has a finalizer for a while."""
+    found = stage.choose_copy(member, which)
+    if found is None or found["metadata"].get("finalizers"):
+        return False
+    kind, (namespace, name) = found["kind"], key_of(found)
+    member.replace({**found, "metadata": {**found["metadata"], "finalizers": [FINALIZER]}})
+    member.delete(kind, name, namespace=namespace)
+
+    def release() -> None:
+        held = member.find(kind, name, namespace=namespace)
+        if held is not None and held["metadata"].get("finalizers"):
+            member.replace({**held, "metadata": {**held["metadata"], "finalizers": []}})
+
+    stage.until(duration_s, release)
+    return True
+
+
+@deed(a_new_place, weight=2)
+def leaves_a_strangers_copy(stage: Stage, member: Member, place: Spot, value: str) -> bool:
+    """Create what looks like the copy of a cluster that nobody knows."""
+    if stage.find(member, place) is not None:
+        return False
+    made = make_object(place, value, "")
+    made["metadata"]["annotations"][meta.OWNER] = "00000000-0000-4000-8000-000000000000"
+    member.create(made)
+    return True
+
+
+@deed(lambda chance, who, names: (*a_new_place(chance, who, names), *another(chance, who, names)), weight=2)
+def leaves_a_copy_by_go(stage: Stage, member: Member, place: Spot, value: str, owner: str) -> bool:
+    """Create a copy as the Go original leaves it."""
+    if stage.find(member, place) is not None:
+        return False
+    made = make_object(place, value, "")
+    made["metadata"]["annotations"] = {meta.OWNER: stage.group[owner].id, meta.GO_LAST_APPLIED: "UEsDBBQACAAI"}
+    made["metadata"]["labels"] = {"sync": "yes", meta.OWNER: stage.group[owner].id}
+    member.create(made)
+    return True

@@ -1,0 +1,207 @@
+"""What people do in a schedule to the group itself: swaps, credentials, members that come and go."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.core.decision.tombstones import LASTS
+from registry_controller.membership.quota import MOST_OF_ONE
+from tests.sim.checks.expected_copies import marks_of
+from tests.sim.cluster.group import hand_over
+from tests.sim.cluster.member import NAMESPACE, READER, Member
+from tests.sim.schedule.drawing import another, nothing
+from tests.sim.schedule.stage import Stage, deed
+from tests.sim.schedule.vocabulary import EVIL
+
+
+@deed(another, weight=2)
+def disables(stage: Stage, member: Member, peer: str) -> bool:
+    """Stop reading a peer, or read it again."""
+    found = member.find("Cluster", peer)
+    if found is None:
+        return False
+    annotations = dict(found["metadata"].get("annotations") or {})
+    disabled = annotations.pop(meta.CLUSTER_DISABLED, None)
+    annotations |= {} if disabled else {meta.CLUSTER_DISABLED: "true"}
+    member.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
+    stage.at_the_end(lambda: enable(member, peer))
+    return True
+
+
+def enable(member: Member, peer: str) -> None:
+    """Read a peer again."""
+    found = member.find("Cluster", peer)
+    if found is not None and meta.CLUSTER_DISABLED in (found["metadata"].get("annotations") or {}):
+        kept = {key: text for key, text in found["metadata"]["annotations"].items() if key != meta.CLUSTER_DISABLED}
+        member.replace({**found, "metadata": {**found["metadata"], "annotations": kept}})
+
+
+@deed(another, weight=2)
+def swaps(stage: Stage, member: Member, peer: str) -> None:
+    """Carry two Clusters with their Secrets to each other, if they are not there."""
+    for giver, taker in ((member, stage.group[peer]), (stage.group[peer], member)):
+        if giver.find("Cluster", giver.name) and giver.find("Secret", giver.name, namespace=NAMESPACE):
+            hand_over(giver, taker)
+
+
+@deed(another, weight=2)
+def forgets_member(stage: Stage, member: Member, peer: str) -> bool:
+    """Delete another member's Cluster here."""
+    if member.find("Cluster", peer) is None:
+        return False
+    member.delete("Cluster", peer)
+    return True
+
+
+@deed(another, weight=1)
+def names_anothers_secret(stage: Stage, member: Member, peer: str) -> bool:
+    """Make a Cluster, of nobody, that names the Secret of another member; take it away at the end.
+
+    It stays here: what its owner never said goes from member to member for ever.
+    """
+    if member.find("Cluster", "nobody") is not None:
+        return False
+    reference = {"name": peer, "namespace": NAMESPACE}
+    spec = {"clusterID": "99999999-0000-4000-8000-000000000000", "authInfo": {"secretRef": reference}}
+    info = {"name": "nobody", "annotations": {meta.SYNC_DISABLED: "true"}}
+    member.create({"kind": "Cluster", "metadata": info, "spec": spec})
+    stage.at_the_end(lambda: _forget(member, "nobody"))
+    return True
+
+
+def _forget(member: Member, name: str) -> None:
+    if member.find("Cluster", name) is not None:
+        member.delete("Cluster", name)
+
+
+@deed(nothing, weight=0)
+def has_many_names(stage: Stage, member: Member) -> bool:
+    """Make more Clusters of the own ID than others take; take them away at the end."""
+    names = [f"{member.name}-{number}" for number in range(MOST_OF_ONE + 1)]
+    if stage.rebuilt or any(member.find("Cluster", name) for name in names):
+        return False
+    for name in names:
+        member.create({"kind": "Cluster", "metadata": {"name": name}, "spec": {"clusterID": member.id}})
+        stage.at_the_end(lambda name=name: _forget(member, name))  # type: ignore[misc]
+    return True
+
+
+@deed(nothing, weight=1)
+def leaves_a_secret_of_nobody(stage: Stage, member: Member) -> bool:
+    """Make a registry Secret that no Cluster names."""
+    if member.find("Secret", "nobody", namespace=NAMESPACE) is not None:
+        return False
+    info = {"name": "nobody", "namespace": NAMESPACE}
+    member.create({"kind": "Secret", "metadata": info, "type": meta.REGISTRY_SECRET_TYPE, "stringData": {"a": "b"}})
+    return True
+
+
+@deed(nothing, weight=2)
+def rotates(stage: Stage, member: Member) -> bool:
+    """Take the published token away; the new one has to be carried, because nobody can read it any more."""
+    name = f"{READER}-token"
+    if member.find("Secret", name, namespace=NAMESPACE) is None:
+        return False
+    member.delete("Secret", name, namespace=NAMESPACE)
+    return True
+
+
+@deed(nothing, weight=1)
+def drops_published_secret(stage: Stage, member: Member) -> bool:
+    """Delete the Secret in which the own credentials are published; the daemon makes it again."""
+    if member.find("Secret", member.name, namespace=NAMESPACE) is None:
+        return False
+    member.delete("Secret", member.name, namespace=NAMESPACE)
+    return True
+
+
+@deed(another, weight=2)
+def carries_credentials(stage: Stage, member: Member, peer: str) -> bool:
+    """Carry the present Secret of a member to another one, over the one that is there."""
+    return carry_secret(member, stage.group[peer])
+
+
+def carry_secret(giver: Member, taker: Member) -> bool:
+    """Put a member's present credentials into the Secret that another one has of it."""
+    found = giver.find("Secret", giver.name, namespace=NAMESPACE)
+    held = taker.find("Secret", giver.name, namespace=NAMESPACE)
+    if found is None or held is None or held["data"] == found["data"]:
+        return False
+    taker.replace({**held, "data": found["data"]})
+    return True
+
+
+@deed(another, weight=1)
+def forges_address(stage: Stage, member: Member, peer: str) -> bool:
+    """Change the address in the Secret that is here of another member, and say that it is newer than hers."""
+    found = stage.copy_at(member, ("Secret", NAMESPACE, peer))
+    said = marks_of(found).provenance if found is not None else {}
+    if found is None or not said:
+        return False
+    text = base64.b64decode(found["data"][meta.KUBECONFIG_KEY]).decode().replace(f"https://{peer}.", EVIL)
+    _forge(member, {**found, "data": {meta.KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}})
+    return True
+
+
+@deed(another, weight=1)
+def forges_endpoint(stage: Stage, member: Member, peer: str) -> bool:
+    """Give the Cluster that is here of another member an endpoint of one's own, and say that it is newer than hers."""
+    found = stage.copy_at(member, ("Cluster", "", peer))
+    if found is None or not marks_of(found).provenance:
+        return False
+    endpoints = [{"serverAddress": f"{EVIL}sim:6443"}]
+    _forge(member, {**found, "spec": {**found["spec"], "kubernetesApiEndpoints": endpoints}})
+    return True
+
+
+def take_forgery_back(member: Member, peer: str) -> bool:
+    """Take forged endpoints off the Cluster that is here of another member."""
+    found = member.find("Cluster", peer)
+    if found is None or EVIL not in str(found["spec"].get("kubernetesApiEndpoints")):
+        return False
+    spec = {name: value for name, value in found["spec"].items() if name != "kubernetesApiEndpoints"}
+    member.replace({**found, "spec": spec})
+    return True
+
+
+def _forge(member: Member, manifest: dict[str, Any]) -> None:
+    """Write a copy that says to be of a far later state of its source."""
+    said = marks_of(manifest).provenance
+    source = {**said["source"], "resourceVersion": str(int(said["source"]["resourceVersion"]) + 10**6)}
+    marks = orjson.dumps({**said, "source": source}, option=orjson.OPT_SORT_KEYS).decode()
+    annotations = {**manifest["metadata"]["annotations"], meta.PROVENANCE: marks}
+    member.replace({**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}})
+
+
+@deed(another, weight=1)
+def declares_left(stage: Stage, member: Member, peer: str) -> bool:
+    """Say that a member has left, whether it is dead or not."""
+    found = stage.copy_at(member, ("Cluster", "", peer))
+    if found is None or not marks_of(found).provenance:
+        return False
+    said = marks_of(found).provenance
+    until = datetime.now(UTC).date() + LASTS
+    stone = Tombstone(found["spec"]["clusterID"], said["source"]["uid"], member.id, until)
+    if member.find("ClusterFeature", stone.name) is not None:
+        return False
+    member.create(tombstone_manifest(stone))
+    return True
+
+
+@deed(nothing, weight=1)
+def leaves(stage: Stage, member: Member) -> bool:
+    """Delete the own Cluster: the member leaves, until it comes back at the end.
+
+    Not one that was built anew: those who have not heard of that yet would bring the old one back under its name, and
+    that is for people to clear up.
+    """
+    if member.find("Cluster", member.name) is None or member.name in stage.rebuilt:
+        return False
+    member.delete("Cluster", member.name)
+    return True

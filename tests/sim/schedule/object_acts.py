@@ -1,0 +1,184 @@
+"""What people do in a schedule to their own objects, to rules, features and namespaces."""
+
+from __future__ import annotations
+
+from tests.sim.checks.expected_copies import marks_of
+from tests.sim.cluster.group import rule
+from tests.sim.cluster.member import Member
+from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one
+from tests.sim.schedule.stage import Spot, Stage, deed
+from tests.sim.schedule.vocabulary import ELSEWHERE, LETS_IN, NAMES, Wish, gvk, make_object, make_rule
+
+# Their own objects.
+
+
+@deed(an_object, weight=30)
+def puts(stage: Stage, member: Member, place: Spot, value: str, more: str) -> bool:
+    """Create an object, or change the own one that is there."""
+    made = make_object(place, value, more)
+    found = stage.find(member, place)
+    if found is None:
+        member.create(made)
+    elif stage.native_at(member, place) is not None:
+        member.replace({**found, **made, "metadata": {**found["metadata"], **made["metadata"]}})
+    else:
+        return False
+    return True
+
+
+@deed(an_object, weight=4)
+def puts_by_force(stage: Stage, member: Member, place: Spot, value: str, more: str) -> bool:
+    """Put an own object in the place of whatever is there: with a new uid."""
+    if place[0] == "Namespace":
+        return False
+    member.replace_by_force(make_object(place, value, more))
+    return True
+
+
+@deed(lambda chance, who, names: (chance.choice(("default", "team")), f"v{chance.randrange(10**6)}"), weight=2)
+def has_what_stays_at_home(stage: Stage, member: Member, namespace: str, value: str) -> None:
+    """Make what each cluster has for itself: the certificates of its API server, and something of Kubernetes' own.
+
+    The first comes by no label either, nor by its namespace.
+    """
+    for place, more in (((namespace, "kube-root-ca.crt"), "sync"), (("kube-system", "x"), "")):
+        member.apply(make_object(("ConfigMap", *place), value, more))
+
+
+@deed(one, weight=8)
+def drops_one(stage: Stage, member: Member, which: int) -> bool:
+    """Delete one of the own objects."""
+    found = stage.natives(member, HELD_KINDS)
+    if not found:
+        return False
+    drops(stage, member, found[which % len(found)])
+    return True
+
+
+@deed(a_place, weight=1)
+def drops(stage: Stage, member: Member, place: Spot) -> bool:
+    """Delete an own object."""
+    kind, namespace, name = place
+    if stage.native_at(member, place) is None:
+        return False
+    member.delete(kind, name, namespace=namespace)
+    return True
+
+
+@deed(lambda chance, who, names: (chance.randrange(1000), chance.randrange(9)), weight=4)
+def tells(stage: Stage, member: Member, which: int, ready: int) -> bool:
+    """Give an own object a status."""
+    places = stage.natives(member, ("Widget", "Region"))
+    found = stage.native_at(member, places[which % len(places)]) if places else None
+    if found is None:
+        return False
+    member.replace({**found, "status": {"ready": ready}}, subresource="status")
+    return True
+
+
+# Rules and features.
+
+
+@deed(a_rule, weight=14)
+def rules(stage: Stage, member: Member, name: str, wish: Wish) -> bool:
+    """Create a rule, or change the own one that is there."""
+    made = make_rule(name, wish)
+    found = member.find("ResourceSyncRule", name)
+    if found is None:
+        member.create(made)
+    elif marks_of(found).owner:
+        return False
+    else:
+        annotations = made["metadata"].get("annotations") or {}
+        member.replace({**found, "spec": made["spec"], "metadata": {**found["metadata"], "annotations": annotations}})
+    return True
+
+
+@deed(one, weight=4)
+def drops_one_rule(stage: Stage, member: Member, which: int) -> bool:
+    """Delete one of the own rules."""
+    found = stage.own_rules(member)
+    if not found:
+        return False
+    member.delete("ResourceSyncRule", found[which % len(found)])
+    return True
+
+
+@deed(a_rule_name, weight=1)
+def drops_rule(stage: Stage, member: Member, name: str) -> bool:
+    """Delete an own rule."""
+    if stage.native_at(member, ("ResourceSyncRule", "", name)) is None:
+        return False
+    member.delete("ResourceSyncRule", name)
+    return True
+
+
+@deed(a_rule, weight=6)
+def edits_a_rule(stage: Stage, member: Member, name: str, wish: Wish) -> bool:
+    """Change the first of the own rules of that kind, if there is one."""
+    names = [found for found in stage.own_rules(member) if found.startswith(wish[0].lower())]
+    return bool(names) and rules(stage, member, names[0], wish)
+
+
+@deed(one, weight=3)
+def suspends(stage: Stage, member: Member, which: int) -> bool:
+    """Suspend one of the own rules, or let it go on."""
+    names = stage.own_rules(member)
+    if not names:
+        return False
+    found = member.get("ResourceSyncRule", names[which % len(names)])
+    member.replace({**found, "spec": {**found["spec"], "suspend": not found["spec"].get("suspend")}})
+    return True
+
+
+@deed(nothing, weight=4)
+def turns_gold(stage: Stage, member: Member) -> None:
+    """Make the feature that some rules ask for, or take it away."""
+    if member.find("ClusterFeature", "gold") is None:
+        member.create({"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}})
+    else:
+        member.delete("ClusterFeature", "gold")
+
+
+@deed(lambda chance, who, names: (chance.choice(NAMES), f"v{chance.randrange(10**6)}"), weight=0)
+def shares_what_lets_in(stage: Stage, member: Member, name: str, value: str) -> bool:
+    """Have what lets in whoever holds it, and a rule that asks for such: from another cluster it does nothing."""
+    found = stage.find(member, ("Secret", "default", name))
+    if found is not None or member.find("ResourceSyncRule", "letting-in") is not None:
+        return False
+    member.create({**make_object(("Secret", "default", name), value, "sync"), "type": LETS_IN})
+    entry = {"match": [{"content": [{"key": "type", "value": LETS_IN}]}]}
+    member.create(rule("letting-in", gvk("Secret"), entry, deletionPolicy="Delete"))
+    return True
+
+
+# Namespaces.
+
+
+@deed(lambda chance, who, names: (chance.choice(("extra", "team", ELSEWHERE)),), weight=3)
+def makes_namespace(stage: Stage, member: Member, name: str) -> bool:
+    """Make a namespace."""
+    if member.find("Namespace", name) is not None:
+        return False
+    member.create({"kind": "Namespace", "metadata": {"name": name}})
+    return True
+
+
+@deed(lambda chance, who, names: (chance.choice(("extra", "team", ELSEWHERE)),), weight=2)
+def drops_namespace(stage: Stage, member: Member, name: str) -> bool:
+    """Delete a namespace with all that is in it."""
+    if member.find("Namespace", name) is None:
+        return False
+    member.delete("Namespace", name)
+    return True
+
+
+@deed(lambda chance, who, names: (chance.choice(NAMES), f"v{chance.randrange(10**6)}"), weight=2)
+def lives_in_a_copied_namespace(stage: Stage, member: Member, name: str, value: str) -> bool:
+    """Make an own object in a namespace that came from another cluster."""
+    found = stage.copy_at(member, ("Namespace", "", name))
+    if found is None or found["metadata"].get("deletionTimestamp"):
+        return False
+    if member.find("ConfigMap", "native", namespace=name) is None:
+        member.create(make_object(("ConfigMap", name, "native"), value, ""))
+    return True

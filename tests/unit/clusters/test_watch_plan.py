@@ -1,0 +1,221 @@
+"""Which rules read from which peer, the context of their templates, and the kinds that are watched here. R2, T3."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.api.feature import Feature
+from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.cache.registry import Registry
+from registry_controller.clusters.watch_plan import TemplateContexts, WatchPlanner, differing, stable_part
+from registry_controller.core.mutation.mutate import NO_CONTEXT
+from registry_controller.core.rules.active import ActiveRule
+from tests.unit.clusters.builders import LOCAL, cluster_manifest, registry, rule_manifest
+
+B, C = ClusterUID("id-b"), ClusterUID("id-c")
+MAP, SECRET = GVK("", "v1", "ConfigMap"), GVK("", "v1", "Secret")
+OWN = cluster_manifest("own", cluster_id=LOCAL)
+Kinds = Mapping[GVK, frozenset[Selection]]
+
+
+class Peer:
+    """A peer that records the rules it is given."""
+
+    def __init__(self, cluster_id: ClusterUID, *features: str) -> None:
+        self.cluster_id, self.name = cluster_id, cluster_id.removeprefix("id-")
+        held: Any = tuple(Feature(name, name, {}) for name in features)
+        self.features = SimpleNamespace(held=held, is_current=True)
+        self.given: list[Mapping[GVK, list[str]]] = []
+        self.watches = self
+
+    def set_rules(self, rules: Mapping[GVK, Iterable[ActiveRule]]) -> None:
+        self.given.append({kind: [active.rule.name for active in found] for kind, found in rules.items()})
+
+
+class Local:
+    """The local cluster's watches, and the orphans that add to them."""
+
+    def __init__(self) -> None:
+        self.kinds: Collection[GVK] = ()
+        self.served: frozenset[GVK] | None = None
+        self.watched: Kinds = {}
+        self.orphans: Kinds = {}
+        self.namespaces: list[str] = []
+
+    def with_kinds(self, wanted: Kinds) -> Kinds:
+        return {**wanted, **self.orphans}
+
+    def set_kinds(self, kinds: Kinds) -> None:
+        self.watched = kinds
+
+    def set_secret_namespaces(self, namespaces: Iterable[str]) -> None:
+        self.namespaces = list(namespaces)
+
+
+def planner(held: Registry, local: Any) -> WatchPlanner:
+    return WatchPlanner(local=LOCAL, registry=held, local_cluster=local, orphans=local)
+
+
+async def assign(made: WatchPlanner, *peers: Peer) -> Mapping[ClusterUID, Any]:
+    """Give peers their rules."""
+    found: Any = {peer.cluster_id: peer for peer in peers}
+    await made.set_rules(found)
+    return found
+
+
+async def test_a_peer_gets_the_rules_whose_features_it_has() -> None:
+    held = registry(
+        OWN,
+        rules=(rule_manifest("all"), rule_manifest("some", features=("x",)), rule_manifest("secrets", kind="Secret")),
+    )
+    b, c, local = Peer(B, "x"), Peer(C), Local()
+    made = planner(held, local)
+    await assign(made, b, c)
+    assert b.given == [{MAP: ["all", "some"], SECRET: ["secrets"]}]
+    assert c.given == [{MAP: ["all"], SECRET: ["secrets"]}]
+    assert set(made.active) == {"all", "some", "secrets"}
+    assert local.watched == {MAP: frozenset({EVERYTHING}), SECRET: frozenset({EVERYTHING})}
+
+
+async def test_features_that_are_not_listed_yet_choose_no_rule_that_asks_for_them() -> None:
+    b = Peer(B)
+    b.features.held = None
+    await assign(
+        planner(registry(OWN, rules=(rule_manifest("all"), rule_manifest("some", features=("x",)))), Local()), b
+    )
+    assert b.given == [{MAP: ["all"]}]
+
+
+async def test_a_peer_is_given_rules_again_only_after_a_change() -> None:
+    held = registry(OWN, rules=(rule_manifest("one"),))
+    made, b = planner(held, Local()), Peer(B)
+    await assign(made, b)
+    await assign(made, b)
+    assert len(b.given) == 1
+    b.features.held = (Feature("x", "x", {}),)
+    await assign(made, b)
+    assert len(b.given) == 2
+    changed = rule_manifest("one", kind="Secret")
+    held.apply(
+        "resourcesyncrules", "MODIFIED", {**changed, "metadata": {**changed["metadata"], "resourceVersion": "2"}}
+    )
+    await assign(made, b)
+    assert b.given[2:] == [{SECRET: ["one"]}]
+    await assign(made, other := Peer(B))
+    assert other.given == [{SECRET: ["one"]}]
+
+
+async def test_w3_orphans_are_watched_beside_the_kinds_of_rules() -> None:
+    local = Local()
+    made = planner(registry(OWN, rules=(rule_manifest("one"),)), local)
+    await assign(made)
+    assert not made.has_orphans
+    local.orphans = {SECRET: frozenset({EVERYTHING})}
+    await assign(made)
+    assert made.has_orphans
+    assert set(local.watched) == {MAP, SECRET}
+    made.watch_secrets(["a", "b"])
+    assert local.namespaces == ["a", "b"]
+
+
+async def test_changes_name_the_rules_the_kinds_they_read_and_did_read_and_the_members() -> None:
+    held = registry(OWN, rules=(rule_manifest("one"), rule_manifest("two")))
+    made, b = planner(held, Local()), Peer(B)
+    peers = await assign(made, b)
+    assert made.take_changes(peers) == ({"one", "two"}, {("", "ConfigMap")}, {B})
+    assert made.take_changes(peers) is None
+    changed = rule_manifest("one", kind="Secret")
+    held.apply(
+        "resourcesyncrules", "MODIFIED", {**changed, "metadata": {**changed["metadata"], "resourceVersion": "2"}}
+    )
+    assert made.take_changes(await assign(made, b)) == ({"one"}, {("", "ConfigMap"), ("", "Secret")}, set())
+    b.features.held = (Feature("x", "x", {}),)
+    assert made.take_changes(await assign(made, b)) == (set(), set(), {B})
+    assert made.take_changes(await assign(made)) == (set(), set(), {B})
+
+
+SELECTING = rule_manifest("one", targetClusters={"names": ["own"]})
+
+
+@pytest.mark.parametrize(
+    ("rule", "own", "is_current", "has_changed", "chosen"),
+    [
+        (rule_manifest("one"), True, True, False, True),
+        (rule_manifest("one"), True, True, True, False),
+        (rule_manifest("one"), True, False, False, True),
+        (rule_manifest("one", features=("x",)), True, False, False, False),
+        (rule_manifest("one"), False, True, False, True),
+        (SELECTING, True, True, False, True),
+        (SELECTING, False, True, False, False),
+    ],
+    ids=[
+        "current",
+        "its features have changed since",
+        "its features are listed again, and no rule asks for any",
+        "its features are listed again, and a rule asks for one",
+        "without our own Cluster, and no rule selects clusters",
+        "a rule selects clusters",
+        "without our own Cluster, and a rule selects clusters",
+    ],
+)
+async def test_w3_whether_a_peer_has_all_its_rules(
+    rule: dict[str, Any], own: bool, is_current: bool, has_changed: bool, chosen: bool
+) -> None:
+    made, b = planner(registry(*([OWN] if own else []), rules=(rule,)), Local()), Peer(B)
+    peers = await assign(made, b)
+    b.features.is_current = is_current
+    if has_changed:
+        b.features.held = (Feature("x", "x", {}),)
+    assert made.has_chosen_rules(peers[B], MAP) == chosen
+
+
+async def test_w3_a_peer_that_was_not_given_rules_has_not_got_them() -> None:
+    made: Any = planner(registry(OWN, rules=(rule_manifest("one"),)), Local())
+    assert not made.has_chosen_rules(Peer(B), MAP)
+    await assign(made, Peer(B))
+    assert not made.has_chosen_rules(Peer(B), MAP)
+
+
+def test_templates_see_the_owners_cluster_and_our_own() -> None:
+    contexts = TemplateContexts(registry=registry(OWN, cluster_manifest("b")), local=LOCAL)
+    context = contexts.of(B, name="b")
+    assert context.cluster is not None
+    assert context.local_cluster is not None
+    assert [found["metadata"]["name"] for found in (context.cluster, context.local_cluster)] == ["b", "own"]
+    assert contexts.of(B, name="b") is context
+
+
+def test_a_context_stays_while_the_cluster_is_missing() -> None:
+    held = registry(OWN, cluster_manifest("b"))
+    contexts = TemplateContexts(registry=held, local=LOCAL)
+    assert contexts.of(C, name="c") is NO_CONTEXT
+    context = contexts.of(B, name="b")
+    held.apply("clusters", "DELETED", {**cluster_manifest("b"), "metadata": {"name": "b", "resourceVersion": "9"}})
+    assert contexts.of(B, name="b") is context
+
+
+def test_the_stable_part_of_a_cluster_leaves_out_what_changes_by_itself() -> None:
+    annotations = {meta.PROVENANCE: "x", meta.KUBECTL_LAST_APPLIED: "y", meta.GO_LAST_APPLIED: "z", "mine": "stays"}
+    manifest = cluster_manifest(
+        "b",
+        metadata={"annotations": annotations, "resourceVersion": "5", "managedFields": [], "labels": {"a": "b"}},
+        status={"state": "Ready", "conditions": [{"type": "Ready"}], "message": "well"},
+    )
+    assert stable_part(manifest) == {
+        "apiVersion": meta.API_VERSION,
+        "kind": "Cluster",
+        "metadata": {"name": "b", "uid": "uid-b", "annotations": {"mine": "stays"}, "labels": {"a": "b"}},
+        "spec": manifest["spec"],
+        "status": {"state": "Ready"},
+    }
+    assert stable_part(None) is None
+
+
+def test_mappings_differ_in_keys_that_only_one_has_and_in_values() -> None:
+    assert differing({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5}) == {"a", "c", "d"}

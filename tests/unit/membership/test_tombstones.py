@@ -1,0 +1,281 @@
+"""The tombstones here and at peers, their conclusions and their effects, in virtual time. O6."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import date, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from registry_controller.api import meta
+from registry_controller.api.feature import read_feature
+from registry_controller.api.meta import ClusterUID
+from registry_controller.api.provenance import Provenance, encode
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.cache.members import cluster_target
+from registry_controller.cache.registry import Registry
+from registry_controller.core.decision.ownership import read_marks
+from registry_controller.membership.tombstones import TombstoneTracker
+from tests.sim.cluster.loop import run
+from tests.unit.clusters.builders import cluster_manifest
+
+LOCAL, B, C = ClusterUID("id-local"), ClusterUID("id-b"), ClusterUID("id-c")
+TODAY = date(2026, 5, 1)
+TRUST_S = 600
+
+
+def stone(member: ClusterUID = B, membership: str = "m", by: ClusterUID = LOCAL, *, days: int = 80) -> Tombstone:
+    return Tombstone(member, membership, by, TODAY + timedelta(days=days))
+
+
+class Observer:
+    """Records the effects."""
+
+    def __init__(self) -> None:
+        self.members: list[ClusterUID] = []
+        self.relays = self.tombstones = 0
+
+    def on_member_changed(self, member: ClusterUID) -> None:
+        self.members.append(member)
+
+    def on_relays_changed(self) -> None:
+        self.relays += 1
+
+    def on_tombstones_changed(self) -> None:
+        self.tombstones += 1
+
+
+class Stage:
+    """A tracker, and the objects here that it reads."""
+
+    def __init__(self) -> None:
+        self.today = TODAY
+        self.writes = True
+        self.revision = 0
+        self.peers: dict[ClusterUID, Any] = {}
+        self.left: dict[ClusterUID, int] = {}
+        self.observer = Observer()
+        self.registry = Registry(on_change=lambda plural, name: None)
+        departures: Any = SimpleNamespace(left=self.left)
+        self.tracker = TombstoneTracker(
+            local=LOCAL,
+            trusts_after_s=TRUST_S,
+            registry=self.registry,
+            peers=self.peers,
+            departures=departures,
+            writes_status_of=lambda gvr, name: self.writes,
+            today=lambda: self.today,
+            observer=self.observer,
+        )
+
+    def apply(self, plural: str, manifest: Any, event: str = "MODIFIED") -> None:
+        self.revision += 1
+        metadata = {**manifest["metadata"], "resourceVersion": str(self.revision)}
+        self.registry.apply(plural, event, {**manifest, "metadata": metadata})
+
+    def set_cluster(self, name: str, *, membership: str = "m") -> None:
+        """Make the copy of a member's Cluster, of one membership."""
+        member, target = ClusterUID(f"id-{name}"), cluster_target(name)
+        made = Provenance(member, "r", LOCAL, "Delete", meta.CLUSTER, target.key, membership, "", 1, target)
+        annotations = {meta.OWNER: member, meta.PROVENANCE: encode(made)}
+        self.apply("clusters", cluster_manifest(name, metadata={"annotations": annotations}))
+
+    def set_stone(self, *stones: Tombstone) -> None:
+        for found in stones:
+            self.apply("clusterfeatures", tombstone_manifest(found))
+
+    def drop_stone(self, found: Tombstone) -> None:
+        self.apply("clusterfeatures", tombstone_manifest(found), "DELETED")
+
+    def set_peer(self, name: str, *stones: Tombstone, is_alive: bool = True, is_listed: bool = True) -> None:
+        features = tuple(read_feature(tombstone_manifest(found)) for found in stones) if is_listed else None
+        self.peers[ClusterUID(f"id-{name}")] = SimpleNamespace(
+            is_alive=is_alive,
+            features=SimpleNamespace(held=features),
+            clusters=SimpleNamespace(held={} if is_listed else None),
+        )
+
+
+def play(scenario: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        await scenario(Stage())
+
+    run(main)
+
+
+def test_o6_a_tombstone_of_this_cluster_makes_a_silent_member_go_at_once() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.set_cluster("b")
+        stage.tracker.update()
+        assert (stage.tracker.now.gone, stage.observer.members) == (frozenset(), [])
+        stage.set_stone(stone())
+        stage.tracker.update()
+        assert stage.tracker.now.gone == {B}
+        assert stage.observer.members == [B]
+        stage.tracker.update()
+        assert stage.observer.members == [B]
+
+    play(scenario)
+
+
+def test_o6_a_relays_tombstone_counts_only_after_a_long_silence() -> None:
+    async def scenario(stage: Stage) -> None:
+        for name in "bc":
+            stage.set_cluster(name)
+        found = stone(by=C)
+        stage.set_peer("c", found)
+        stage.set_peer("b", is_alive=False)
+        stage.set_stone(found)
+        stage.tracker.update()
+        assert stage.tracker.now.gone == frozenset()
+        assert stage.tracker.now.pending == {B: {C}}
+        assert stage.tracker.now.due_s == TRUST_S
+        await asyncio.sleep(TRUST_S)
+        stage.tracker.update()
+        assert stage.tracker.now.gone == {B}
+
+    play(scenario)
+
+
+def test_o6_time_alone_is_enough_for_the_next_update() -> None:
+    async def scenario(stage: Stage) -> None:
+        for name in "bc":
+            stage.set_cluster(name)
+        found = stone(by=C)
+        stage.set_peer("c", found)
+        stage.set_peer("b", is_alive=False)
+        stage.set_stone(found)
+        async with asyncio.TaskGroup() as scope:
+            task = scope.create_task(stage.tracker.run(), name="tombstones")
+            await asyncio.sleep(1)
+            stage.tracker.update()
+            await asyncio.sleep(TRUST_S + 1)
+            task.cancel()
+        assert stage.tracker.now.gone == {B}
+
+    play(scenario)
+
+
+def test_o6_a_tombstone_expires_with_its_last_day() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.set_cluster("b")
+        found = stone(days=1)
+        stage.set_stone(found)
+        async with asyncio.TaskGroup() as scope:
+            task = scope.create_task(stage.tracker.run(), name="tombstones")
+            stage.tracker.update()
+            assert stage.tracker.now.gone == {B}
+            stage.today = TODAY + timedelta(days=2)
+            await asyncio.sleep(3700)
+            task.cancel()
+        assert stage.tracker.now.gone == frozenset()
+        assert [meta.metadata_of(manifest)["name"] for manifest in stage.tracker.list_unwanted()] == [found.name]
+
+    play(scenario)
+
+
+def test_o6_tombstones_of_known_members_are_created_here_by_one_replica() -> None:
+    async def scenario(stage: Stage) -> None:
+        for name in "bc":
+            stage.set_cluster(name)
+        found = stone(by=C)
+        stage.set_peer("c", found)
+        stage.tracker.update()
+        assert stage.observer.tombstones == 1
+        assert list(stage.tracker.list_missing()) == [found]
+        stage.writes = False
+        assert list(stage.tracker.list_missing()) == []
+        stage.writes = True
+        stage.set_stone(found)
+        stage.tracker.update()
+        assert list(stage.tracker.list_missing()) == []
+
+    play(scenario)
+
+
+def test_o6_a_tombstone_that_was_deleted_here_is_not_created_again_for_5_minutes() -> None:
+    async def scenario(stage: Stage) -> None:
+        for name in "bc":
+            stage.set_cluster(name)
+        found = stone(by=C, membership="")
+        stage.set_peer("c", found)
+        stage.set_stone(found)
+        stage.tracker.update()
+        stage.drop_stone(found)
+        stage.tracker.update()
+        assert stage.tracker.now.to_keep == {found}
+        assert list(stage.tracker.list_missing()) == []
+        await asyncio.sleep(299)
+        assert list(stage.tracker.list_missing()) == []
+        await asyncio.sleep(2)
+        assert list(stage.tracker.list_missing()) == [found]
+
+    play(scenario)
+
+
+def test_o6_a_proven_departure_becomes_a_tombstone_of_the_known_membership() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.set_cluster("b", membership="m1")
+        stage.tracker.update()
+        stage.left[B] = 1
+        stage.apply("clusters", cluster_manifest("b"), "DELETED")
+        stage.tracker.update()
+        assert [(made.member, made.membership, made.reported_by) for made in stage.tracker.list_missing()] == [
+            (B, "m1", LOCAL)
+        ]
+
+    play(scenario)
+
+
+def test_o6_nothing_that_a_peer_relays_is_copied_before_its_tombstones_are_known() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.set_peer("c", is_listed=False)
+        stage.tracker.update()
+        assert stage.tracker.bars(C, B, "m")
+        assert stage.observer.relays == 0
+        stage.set_peer("c")
+        stage.tracker.update()
+        assert not stage.tracker.bars(C, B, "m")
+        assert stage.observer.relays == 1
+        stage.set_peer("c", stone(by=C))
+        stage.tracker.update()
+        assert stage.tracker.bars(C, B, "m")
+        assert not stage.tracker.bars(C, B, "another")
+
+    play(scenario)
+
+
+def test_o6_a_membership_that_began_later_is_not_gone() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.set_cluster("b")
+        stage.set_stone(stone())
+        stage.tracker.update()
+
+        def marks(membership: str) -> Any:
+            target = cluster_target("b")
+            made = Provenance(B, "r", LOCAL, "Delete", meta.CLUSTER, target.key, membership, "", 1, target)
+            return read_marks({meta.OWNER: B, meta.PROVENANCE: encode(made)}, of=target)
+
+        assert stage.tracker.gone(None, None) == {B}
+        assert stage.tracker.gone(B, marks("m")) == {B}
+        assert stage.tracker.gone(B, marks("later")) == frozenset()
+        assert stage.tracker.judged(frozenset({B, C})) == {B}
+
+    play(scenario)
+
+
+def test_o6_this_clusters_own_tombstone_means_that_it_has_left() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.set_cluster("b")
+        stage.set_stone(stone(LOCAL))
+        stage.tracker.update()
+        assert stage.tracker.now.has_left
+        assert stage.observer.members == [B]
+        assert stage.observer.tombstones == 1
+        stage.drop_stone(stone(LOCAL))
+        stage.tracker.update()
+        assert not stage.tracker.now.has_left
+        assert stage.observer.members == [B, B]
+
+    play(scenario)

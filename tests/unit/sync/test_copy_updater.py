@@ -1,0 +1,257 @@
+"""A1, A2, A5: the copy that was judged is brought to what is wanted, and repairs have their pauses."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.api.errors import ChangesTooOften, Conflict, Contested, Immutable
+from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.core.decision.decision import Delete, Reason
+from registry_controller.core.decision.ownership import NATIVE
+from registry_controller.core.decision.state import CurrentCopy, NamespaceState, TargetState
+from registry_controller.report.metrics import Metrics
+from registry_controller.sync.contention import AT_ONCE, PAUSE_S
+from registry_controller.sync.copy_updater import CopyUpdater
+from registry_controller.sync.copy_writer import DesiredCopy
+from registry_controller.sync.pace import AT_ONCE as CHANGES_AT_ONCE
+from registry_controller.sync.pace import OPEN_S
+from registry_controller.watch.body_cache import BodyCache
+from tests.sim.cluster.loop import run
+
+TARGET = Target("", "ConfigMap", "default", "one")
+
+
+class Bench:
+    """An updater over a server that stores what is written. `log` holds the writes."""
+
+    def __init__(self, target: Target = TARGET, *, is_there: bool = True) -> None:
+        self.target = target
+        self.log: list[str] = []
+        self.immutable = False
+        self.metrics = Metrics()
+        self.cache: Any = SimpleNamespace(kind=GVK(target.group, "v1", target.kind), records={})
+        if is_there:
+            self._store(b"")
+        copies: Any = SimpleNamespace(cache_of=lambda group, kind: self.cache)
+        writer: Any = self
+        self.updater = CopyUpdater(
+            copies=copies, bodies=BodyCache(), writer=writer, metrics=self.metrics, recreated=self._recreated
+        )
+
+    def wanted(self, digest: bytes = b"wanted", *, status: dict[str, Any] | None = None) -> DesiredCopy:
+        return DesiredCopy(self.target, self.cache.kind, {}, digest, NATIVE, status)
+
+    def state(self, **more: Any) -> TargetState:
+        record = self.cache.records.get(self.target.key)
+        current = CurrentCopy(NATIVE, record.uid, record.revision) if record is not None else None
+        return TargetState(self.target, (), current, ClusterUID("local"), frozenset(), frozenset())._replace(**more)
+
+    async def update(self, digest: bytes = b"wanted", *, reason: Reason = Reason.UPDATE, **more: Any) -> bool:
+        return await self.updater.update(self.state(**more), self.wanted(digest), self.cache, reason=reason)
+
+    def disturb(self) -> None:
+        """Let a controller here change the copy."""
+        record = self.cache.records[self.target.key]
+        record.revision += 1
+
+    def remove(self) -> None:
+        """Let a person delete the copy here."""
+        del self.cache.records[self.target.key]
+
+    def _store(self, digest: bytes) -> None:
+        before = self.cache.records.get(self.target.key)
+        revision = (before.revision if before is not None else 0) + 1
+        self.cache.records[self.target.key] = SimpleNamespace(
+            uid="uid", revision=revision, verified=revision if digest else 0, desired=digest or None, baseline=digest,
+            made_from=None, status_digest=None,
+        )  # fmt: skip
+
+    def _recreated(self, target: Target, rule: str, why: str) -> None:
+        self.log.append(f"recreated: {why}")
+
+    # The writer.
+
+    async def create(self, wanted: DesiredCopy, cache: Any) -> None:
+        self.log.append("create")
+        self._store(wanted.digest)
+
+    async def create_namespace(self, name: str) -> None:
+        self.log.append(f"create namespace {name}")
+
+    async def write(self, wanted: DesiredCopy, record: Any, cache: Any, *, adopt: bool) -> tuple[bool, tuple[str, ...]]:
+        if self.immutable:
+            raise Immutable("spec.selector is immutable", managers=("kubectl",))
+        self.log.append("adopt" if adopt else "write")
+        self._store(wanted.digest)
+        return True, ("kubectl",)
+
+    async def write_status(self, wanted: DesiredCopy, record: Any, cache: Any) -> bool:
+        self.log.append("write status")
+        record.status_digest = self.status_digest(wanted)
+        return True
+
+    def status_digest(self, wanted: DesiredCopy) -> bytes | None:
+        return None if wanted.status is None else b"status"
+
+    async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
+        self.log.append(f"delete {uid} at {revision}")
+        del self.cache.records[target.key]
+
+    def still_as_written(self, record: Any, obj: Any) -> bool:
+        return False
+
+
+async def test_a_copy_in_step_is_not_written() -> None:
+    """A1."""
+    bench = Bench()
+    assert await bench.update()
+    assert not await bench.update()
+    assert bench.log == ["write"]
+
+
+async def test_a_copy_that_changed_since_it_was_judged_is_judged_again() -> None:
+    """O5: and one that came or went, too."""
+    bench = Bench()
+    for state in (bench.state(), bench.state(current=None)):
+        bench.disturb()
+        with pytest.raises(Conflict):
+            await bench.updater.update(state, bench.wanted(), bench.cache, reason=Reason.UPDATE)
+    assert not bench.log
+
+
+async def test_a_missing_namespace_is_created_first() -> None:
+    """A3."""
+    bench = Bench(is_there=False)
+    assert await bench.update(reason=Reason.CREATE, namespace=NamespaceState.MISSING)
+    assert bench.log == ["create namespace default", "create"]
+
+
+async def test_an_adoption_is_told_to_the_writer() -> None:
+    bench = Bench()
+    await bench.update(reason=Reason.ADOPT)
+    assert bench.log == ["adopt"]
+
+
+async def test_a_field_that_may_not_change_has_the_copy_made_anew() -> None:
+    """A2."""
+    bench = Bench()
+    bench.immutable = True
+    assert await bench.update()
+    assert bench.log == ["delete uid at 1", "create", "recreated: a changed field is immutable"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        Target("", "Namespace", "", "one"),
+        Target("apiextensions.k8s.io", "CustomResourceDefinition", "", "one"),
+        Target("", "PersistentVolume", "", "one"),
+        Target("", "PersistentVolumeClaim", "default", "one"),
+    ],
+)
+async def test_what_takes_others_along_is_never_made_anew_for_a_field(target: Target) -> None:
+    """A2."""
+    bench = Bench(target)
+    bench.immutable = True
+    with pytest.raises(Immutable, match=f"a {target.kind} is not deleted to be made again"):
+        await bench.update()
+    assert not bench.log
+
+
+async def test_the_copy_of_a_rebuilt_clusters_cluster_is_made_anew() -> None:
+    """P11."""
+    bench = Bench()
+    await bench.update(reason=Reason.REBUILT)
+    assert bench.log[:2] == ["delete uid at 1", "create"]
+
+
+@pytest.mark.parametrize("harm", ["disturb", "remove"])
+def test_repairs_get_a_pause_and_what_the_owner_changes_gets_none(harm: str) -> None:
+    """A5."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.update()
+        for _ in range(AT_ONCE):
+            getattr(bench, harm)()
+            assert await bench.update()
+        getattr(bench, harm)()
+        with pytest.raises(Contested, match="keeps") as raised:
+            await bench.update()
+        assert raised.value.retry_after_s == pytest.approx(PAUSE_S, abs=1.0)
+        assert await bench.update(b"something newer")
+        getattr(bench, harm)()
+        await asyncio.sleep(PAUSE_S)
+        assert await bench.update(b"something newer")
+
+    run(scenario)
+
+
+def test_a_copy_that_is_rightly_absent_is_no_repair_when_it_is_made_again() -> None:
+    """A5: as one that we deleted, or whose source was not to be synced for a while."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.update()
+        for number in range(3 * AT_ONCE):
+            if number % 2:
+                bench.remove()
+                bench.updater.note_absent(TARGET)
+            else:
+                await bench.updater.delete(bench.state(), Delete("uid", 1, Reason.SOURCE_DELETED, ClusterUID("owner")))
+            assert await bench.update()
+
+    run(scenario)
+
+
+async def test_a_status_is_brought_after_the_copy_and_only_where_it_is_asked_for() -> None:
+    """W6."""
+    bench = Bench()
+    wanted = bench.wanted(status={"phase": "Bound"})
+    assert await bench.updater.update(bench.state(), wanted, bench.cache, reason=Reason.UPDATE)
+    assert bench.log == ["write", "write status"]
+    assert not await bench.updater.update(bench.state(), wanted, bench.cache, reason=Reason.UPDATE)
+
+
+async def test_what_was_made_from_the_same_is_in_step_while_nobody_changes_it() -> None:
+    bench = Bench()
+    await bench.update()
+    bench.cache.records[TARGET.key].made_from = "this"
+    assert bench.updater.is_in_step(TARGET, "this")
+    assert not bench.updater.is_in_step(TARGET, "that")
+    bench.disturb()
+    assert not bench.updater.is_in_step(TARGET, "this")
+
+
+def test_copied_rules_change_no_more_often_than_may_be() -> None:
+    """S1: each change has what they read listed again."""
+
+    async def scenario() -> None:
+        bench = Bench(Target(meta.GROUP, meta.RULE.kind, "", "one"))
+
+        async def change_without_pause() -> None:
+            for number in range(2 * CHANGES_AT_ONCE):
+                await bench.update(str(number).encode())
+                await asyncio.sleep(OPEN_S)
+
+        with pytest.raises(ChangesTooOften):
+            await change_without_pause()
+        assert len(bench.log) >= CHANGES_AT_ONCE
+
+    run(scenario)
+
+
+async def test_writes_are_counted_with_their_results() -> None:
+    bench = Bench(Target("", "Namespace", "", "one"))
+    await bench.update()
+    bench.immutable = True
+    with pytest.raises(Immutable):
+        await bench.update(b"another")
+    text = bench.metrics.render()[0].decode()
+    for result in ("ok", "error"):
+        assert f'writes_total{{kind="Namespace",result="{result}",verb="update"}} 1.0' in text
