@@ -109,7 +109,7 @@ class _LocalObject(NamedTuple):
         return self.marks.is_copy if self.marks is not None else self.error is not None
 
 
-async def explain(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
+async def explain_object(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
     """Explain one object of the local cluster or of a peer.
 
     Where the object cannot be read, the explanation uses lists, provenance and rules alone.
