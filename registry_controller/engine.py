@@ -3,8 +3,8 @@
 Law: the engine gets a connection that is only read. The daemon adds an applier and a status writer to it; a dry run
 adds a client that records writes.
 
-The engine observes what it builds: each `on_` method below lists what follows from a change, and `sync/enqueue.py`
-which keys.
+The engine observes its own parts: each `on_` method below lists the effects of a change, and `sync/enqueue.py` the
+keys.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from registry_controller.watch.body_cache import BodyCache
 
 
 class EngineObserver(Protocol):
-    """Receives what the daemon reports or publishes. A call is cheap and never fails."""
+    """Receives the changes that the daemon reports or publishes. A call is cheap and never fails."""
 
     def on_target_changed(self, target: Target, flow: str = "") -> None:
         """A target is to be reconciled; `flow` is the member that the change is about, if there is one."""

@@ -12,7 +12,7 @@ from registry_controller.cache.source_index import SourceIndex
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The objects of peers, those of the local cluster, the Clusters of all members, and the local namespaces."""
+    """The objects of peers and of the local cluster, the Clusters of all members, and the local namespaces."""
 
     sources: SourceIndex
     copies: CopyIndex

@@ -96,7 +96,7 @@ class SourceIndex:
         return len(self._renamed.get(target, ()))
 
     def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey) -> bool:
-        """Return true if an owner has an object of its own, and a rule that may makes the target of it."""
+        """Return whether the owner has its own object, from which a rule that may write the target makes it."""
         found = (cache.records.get(key) for cache in self.caches_of_kind(owner, kind))
         return any(
             hit.barrier is None and hit.target(key) == target

@@ -1,1 +1,1 @@
-"""The plan of the group, the connections to its members, and the watches of each."""
+"""The peers to engage, their credentials, and the watches at each of them."""

@@ -1,1 +1,1 @@
-"""This cluster's own objects: its Cluster, its Secret, the core rules."""
+"""The objects that this cluster publishes: its Cluster, its Secret, the core rules."""

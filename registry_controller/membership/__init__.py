@@ -1,1 +1,1 @@
-"""Membership of the group: departures, tombstones, and limits on relayed Clusters and Secrets."""
+"""The members of the group: departures, tombstones, limits on relays."""

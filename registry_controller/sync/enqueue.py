@@ -82,7 +82,7 @@ class Enqueuer:
                 self._enqueue_claims(cache)
 
     def on_rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
-        """Enqueue the copies of changed rules, and those of members whose features changed.
+        """Enqueue the copies of changed rules, and of members whose features changed.
 
         `kinds` are the kinds that these rules read, now or before: a copy of such a source may have waited for a rule's
         match. New matches come with the lists of the changed rules.

@@ -237,7 +237,7 @@ class StateReader:
         return (active for cache in self._sources.caches_of_kind(source.owner, source.kind) for active in cache.rules)
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
-        """Return what is known of a copy's source, and at which resourceVersion."""
+        """Return whether a peer offers a copy's source, and at which resourceVersion, else 0."""
         if source is None:
             return Tracking.NO_RULE, 0
         rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
