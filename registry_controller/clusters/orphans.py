@@ -114,7 +114,7 @@ class OrphanFinder:
             self._poked.clear()
 
     async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
-        """Search the kinds that were not searched; return true if all lists succeeded, and add refused ones to `denied`."""
+        """Search the kinds that were not searched; return true if all lists succeeded. Refused ones are `denied`."""
         served = await until_answered(self._discovery.list_writable, what="list the kinds that are served here")
         self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
         self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
