@@ -44,12 +44,12 @@ class CopyIndex:
         return cache is not None and target.key in cache.records
 
     def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
-        """List where copies of an owner's object may lie: at its own place, and wherever rules have put some."""
+        """List the targets where copies of an owner's object may be: its own place, and those that rules gave it."""
         moved = self._moved.get((owner, kind.group, kind.kind, key), ())
         return [Target(kind.group, kind.kind, *key), *sorted(moved)]
 
     def add(self, target: Target, record: CopyRecord) -> None:
-        """Count a copy, and remember what it was made from if its own place does not tell."""
+        """Count a copy, and index its source if that has another place or kind."""
         self.counts[record.origin] += 1
         if (source := _moved_from(target, record)) is not None:
             self._moved.setdefault(source, set()).add(target)
@@ -64,7 +64,7 @@ class CopyIndex:
 
 
 def _moved_from(target: Target, record: CopyRecord) -> _Source | None:
-    """Name the source of a copy that lies elsewhere or is of another kind; None for all others."""
+    """Return the source of a copy in another place or of another kind; None for all others."""
     if record.source is None or record.marks.owner is None:
         return None
     kind, key = record.source

@@ -64,7 +64,7 @@ class SourceIndex:
                 self.evaluations.drop_kind(kind)
 
     def relink(self, cache: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
-        """Keep the way back from targets that are of another kind or elsewhere than their source."""
+        """Index the targets that are of another kind, or in another place, than their source."""
         place = (cache.peer, cache.kind, key)
         for hit in old:
             if hit.is_moved(cache.kind):
@@ -78,7 +78,7 @@ class SourceIndex:
                 self._renamed.setdefault(hit.target(key), set()).add(place)
 
     def claiming(self, target: Target) -> Iterator[tuple[SourceCache, ObjectKey, SourceRecord, Hit]]:
-        """List the objects that claim a target, each with the rule by which it does."""
+        """List the objects that claim a target, each with its hit."""
         for cache in self._by_kind.get((target.group, target.kind), ()):
             record = cache.records.get(target.key)
             hit = record.hit_on(target, target.key) if record is not None else None
@@ -92,7 +92,7 @@ class SourceIndex:
                 yield moved_from, key, record, hit
 
     def claims_elsewhere(self, target: Target) -> int:
-        """Count the objects that claim a target which is of another kind, or elsewhere, than they are."""
+        """Count the objects that claim a target of another kind, or in another place, than they are."""
         return len(self._renamed.get(target, ()))
 
     def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey) -> bool:
