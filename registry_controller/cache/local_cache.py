@@ -19,7 +19,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.cache.expectations import Expectations, PendingEvent
 from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged, WriteResult
 from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
-from registry_controller.kube.watch import PartialObject, decode_manifest
+from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.stream import SelectionStream
 

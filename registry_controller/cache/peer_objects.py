@@ -11,7 +11,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.cache.members import MemberRecord, Members, membership_of
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 
 _WORD: Final = 32
 """Characters of a state or type: ours have no more."""

@@ -16,7 +16,7 @@ from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, T
 from registry_controller.cache.interner import Interner
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.gotemplate import DEFAULT, Pool
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 
 MOST_MOVED: Final = 50_000
 """So many objects may one other cluster's rules give other names or kinds: each takes some 500 bytes."""

@@ -25,7 +25,7 @@ from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvalua
 from registry_controller.cache.shared_watches import plan_covers
 from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import ActiveRule, Hit
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
 from registry_controller.watch.limits import MOST_OWN, SizeMeter
 from registry_controller.watch.stream import SelectionList, SelectionStream
@@ -58,8 +58,12 @@ class SourceRecord:
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
         """Return the hit by which this object becomes that target; of several the highest ranked that may write it."""
-        found = [hit for hit in self.hits if hit.target(key) == target]
+        found = self.hits_on(target, key)
         return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
+
+    def hits_on(self, target: Target, key: ObjectKey) -> list[Hit]:
+        """Return all hits by which this object becomes a target."""
+        return [hit for hit in self.hits if hit.target(key) == target]
 
     def shows(self, obj: PartialObject) -> bool:
         """Return true if the record was made from this very state of the object."""
@@ -206,6 +210,16 @@ class SourceCache:
         """Return true if a hit is that of a rule which has changed since, and has not seen the object again."""
         return not self._pending.has_evaluated(hit.rule, evaluated=record.evaluated)
 
+    def is_current(self, key: ObjectKey, record: SourceRecord, hit: Hit) -> bool:
+        """Return true if an object is as in a record that was read before, for all rules that make the hit's target.
+
+        When it is not, the target was reported as changed, or will be when its rule is listed.
+        """
+        held, target = self.records.get(key), hit.target(key)
+        if held is None or (held.uid, held.revision) != (record.uid, record.revision) or self.is_outdated(held, hit):
+            return False
+        return held is record or held.hits_on(target, key) == record.hits_on(target, key)
+
     def was_evaluated(self, record: SourceRecord, rule: str) -> bool:
         """Return true if a rule, as it is now, has seen the object, or does not select it."""
         return self._pending.has_evaluated(rule, evaluated=record.evaluated)
@@ -288,13 +302,11 @@ class SourceCache:
         """Note that a stream's list is complete."""
         if self._closed:
             return
-        for key in self._expected.missed(stream):
-            if (record := self.records.get(key)) is not None:
-                self._lose(stream, key, record)
+        dropped = self._lose_missed(stream)
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         stream.listed = stream.generation
-        self._sources.observer.on_source_synced(self, self._replan())
+        self._sources.observer.on_source_synced(self, {**dropped, **self._replan()})
         self._tell_standing()
 
     def on_stream_changed(self, stream: SelectionStream) -> None:
@@ -482,7 +494,20 @@ class SourceCache:
         self._went_back[key] = self._went_back.get(key, 0) | stream.bit
         return bool(record.streams & ~self._went_back[key])
 
-    def _lose(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
+    def _lose_missed(self, stream: SelectionStream) -> dict[Target, None]:
+        """Drop what a stream was expected to name and has listed everything without; return the targets."""
+        dropped: dict[Target, None] = {}
+        for key in self._expected.missed(stream):
+            record = self.records.get(key)
+            if record is None:
+                continue
+            record.streams &= ~stream.bit
+            if not record.streams:
+                dropped.update((hit.target(key), None) for hit in record.hits)
+                self._lose_rules(key, record, {*record.unclear, *(hit.rule for hit in record.hits)})
+        return dropped
+
+    def _lose(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord, *, deleted_at: int) -> None:
         record.streams &= ~stream.bit
         if not record.streams:
             self._forget(key, record, deleted_at=deleted_at)

@@ -21,7 +21,7 @@ from registry_controller.cache.local_cache import LocalCache
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import list_objects
+from registry_controller.kube.listing import list_objects
 from registry_controller.report.logs import get_logger
 from registry_controller.watch.retry import until_answered
 

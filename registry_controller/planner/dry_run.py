@@ -50,19 +50,19 @@ class PlannedResult:
     `error` is the error that would keep the daemon from applying the decision.
     """
 
-    judgement: Judgment
+    judgment: Judgment
     result: Result
     writes: tuple[RecordedWrite, ...] = ()
     error: RegistryError | None = None
 
     @property
     def target(self) -> Target:
-        return self.judgement.view.target
+        return self.judgment.state.target
 
     @property
     def is_stable(self) -> bool:
         """False when something changed while it was read."""
-        is_late = isinstance(self.judgement.decision, Apply) and isinstance(self.result.decision, Hold)
+        is_late = isinstance(self.judgment.decision, Apply) and isinstance(self.result.decision, Hold)
         return not (is_late or isinstance(self.error, Conflict))
 
 

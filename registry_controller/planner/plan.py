@@ -26,7 +26,7 @@ from registry_controller.engine import Engine
 from registry_controller.planner.dry_run import DryRun, PlannedResult
 from registry_controller.planner.planned_deletions import limit_deletions
 from registry_controller.planner.recording_client import RecordedWrite
-from registry_controller.report.reasons import words_of
+from registry_controller.report.reasons import message_of
 from registry_controller.status.readiness import find_unserved_kinds, list_problems
 from registry_controller.sync.outcomes import WriteFailure, outcomes_of, rule_of
 from registry_controller.sync.results import ResultClass
@@ -119,7 +119,7 @@ def find_affected_targets(engine: Engine, rules: Iterable[str]) -> set[Target]:
 
 def build_rows(planned: PlannedResult, *, name_of: Callable[[ClusterUID], str]) -> Iterator[PlanRow]:
     """Yield the rows for one object: first for the rule that gets it, then for the rules that lose it or wait."""
-    state, decision = planned.judgement.view, planned.result.decision
+    state, decision = planned.judgment.state, planned.result.decision
     reason, message = get_reason(planned)
     failure = WriteFailure(reason, message) if planned.error is not None else None
     reports = outcomes_of(decision, state, name_of=name_of, losers=planned.result.losers, failure=failure)
@@ -155,7 +155,7 @@ def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:
 
 def _is_unowned(planned: PlannedResult) -> bool:
     """Return whether only copies at peers have the target's name: it does not exist here and will not be created."""
-    state = planned.judgement.view
+    state = planned.judgment.state
     return state.current is None and not state.membership and all(c.voice not in _SOURCE_VOICES for c in state.claims)
 
 
@@ -178,8 +178,8 @@ def get_reason(planned: PlannedResult) -> tuple[str, str]:
     if error is not None:
         return (isinstance(error, ApiError) and error.reason) or type(error).__name__, str(error)
     if {"create", "delete"} <= {write.verb for write in planned.writes}:
-        return reason.value, f"{words_of(reason)}; it is deleted and created again"
-    return reason.value, words_of(reason)
+        return reason.value, f"{message_of(reason)}; it is deleted and created again"
+    return reason.value, message_of(reason)
 
 
 def _find_source(state: TargetState, owner: ClusterUID) -> SourceRef | None:
@@ -197,7 +197,7 @@ def _list_namespaces(planned: Iterable[PlannedResult]) -> Iterator[PlanRow]:
     created: dict[str, str] = {}
     for result in planned:
         if any(_is_for_namespace(write, result.target) for write in result.writes):
-            created.setdefault(result.target.namespace, rule_of(result.judgement.view, result.result.decision))
+            created.setdefault(result.target.namespace, rule_of(result.judgment.state, result.result.decision))
     for name, rule in created.items():
         target = Target("", meta.NAMESPACE.kind, "", name)
         message = "it is created for copies: the rule sets createNamespaces"

@@ -19,7 +19,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_manifest
+from registry_controller.kube.object import decode_manifest
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.state_reader import Offer, StateReader
 
@@ -60,12 +60,12 @@ class RelayedCredentials:
         cluster = found.cluster if found is not None else None
         if cluster is None or cluster.secret is None:
             return ()
-        view, offers = self._states.read(secret_target(cluster.secret))
-        claims = relayed_claims(view)
+        state, offers = self._states.read(secret_target(cluster.secret))
+        claims = relayed_claims(state)
         is_pinned = self._relays.is_pinned(cluster.cluster_id)
         if not claims or (is_pinned and not refused):
             return ()
-        said = await self._credentials([offers[view.claims.index(claim)] for claim in claims])
+        said = await self._credentials([offers[state.claims.index(claim)] for claim in claims])
         distinct = dict.fromkeys(self._dialled(said, cluster))
         allowed = (way for way in distinct if way.verified_address == held.verified_address or not is_pinned)
         return self._next([way for way in allowed if way != held])

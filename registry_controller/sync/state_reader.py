@@ -14,6 +14,7 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.cache.source_cache import SourceCache, SourceRecord
+from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.liveness import Liveness
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
@@ -37,7 +38,7 @@ from registry_controller.core.decision.state import (
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.core.rules.matching import is_container
 from registry_controller.core.rules.policy import Barrier
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
 
@@ -270,11 +271,11 @@ class StateReader:
         return any(entry.matches in matched for held in rules for entry in held.entries)
 
     def forget_match(self, target: Target) -> None:
-        """Forget that a copy's source matched: its owner has it, and no stream does."""
+        """Record that a copy's source exists at its owner without a match."""
         cache = self._copies.cache_of(target.group, target.kind)
         record = cache.records.get(target.key) if cache is not None else None
-        if record is not None:
-            record.made_from = None
+        if cache is not None and record is not None:
+            cache.record_write(target.key, Rendered(None, record.outranked_rules))
 
     def _are_rules_synced(self, source: SourceRef | None) -> bool:
         if source is None:
