@@ -15,8 +15,7 @@ from registry_controller.core.decision.state import Claim, CurrentCopy, TargetSt
 from registry_controller.engine import Engine
 from registry_controller.planner.dry_run import PlannedResult
 from registry_controller.planner.recording_client import RecordedWrite
-from registry_controller.sync.applier import Result
-from registry_controller.sync.reconciler import Judgment
+from registry_controller.sync.reconciler import Judgment, Result
 from tests.unit.status.engine_parts import FakeCache, FakeClusters, FakeCopies, FakeSources
 
 LOCAL, PEER, OTHER = ClusterUID("uid-local"), ClusterUID("uid-peer"), ClusterUID("uid-other")

@@ -61,7 +61,7 @@ async def ask(
         copies=[LocalKind()] if local_cache else [],
     )
     peer = Client(remote)
-    parts.reconciler = SimpleNamespace(decide=lambda target: SimpleNamespace(view=state(target=target)))
+    parts.reconciler = SimpleNamespace(decide=lambda target: SimpleNamespace(state=state(target=target)))
     parts.connection = lambda uid: SimpleNamespace(reader=peer, discovery=peer)
     parts.orphans = SimpleNamespace(is_complete=True)
 

@@ -54,7 +54,7 @@ def test_deletions_beyond_the_limit_are_held_all_together(wanted: int, present: 
         dry_run(present=present, percent=percent), [deletion(number) for number in range(wanted)], now=NOW
     )
     assert {is_held(result) for result in results} == {held}
-    assert all(isinstance(result.judgement.decision, Delete) for result in results)
+    assert all(isinstance(result.judgment.decision, Delete) for result in results)
 
 
 def test_a_rule_that_is_deleted_and_a_deletion_that_fails_do_not_count() -> None:

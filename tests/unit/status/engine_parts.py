@@ -48,11 +48,19 @@ class FakeCache:
     def has_rule(self, rule: str) -> bool:
         return rule in self.rules
 
-    def is_complete_for(self, rule: str) -> bool:
+    def synced_for(self, rule: str) -> bool:
         return self.has_rule(rule) and all(one.is_complete for one in self.streams.values())
 
-    def streams_of(self, rule: str) -> Sequence[SelectionStream]:
-        return [*self.streams.values()] if self.has_rule(rule) else []
+    @property
+    def events(self) -> int:
+        return sum(one.events for one in self.streams.values())
+
+    @property
+    def reads(self) -> Sequence[SelectionStream]:
+        return [*self.streams.values()]
+
+    def reads_of(self, rule: str) -> Sequence[SelectionStream]:
+        return self.reads if self.has_rule(rule) else []
 
     def streams_at(self, places: Collection[Selection]) -> Sequence[SelectionStream]:
         return [*self.streams.values()]
@@ -60,16 +68,16 @@ class FakeCache:
 
 class FakeSources:
     def __init__(self, *caches: FakeCache) -> None:
-        self._caches = caches
+        self.caches = caches
 
     def cache_of(self, peer: ClusterUID, kind: GVK) -> FakeCache | None:
-        return next((cache for cache in self._caches if (cache.peer, cache.kind) == (peer, kind)), None)
+        return next((cache for cache in self.caches if (cache.peer, cache.kind) == (peer, kind)), None)
 
     def caches_of(self, peer: ClusterUID) -> list[FakeCache]:
-        return [cache for cache in self._caches if cache.peer == peer]
+        return [cache for cache in self.caches if cache.peer == peer]
 
     def all_caches(self) -> tuple[FakeCache, ...]:
-        return self._caches
+        return self.caches
 
 
 class FakeCopies:
@@ -104,9 +112,8 @@ class FakePeer:
         features: Any = (),
         clusters: Any = None,
     ) -> None:
-        self.cluster_id, self.name, self.connected, self.alive, self.failure = (
-            cluster_id, name, connected, alive, failure,
-        )  # fmt: skip
+        self.cluster_id, self.name, self.failure = cluster_id, name, failure
+        self.is_connected, self.is_alive = connected, alive
         self.features, self.clusters = Held(features), Held(clusters)
         self.metadata: Mapping[str, Any] | None = {"provider": "kind"}
         self.metadata_problem = ""

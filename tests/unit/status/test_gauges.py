@@ -41,6 +41,7 @@ class World:
         self.metrics = Metrics()
         self.queue = FakeQueue()
         self.cache = FakeCache(streams=[stream(events=5)])
+        self.sources = FakeSources(self.cache)
         self.clusters = FakeClusters(
             resolved("a", LOCAL), resolved(), resolved("c", OTHER, disabled=True), peers=[FakePeer()], rules=active
         )
@@ -49,7 +50,7 @@ class World:
             "metrics": self.metrics,
             "queue": self.queue,
             "clusters": self.clusters,
-            "sources": FakeSources(self.cache),
+            "sources": self.sources,
             "results": self.results,
         }
         self.gauges = Gauges(**cast(Any, parts))
@@ -75,7 +76,7 @@ async def test_peers_are_counted_by_state_without_the_local_cluster() -> None:
 async def test_a_state_without_peers_is_not_shown_any_more() -> None:
     world = World()
     await world.scrape()
-    world.clusters.peers[PEER].connected = False
+    world.clusters.peers[PEER].is_connected = False
     series = await world.scrape()
     assert 'peers{state="connected"}' not in series
     assert series['peers{state="not connected"}'] == 1.0
@@ -124,3 +125,10 @@ async def test_a_cluster_that_is_not_connected_is_named_by_its_id() -> None:
     world.clusters.peers.clear()
     world.record(ResultClass.SYNCED, "one")
     assert (await world.scrape())[f'objects_synced{{kind="Widget",peer="{PEER}"}}'] == 1.0
+
+
+async def test_a_peer_without_caches_has_no_series_any_more() -> None:
+    world = World()
+    await world.scrape()
+    world.sources.caches = ()
+    assert not [name for name in await world.scrape() if name.startswith(("watch_events_total", "reflector_stalled"))]
