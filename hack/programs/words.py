@@ -62,7 +62,7 @@ WORDS: Final = {
     r"whom": "the actor's name",
     r"that one(?=[.,;:)]|$)|of it|those of": "the noun",
     r"what (is|are|was|were|it|they|has|have|had|the|a|an|we|does|did|comes?|came|stays?|counts?)": "the noun",
-    r"(be|is|are|was|were|being) (?-i:none)": "is not a ...",
+    r"(?<!there )(?<!while there )(be|is|are|was|were|being) (?-i:none)": "is not a ...",
     r"(becomes?|became|comes?|came) of": "happens to, results from",
     r"sees? to it": "ensure",
     # Rare words.

@@ -23,7 +23,7 @@ class CopyIndex:
         self._caches: dict[tuple[str, str], LocalCache] = {}
 
     def open(self, kind: GVK) -> LocalCache:
-        """Return the cache of a kind, in whatever version it is read; a new one watches nothing yet."""
+        """Return the cache of a kind, in any version; a new one watches nothing yet."""
         cache = self._caches.get((kind.group, kind.kind))
         if cache is None:
             cache = self._caches[kind.group, kind.kind] = LocalCache(kind=kind, selections=(), index=self)
@@ -64,7 +64,7 @@ class CopyIndex:
 
 
 def _moved_from(target: Target, record: CopyRecord) -> _Source | None:
-    """Return the source of a copy in another place or of another kind; None for all others."""
+    """Return the source of a copy in another place or of another kind; otherwise None."""
     if record.source is None or record.marks.owner is None:
         return None
     kind, key = record.source

@@ -1,6 +1,6 @@
 """Objects that are known before a stream names them, and events that arrive while a write is under way.
 
-Law: an object that is known from elsewhere is believed to exist until the streams that cover it have named it, or have
+Law: an object that is known from another source is kept until the streams that cover it have named it, or have
 listed everything without it.
 """
 
@@ -31,7 +31,7 @@ class ExpectedObjects:
         return key in self._revisions.get(stream, ())
 
     def reached(self, stream: SelectionStream, key: ObjectKey, revision: int) -> bool:
-        """Note an event of a stream; return false where it comes from before what is known of the object."""
+        """Note an event of a stream; return false where it is older than the known state."""
         held = self._revisions.get(stream)
         if not held or key not in held:
             return True
@@ -110,7 +110,7 @@ class Expectations:
         return True
 
     def pop_expected(self, written: PartialObject) -> tuple[SelectionStream, ...]:
-        """Return the streams whose events show a write ahead of its answer, and drop these; none if others wait too."""
+        """Return the streams whose events show a write ahead of its answer, and drop them; none if more wait."""
         waiting = self._waiting.get(written.key, [])
         if not all(event.is_echo_of(written) for event in waiting):
             return ()
@@ -127,7 +127,7 @@ class Expectations:
                 self._cache.on_delete(stream, key, obj)
 
     def expect(self, written: PartialObject, streams: Iterable[SelectionStream], *, had: int) -> None:
-        """Expect an event of a write from these streams, but from those whose bit in `had` says that they had it."""
+        """Expect an event of a write from these streams, but not from those whose bit in `had` is set: they had it."""
         for stream in streams:
             if not stream.bit & had or self.objects.expects(stream, written.key):
                 self.objects.expect(stream, written.key, written.revision)

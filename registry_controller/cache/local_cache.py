@@ -2,7 +2,7 @@
 
 The cache outlives the rules that write the kind: the places that are watched come and go in it.
 
-Laws: of a copy that is in sync we remember marks, numbers and digests, never its body · a record is changed by events
+Laws: of a copy in sync, the record keeps marks, numbers and digests, never the body · a record is changed by events
 and by `record_write`, and by nothing else.
 """
 
@@ -34,9 +34,9 @@ RuleAndOwner = tuple[str, ClusterUID]
 class CopyRecord:
     """One copy here, or a membership object, with or without marks.
 
-    `desired` is the digest of what was wanted last, `baseline` that of what the server stored for it, and `verified`
+    `desired` is the digest of the last wanted object, `baseline` the digest of its stored form, and `verified`
     the resourceVersion at which the stored object was that; None and 0 before the first comparison. `is_plain` is true
-    if the stored object is exactly what we sent: the next replacement then has nothing to carry over.
+    if the stored object is exactly the sent one: the next replacement then has nothing to carry over.
     `made_from` is everything that decided the copy's content: while it is equal, no body is needed.
     `outranked_rules` are the younger rules that want the copy otherwise. `status_digest` is that of the status that was
     written last, where a rule asks for it. `birth` is the source as the Go original recorded it.
@@ -61,7 +61,7 @@ class CopyRecord:
 
     @property
     def source(self) -> tuple[GVK, ObjectKey] | None:
-        """The kind and key of the object that the copy was made from; None for what is no copy."""
+        """The kind and key of the object that the copy was made from; None for another object."""
         provenance = self.marks.provenance
         return (provenance.source, provenance.key) if provenance is not None else self.birth
 
@@ -86,7 +86,7 @@ class CopyObserver(Protocol):
         """An object that rules may write changed; `owner` is that of the copy, empty for a native object."""
 
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
-        """Everything in a place is known now, for the first time."""
+        """All objects in a place are known now, for the first time."""
 
     def on_local_status_changed(self, cache: LocalCache) -> None:
         """An error, a list or a write changed the state of a kind as a whole."""
@@ -108,7 +108,7 @@ class LocalCacheIndex(Protocol):
 class LocalCache:
     """Objects of one kind in the local cluster. `natives` maps native objects to the bits of their streams.
 
-    `has_unseen_writes` is true after a write in a place that is not watched any more: its event comes to nobody.
+    `has_unseen_writes` is true after a write in a place that is not watched any more: no watch shows its event.
     """
 
     def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: LocalCacheIndex) -> None:
@@ -220,7 +220,7 @@ class LocalCache:
                 self._index.observer.on_copy_changed(self.target(key), HERE)
 
     def record_write(self, key: ObjectKey, result: WriteResult) -> None:
-        """Record what a worker found out about a copy; what an event has shown since is the truth."""
+        """Record the result of a write or a comparison; a later event wins."""
         record = self.records.get(key)
         match result:
             case Stored():
@@ -260,7 +260,7 @@ class LocalCache:
         self._index.observer.on_local_status_changed(self)
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
-        """Note that this cluster may be in an older state: what is known of it may be from another history then."""
+        """Note that this cluster may be in an older state: its known objects may be from another history then."""
         if not self._has(stream):
             return
         stream.listed = -1
@@ -320,7 +320,7 @@ class LocalCache:
         self.kind = kind
 
     def _hand_over(self, going: Collection[SelectionStream]) -> None:
-        """Let the remaining streams stand for what these had; what none covers is forgotten, and nobody looks at it."""
+        """Move the objects of these streams to the remaining ones; drop those that none covers, without a report."""
         self._has_unwatched = False
         bits = sum(stream.bit for stream in going)
         for stream in going:
@@ -371,7 +371,7 @@ class LocalCache:
 
 
 def _record_status(record: CopyRecord, result: StatusStored) -> None:
-    """Record the status of a copy; after our own write of it nothing else has changed."""
+    """Record the status of a copy; after our own status write, nothing else has changed."""
     obj = result.obj
     if obj is not None and obj.uid != record.uid:
         return

@@ -1,4 +1,4 @@
-"""What is read of every peer, whatever the rules select: its ClusterFeatures, and the Clusters that it holds."""
+"""The objects that are read from every peer, for any rules: its ClusterFeatures and its Clusters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEATURE_LENGTH: Final = 4096
 
 
 class PeerObjects(abc.ABC):
-    """All objects of a kind at a peer, whatever the rules select.
+    """All objects of a kind at a peer, for any rules.
 
     `is_current` is false from a break of the watch until the list after it is complete.
     """
@@ -127,7 +127,7 @@ class PeerClusters(PeerObjects):
 
 
 def read_member(obj: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> MemberRecord | None:
-    """Read a Cluster as a member holds it, whatever that member makes of its fields; None for one without an ID."""
+    """Read a Cluster as a member has it, with any values in its fields; None for a Cluster without an ID."""
     spec, status = manifest.get("spec"), manifest.get("status")
     spec = spec if isinstance(spec, Mapping) else {}
     status = status if isinstance(status, Mapping) else {}

@@ -34,7 +34,7 @@ class PendingRules:
         return bool(self._pending)
 
     def change(self, *, gone: Iterable[str], fresh: Mapping[str, Iterable[Selection]]) -> None:
-        """Begin a generation: some rules are gone, and those in `fresh` ask for selections that must be listed."""
+        """Start a generation: some rules are gone, and those in `fresh` ask for selections that must be listed."""
         self.generation += 1
         for rule in gone:
             self._pending.pop(rule, None)
@@ -42,7 +42,7 @@ class PendingRules:
             self._pending[rule] = _Pending(self.generation, set(selections))
 
     def unlisted(self) -> Iterator[tuple[Selection, int]]:
-        """Yield each selection that must be listed, with the generation since which a list of it counts."""
+        """Yield each selection that must be listed, with the generation from which on its list counts."""
         for pending in self._pending.values():
             for selection in pending.unlisted:
                 yield selection, pending.since

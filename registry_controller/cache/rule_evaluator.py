@@ -1,7 +1,7 @@
-"""Evaluates the rules of a cache on an object: what each makes of it, or why that is unknown.
+"""Evaluates the rules of a cache on an object: the match of each rule, or the error.
 
 Laws: an object that a rule cannot be evaluated on is that rule's problem, and never "no match" (W1) · the synced rules
-of one cluster may take together the time that one rule may take for an object, those of all clusters four times as
+of one cluster may take together the time that one rule may take for an object, the rules of all clusters four times as
 much; the number of those that match is limited likewise · for all objects, they may take a limited amount of memory.
 """
 
@@ -27,7 +27,7 @@ MOST_HITS: Final = 16
 MOST_AT_ONE_PLACE: Final = 64
 """Objects that rules of other clusters may give one name: all are compared to choose one of them."""
 _SHARED_BY: Final = 4
-_TOGETHER: Final = "what the other rules of its cluster ask of this object"
+_TOGETHER: Final = "the other rules of its cluster on this object"
 
 
 def shares(owners: Collection[ClusterUID]) -> Mapping[ClusterUID, Pool]:
@@ -46,7 +46,7 @@ def share(most: int, owners: int) -> int:
 
 
 class EvaluationUsage:
-    """What all caches together keep for the rules of each other cluster: moved objects, and errors."""
+    """The objects and errors that all caches together keep for the rules of each other cluster."""
 
     def __init__(self) -> None:
         self.moved: Counter[ClusterUID] = Counter()
@@ -189,7 +189,7 @@ class RuleEvaluator:
                 if held and self._kept.words[owner] >= MOST_WORDS:
                     return
                 self._kept.words[owner] += 1
-            last = next(reversed(held.values()), error)  # most of them say the same
+            last = next(reversed(held.values()), error)  # most errors are the same
             self._noted.setdefault(key, set()).add(rule)
             self.unclear.setdefault(rule, held)[key] = last if last.args == error.args else error
             held[key].without_traceback()

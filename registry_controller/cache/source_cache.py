@@ -2,7 +2,7 @@
 
 It lives as long as rules read the kind from the peer; rules come and go in it.
 
-Laws: of an object we remember marks and numbers, never its body · an object that no stream has claims nothing · while
+Laws: a record keeps marks and numbers, never the body · an object that no stream has claims nothing · while
 a rule's selections are not listed completely, the absence of an object proves nothing · a rule that changes touches no
 record of another rule.
 """
@@ -31,7 +31,7 @@ from registry_controller.watch.limits import MOST_OWN, SizeMeter
 from registry_controller.watch.stream import SelectionList, SelectionStream
 
 _ALWAYS: Final = 1 << 62
-"""A generation after all others."""
+"""A generation after every other one."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class SourceRecord:
 
     `streams` are the bits of the streams that have it. `unclear` names the rules that could not be evaluated on it:
     whether they want it is not known. `evaluated` is the generation of the rules that evaluated it last. `shown` is the
-    revision of it that a copy here showed last, if that was a later one.
+    revision that a copy here showed last, if that was a later one.
     """
 
     uid: str
@@ -156,7 +156,7 @@ class SourceCache:
     def set_rules(self, rules: tuple[ActiveRule, ...]) -> RuleChange:
         """Evaluate by these rules, in order of rank, from now on; return what must be watched and listed for that.
 
-        The hits of a rule that is gone go at once. Those of a rule that changed stay until its selections are listed.
+        The hits of a removed rule go at once. The hits of a changed rule stay until its selections are listed.
         """
         was = {active.rule.name: active for active in self.rules}
         now = {active.rule.name: active for active in rules}
@@ -293,7 +293,7 @@ class SourceCache:
             self._lose(stream, key, record, deleted_at=obj.revision if obj else record.revision)
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
-        """Note that a stream's list begins: all of it is evaluated by the rules of now."""
+        """Note that a stream's list begins: the current rules evaluate all its objects."""
         stream.generation = self._pending.generation
         if not self._closed and self.lists:
             self._replan_aside()
@@ -316,7 +316,7 @@ class SourceCache:
             self._tell_standing()
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
-        """Note that a stream is to be listed anew; `_is_behind` tells what an older state means for an object."""
+        """Note that a stream is listed again; `_is_behind` handles older states of its objects."""
         if self._closed:
             return
         self._expected.reset(stream)
@@ -356,7 +356,7 @@ class SourceCache:
         return dropped
 
     def _plan(self) -> tuple[RuleChange, Mapping[Target, None]]:
-        """Choose what is watched and listed; return that, and the targets that lost a claim of a rule that waited."""
+        """Choose the watches and lists; return them, and the targets that lost a claim of a rule that waited."""
         asked = {one for active in self.rules for one in active.selections}
         if self._tap is not None:
             asked.add(EVERYTHING)
@@ -384,7 +384,7 @@ class SourceCache:
         return any(stream.bit == bit for stream in self.streams.values())
 
     def _plan_lists(self) -> tuple[Selection, ...]:
-        """Ask for lists of what a complete watch does not name again by itself; return the new ones."""
+        """Add lists of the objects that a complete watch does not name again by itself; return the new lists."""
         before, self.lists = self.lists, {}
         fresh = []
         for selection, since in self._pending.unlisted():
@@ -404,7 +404,7 @@ class SourceCache:
                 listing.note_named(key)
 
     def _hand_over(self, streams: Collection[SelectionStream]) -> None:
-        """Let the remaining streams stand for what these had; what no stream has goes, but for outdated hits."""
+        """Move the objects of these streams to the remaining ones; drop objects without one, except outdated hits."""
         bits = sum(stream.bit for stream in streams)
         for stream in streams:
             self._expected.drop_stream(stream)
@@ -495,7 +495,7 @@ class SourceCache:
         return bool(record.streams & ~self._went_back[key])
 
     def _lose_missed(self, stream: SelectionStream) -> dict[Target, None]:
-        """Drop what a stream was expected to name and has listed everything without; return the targets."""
+        """Drop the objects that a stream was expected to name, and that its list lacks; return the targets."""
         dropped: dict[Target, None] = {}
         for key in self._expected.missed(stream):
             record = self.records.get(key)
@@ -542,7 +542,7 @@ class SourceCache:
         self._leave(key, record, deleted_at=deleted_at)
 
     def _leave(self, key: ObjectKey, record: SourceRecord | None, *, deleted_at: int = 0) -> None:
-        """Remember nothing of an object that no rule asks for any more."""
+        """Drop the record of an object that no rule matches any more."""
         if record is None:
             if self._scales is not None:
                 self._scales.remove(key)

@@ -10,9 +10,9 @@ from registry_controller.kube.object import PartialObject
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Our write was stored as `obj`. `desired` is the digest of what we sent, `baseline` that of what is stored.
+    """Our write was stored as `obj`. `desired` is the digest of the sent object, `baseline` that of the stored one.
 
-    `is_plain` is true if the stored object is exactly what we sent.
+    `is_plain` is true if the stored object is exactly the sent one.
     """
 
     obj: PartialObject
@@ -24,7 +24,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class InSync:
-    """The object at a revision needed no write; the digests are those of `Stored`."""
+    """The object at a revision needed no write; the digests are as in `Stored`."""
 
     uid: str
     revision: int
@@ -35,7 +35,7 @@ class InSync:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """The object at the record's revision is still, in all that counts, what the server stored for us."""
+    """The object at the record's revision still has the synced fields that the server stored for us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class StatusStored:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The copy is what it should be. `made_from` is everything that decided that, for comparing.
+    """The copy is as wanted. `made_from` is its whole input, for comparison.
 
     `outranked_rules` are the younger rules that want it otherwise.
     """

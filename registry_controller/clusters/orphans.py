@@ -131,7 +131,7 @@ class OrphanFinder:
                     denied.add(kind)
                 looked.add(kind)
             except RegistryError as error:
-                log.debug("cannot look for copies that nobody wants", kind=str(kind), error=str(error))
+                log.debug("cannot search a kind for orphans", kind=str(kind), error=str(error))
                 is_whole = False
         return is_whole
 
@@ -192,7 +192,7 @@ class OrphanFinder:
         return frozenset[Selection]().union(*asked)
 
     def _shown_by(self, what: _What, places: frozenset[Selection]) -> frozenset[Selection]:
-        """Return places that show every copy of a kind that we may read: those of rules, or the owner's label."""
+        """Return places that show every copy of a kind that we may read: the places of rules, or the owner's label."""
         in_whole = (Selection(namespace=namespace) for namespace in self._namespaces(what, places))
         return frozenset(whole if whole in places else COPIES._replace(namespace=whole.namespace) for whole in in_whole)
 

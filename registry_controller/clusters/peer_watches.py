@@ -1,4 +1,4 @@
-"""What is read of one peer: a cache a kind, and the watches and lists that fill it, over whatever connection there is.
+"""Reads one peer: a cache for each kind, and the watches and lists that fill it, over the present connection.
 
 Laws: a cache lives as long as rules read its kind, and a lost connection takes nothing from it · a selection that no
 rule asks for any more is neither watched nor kept.
@@ -29,7 +29,7 @@ _WatchKey = tuple[GVK, Selection]
 
 
 class _Connection(NamedTuple):
-    """What the tasks run in and read from; `name` is that of the peer's Cluster."""
+    """The scope and the connection of the tasks; `name` is the name of the peer's Cluster."""
 
     scope: asyncio.TaskGroup
     reader: Reader
@@ -120,7 +120,7 @@ class PeerWatches:
         self.clusters.close()
 
     def _follow(self, cache: SourceCache) -> None:
-        """Let exactly those watches and lists run that a cache asks for."""
+        """Run exactly the watches and lists that a cache needs."""
         self._stop(cache.kind, cache.streams, cache.lists)
         if self._connection is None or self._sources.cache_of(self._cluster_id, cache.kind) is not cache:
             return
@@ -136,7 +136,7 @@ class PeerWatches:
     def _stop(
         self, kind: GVK, streams: Mapping[Selection, SelectionStream], lists: Mapping[Selection, SelectionList]
     ) -> None:
-        """End the tasks for what is no longer asked for. A list that is complete ends by itself."""
+        """End the tasks that are no longer needed. A complete list ends by itself."""
         for key, running in [*self._watches.items()]:
             if key[0] == kind and streams.get(key[1]) is not running.read:
                 del self._watches[key]

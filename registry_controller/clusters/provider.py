@@ -33,7 +33,7 @@ from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.kubeconfig import Credentials
 
 _ORPHANS_PERIOD_S: Final = 5.0
-"""How often the watches of orphans are planned again while there are any: their copies end at any time."""
+"""The interval between plans while orphans are watched: their copies end at any time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The connection that writes to the local API server, and the parts of it that each writer gets.
+"""The connection that writes to the local API server, and the interfaces that the writers get.
 
 Law: only the packages that import this module write (`hack/check` holds this); a peer's connection is a Reader.
 """

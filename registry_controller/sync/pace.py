@@ -28,7 +28,7 @@ class Pace:
     """A token bucket for changes of copied rules: `AT_ONCE` tokens, and a new one every `PAUSE_S` seconds.
 
     A token lets all changes of the next `OPEN_S` seconds pass. All clusters share one bucket, because a cluster in bad
-    hands may introduce others. Times are the event loop's, in seconds.
+    control may introduce further ones. Times are the event loop's, in seconds.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Pace:
         self._open_until_s = 0.0
 
     def enter(self, *, now: float) -> None:
-        """Let a change pass; ChangesTooOften, with the time to wait in seconds, while there is no token."""
+        """Allow a change; ChangesTooOften, with the time to wait in seconds, while there is no token."""
         if now < self._open_until_s:
             return
         rested = (now - self._counted_at_s) / PAUSE_S

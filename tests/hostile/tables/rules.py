@@ -151,7 +151,7 @@ RULES: Final = (
         "has 50 rules with templates that take long",
         (told("what they may take of an object together is limited"), SERVED),
         _has_dear_rules,
-        "together with what the other rules of its cluster ask of this object",
+        "together with the other rules of its cluster on this object",
         brings=f"{_RULE}-*",
     ),
     _row(

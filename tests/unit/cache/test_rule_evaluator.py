@@ -90,7 +90,7 @@ def test_the_rules_of_one_other_cluster_share_what_one_rule_may_take_of_an_objec
     (record,) = cache.records.values()
     assert [hit.rule for hit in record.hits] == ["b-0", "b-1", "c", *(active.rule.name for active in ours)]
     assert record.unclear == {"b-2", "b-3", "b-4"}
-    assert "together with what the other rules of its cluster ask of this object" in str(
+    assert "together with the other rules of its cluster on this object" in str(
         cache.unclear["b-2"][ObjectKey("ns", "one")]
     )
     stream.on_object(obj("two"))
