@@ -103,7 +103,7 @@ LISTS: Final = (
     _listed(
         "gives the same continue token again and again",
         holds(**{"continue": "again"}),
-        "the same continue token came again",
+        "the same continue token twice",
         *_AGAIN,
     ),
     _listed(
