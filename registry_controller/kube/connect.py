@@ -118,7 +118,7 @@ class Writer(Reader):
 
     @property
     def ca_pem(self) -> str:
-        """Return the certificate authorities that verify the server; empty for those of the system."""
+        """Return the certificate authorities that verify the server; empty for the system's."""
         return self._transport.ca_pem
 
     def on_new_ca(self, notify: Callable[[], None]) -> None:

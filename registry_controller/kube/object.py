@@ -19,7 +19,7 @@ from registry_controller.api.meta import GVK, UID_LENGTH, ObjectKey, revision
 _NAME_BYTES: Final = 253
 _NAMESPACE_BYTES: Final = 63
 _TIME_LENGTH: Final = 40  # RFC 3339, with a fraction and an offset, has 35
-_TYPE_BYTES: Final = 1024  # those of Kubernetes have 40
+_TYPE_BYTES: Final = 1024  # Kubernetes' own types have 40
 _BRACKETS: Final = 250  # an object with fewer brackets has fewer levels
 _SHOWN: Final = 300
 
@@ -87,7 +87,7 @@ _OBJECT: Final = msgspec.json.Decoder(_Object)
 def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> PartialObject:
     """Decode an object; ProtocolError for an invalid one, or one of another kind than `kind`.
 
-    Items of a list of a built-in kind lack apiVersion and kind, and get those of `kind`.
+    Items of a list of a built-in kind lack apiVersion and kind, and get the values of `kind`.
     """
     try:
         if memoryview(raw).nbytes > _SMALL_BYTES and _is_too_much(bytes(_OUTSIDE.decode(raw).metadata)):

@@ -109,7 +109,7 @@ class _LocalObject(NamedTuple):
         return self.marks.is_copy if self.marks is not None else self.error is not None
 
 
-async def explain(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
+async def explain_object(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
     """Explain one object of the local cluster or of a peer.
 
     Where the object cannot be read, the explanation uses lists, provenance and rules alone.
@@ -118,7 +118,7 @@ async def explain(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Expla
     target = Target(kind.group, kind.kind, *key)
     here = await _read_local(dry_run, gvr, target)
     marks = here.marks
-    state = engine.reconciler.decide(target).view
+    state = engine.reconciler.decide(target).state
     refs = {claim.source for claim in state.claims}
     refs |= {state.copied_from} if state.copied_from is not None else _list_provenance_sources(marks, kind, target)
     refs |= {SourceRef(peer, kind, key) for peer in engine.clusters.peers}
@@ -155,7 +155,7 @@ async def _read_local(dry_run: DryRun, gvr: GVR, target: Target) -> _LocalObject
     except NotFound:
         return _LocalObject(target, None, None)
     except RegistryError as error:
-        current = dry_run.engine.reconciler.decide(target).view.current
+        current = dry_run.engine.reconciler.decide(target).state.current
         return _LocalObject(target, None, current.marks if current is not None else None, error)
     return _LocalObject(target, obj, read_marks(obj.annotations, of=target))
 

@@ -119,7 +119,7 @@ def find_affected_targets(engine: Engine, rules: Iterable[str]) -> set[Target]:
 
 def build_rows(planned: PlannedResult, *, name_of: Callable[[ClusterUID], str]) -> Iterator[PlanRow]:
     """Yield the rows for one object: first for the rule that gets it, then for the rules that lose it or wait."""
-    state, decision = planned.judgement.view, planned.result.decision
+    state, decision = planned.judgment.state, planned.result.decision
     reason, message = get_reason(planned)
     failure = WriteFailure(reason, message) if planned.error is not None else None
     reports = outcomes_of(decision, state, name_of=name_of, losers=planned.result.losers, failure=failure)
@@ -155,7 +155,7 @@ def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:
 
 def _is_unowned(planned: PlannedResult) -> bool:
     """Return whether only copies at peers have the target's name: it does not exist here and will not be created."""
-    state = planned.judgement.view
+    state = planned.judgment.state
     return state.current is None and not state.membership and all(c.voice not in _SOURCE_VOICES for c in state.claims)
 
 
@@ -197,7 +197,7 @@ def _list_namespaces(planned: Iterable[PlannedResult]) -> Iterator[PlanRow]:
     created: dict[str, str] = {}
     for result in planned:
         if any(_is_for_namespace(write, result.target) for write in result.writes):
-            created.setdefault(result.target.namespace, rule_of(result.judgement.view, result.result.decision))
+            created.setdefault(result.target.namespace, rule_of(result.judgment.state, result.result.decision))
     for name, rule in created.items():
         target = Target("", meta.NAMESPACE.kind, "", name)
         message = "it is created for copies: the rule sets createNamespaces"

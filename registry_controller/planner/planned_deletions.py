@@ -59,13 +59,13 @@ def _get_limited_origin(planned: PlannedResult) -> RuleAndOwner | None:
     decision = planned.result.decision
     if planned.error is not None or not isinstance(decision, Delete) or not is_limited(decision):
         return None
-    return (planned.judgement.view.rule, decision.owner)
+    return (planned.judgment.state.rule, decision.owner)
 
 
 def _get_created_origin(planned: PlannedResult) -> RuleAndOwner | None:
     """Return the rule and owner of a copy that would be created; None for any other result."""
     decision = planned.result.decision
-    if isinstance(decision, Apply) and planned.judgement.view.current is None and planned.error is None:
+    if isinstance(decision, Apply) and planned.judgment.state.current is None and planned.error is None:
         return (decision.claim.rule, decision.claim.owner)
     return None
 

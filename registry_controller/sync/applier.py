@@ -78,8 +78,7 @@ class Applier:
         self, state: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...], obj: PartialObject
     ) -> Result:
         owner, made_from = decision.claim.owner, MadeFrom(decision.claim, offer.record.hits, beside)
-        is_same = offer.cache.records.get(offer.key) is offer.record
-        if not is_same or offer.cache.is_outdated(offer.record, offer.hit):  # the target is enqueued again
+        if not offer.cache.is_current(offer.key, offer.record, offer.hit):  # the target is enqueued again
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         with self._sources.evaluations.measure(offer.cache.kind):
             manifest = decode_body(obj.raw, what=str(offer.key))
@@ -96,9 +95,7 @@ class Applier:
             return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))
         has_written = await self._updater.update(state, wanted, cache, reason=decision.reason)
         losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
-        record = cache.records.get(state.target.key)
-        if record is not None:
-            cache.record_write(state.target.key, Rendered(made_from, losers))
+        cache.record_write(state.target.key, Rendered(made_from, losers))
         self._sources.drop(offer, obj)
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
@@ -127,4 +124,4 @@ class Applier:
 
 
 def _offer_of(judgment: Judgment, decision: Apply) -> Offer:
-    return judgment.offers[judgment.view.claims.index(decision.claim)]
+    return judgment.offers[judgment.state.claims.index(decision.claim)]

@@ -68,7 +68,7 @@ class Controller:
                 self._queue.done(target)
 
     def _record(self, target: Target, found: Reconciliation, queued_s: float) -> None:
-        decision, view = found.result.decision, found.judgment.view
+        decision, state = found.result.decision, found.judgment.state
         if isinstance(decision, Hold) and decision.reason in RECHECKED:
             self._queue.retry(target, at_least_s=1.0)
         else:
@@ -79,7 +79,7 @@ class Controller:
             self._results.record_write((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
         if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: there is nothing to report yet
             return
-        changed = self._results.record(target, self._outcomes(decision, view, losers=found.result.losers))
+        changed = self._results.record(target, self._outcomes(decision, state, losers=found.result.losers))
         match decision:
             case Apply():
                 if decision.reason is Reason.HISTORY_RESTORED:
@@ -93,13 +93,13 @@ class Controller:
                     log.debug("copy left unchanged", target=target, reason=decision.reason.value)
 
     def _record_failure(self, target: Target, judgment: Judgment, error: RegistryError) -> None:
-        view, decision = judgment.view, judgment.decision
+        state, decision = judgment.state, judgment.decision
         if isinstance(error, Conflict):
             self._queue.retry(target)
             return
         if isinstance(error, NotFound) and error.details_kind == "namespaces":
             missing = Hold(Reason.NAMESPACE_MISSING, owner_of(decision))
-            self._results.record(target, self._outcomes(missing, view))
+            self._results.record(target, self._outcomes(missing, state))
             self._queue.retry(target, at_least_s=1.0)
             return
         if isinstance(error, NotYet):
@@ -108,7 +108,7 @@ class Controller:
         is_told_to_wait = isinstance(error, TooManyRequests) and wait_s > 0
         delay_s = self._queue.retry(target, at_least_s=wait_s, not_before=is_told_to_wait)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
-        reports = self._outcomes(decision, view, failure=WriteFailure(reason, _message(error)))
+        reports = self._outcomes(decision, state, failure=WriteFailure(reason, _message(error)))
         if reports and self._results.record(target, reports):
             log.warning(
                 "copy cannot be brought in step", target=target, error=str(error), retryAfterSeconds=round(delay_s, 2)

@@ -39,7 +39,7 @@ class _Budget:
     `waiting` holds the deletions that are not evaluated yet, or halted; the value is true for a proven or presumed one.
     The owner may be asked about the targets in `asked` before the next evaluation. `going` holds the copies that were
     let go and are still here, `allowed` the copies that the administrator let go. `kept` counts the allowed copies that
-    stay.
+    stay. `is_recorded` is false while the window has no proven deletion: a status does not change for questions.
     """
 
     window: Window | None
@@ -48,6 +48,7 @@ class _Budget:
     going: set[Target] = field(default_factory=set)
     allowed: set[Target] = field(default_factory=set)
     kept: int = 0
+    is_recorded: bool = True
     sequence: int = 0
     timer: asyncio.Handle | None = None
     storing_since_s: float | None = None
@@ -100,6 +101,9 @@ class DeletionLimiter:
         origin = (rule, deletion.owner)
         budget = self._budget(origin)
         if target in budget.going:
+            if isinstance(decision, Delete) and not budget.is_recorded:
+                budget.is_recorded = True
+                self._changed(rule)
             return decision
         self._count(target, origin, budget, is_sure=isinstance(decision, Delete) or _is_presumed(decision))
         if budget.is_halted:
@@ -133,10 +137,10 @@ class DeletionLimiter:
     def stored_form(self, origin: RuleAndOwner) -> Mapping[str, Any] | None:
         """Return the window of an owner's copies for the rule's status; None without one."""
         budget = self._budgets.get(origin)
-        if budget is None or budget.window is None:
-            window = self._stored(origin) if budget is None else None
+        if budget is None or not budget.is_recorded:
+            window = self._stored(origin)
         else:
-            window = budget.counted(budget.window)
+            window = budget.window and budget.counted(budget.window)
         return None if window is None else stored_form(window)
 
     def halted(self, rule: str) -> Mapping[ClusterUID, tuple[str, int]]:
@@ -209,13 +213,14 @@ class DeletionLimiter:
             allowed=allowed,
         )
         unsure = [target for target, is_sure in budget.waiting.items() if not is_sure and target not in budget.asked]
-        if verdict is LimitVerdict.HALT and unsure and not budget.is_halted:
+        if verdict is not LimitVerdict.GO and unsure and not budget.is_halted:
             self._let_ask(origin, budget, unsure)
             return
         if counted is None or window.start != counted.start or is_allowed:
-            budget.kept, budget.allowed = 0, set()
+            budget.kept, budget.allowed, budget.is_recorded = 0, set(), is_allowed
+        budget.is_recorded = budget.is_recorded or verdict is not LimitVerdict.GO
         budget.window = replace(window, allowed=window.allowed + budget.kept)
-        if budget.window != before:
+        if budget.window != before and budget.is_recorded:
             self._changed(origin[0])
         match verdict:
             case LimitVerdict.HALT:
@@ -229,7 +234,7 @@ class DeletionLimiter:
                 self._let_go(origin, budget, is_allowed=is_allowed)
 
     def _let_ask(self, origin: RuleAndOwner, budget: _Budget, unsure: list[Target]) -> None:
-        """Enqueue the deletions that their proof may refute: without them the set may be small enough."""
+        """Enqueue the deletions that their proof may refute: without them the set may be small."""
         budget.asked.update(unsure)
         for target in sorted(unsure):
             self._queue.add(target, origin[1])

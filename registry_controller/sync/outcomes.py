@@ -31,7 +31,7 @@ class WriteFailure(NamedTuple):
 
 def outcomes_of(
     decision: Decision,
-    view: TargetState,
+    state: TargetState,
     *,
     name_of: Callable[[ClusterUID], str],
     losers: Collection[str] = (),
@@ -43,8 +43,8 @@ def outcomes_of(
     `failure` is why the decision cannot be carried out.
     """
     if failure is None and decision.reason is Reason.LOCAL_NOT_HEARD:
-        return _waiting(view)
-    rule, owner = rule_of(view, decision), owner_of(decision)
+        return _waiting(state)
+    rule, owner = rule_of(state, decision), owner_of(decision)
     if not rule or (owner is None and failure is None):
         return []
     owner = owner or ClusterUID("")
@@ -55,23 +55,23 @@ def outcomes_of(
     else:
         reports = [
             ReportedResult(
-                TargetResult(rule, owner, _class_of(decision), decision.reason.value), _message(view, decision)
+                TargetResult(rule, owner, _class_of(decision), decision.reason.value), _message(state, decision)
             )
         ]
-    winner = _winner(view, decision)
-    if len(view.claims) == 1 and view.claims[0] is winner and not winner.rivals and winner.barrier is None:
+    winner = _winner(state, decision)
+    if len(state.claims) == 1 and state.claims[0] is winner and not winner.rivals and winner.barrier is None:
         return reports  # the usual case: one claim without rivals
     if winner is not None:
-        reports += _of_rivals(reports[0], _rivals_of(winner, view), losers=losers)
-        for claim, lost in _lost(view, winner, decision.reason, name_of):
+        reports += _of_rivals(reports[0], _rivals_of(winner, state), losers=losers)
+        for claim, lost in _lost(state, winner, decision.reason, name_of):
             reports += [lost, *_of_rivals(lost, claim.rivals)]
-    return reports + _barred(view, {one.outcome.place for one in reports})
+    return reports + _barred(state, {one.outcome.place for one in reports})
 
 
-def _rivals_of(winner: Claim, view: TargetState) -> Iterator[Rival]:
+def _rivals_of(winner: Claim, state: TargetState) -> Iterator[Rival]:
     """List the younger rules that claim this target for the winner's source, in any version of its kind."""
     yield from winner.rivals
-    for claim in view.claims:
+    for claim in state.claims:
         if claim is not winner and claim.is_of(winner.source) and claim.voice is Voice.OWNER:
             yield Rival(claim.rule, claim.barrier)
             yield from claim.rivals
@@ -111,34 +111,34 @@ def _class_of(decision: Apply | Hold | Skip | NeedsProof) -> ResultClass:
             return ResultClass.SKIPPED
 
 
-def _message(view: TargetState, decision: Decision) -> str:
+def _message(state: TargetState, decision: Decision) -> str:
     """Return the message for a person; empty where nothing needs attention."""
     reason = decision.reason
-    if reason is Reason.COPY_FROZEN and view.current is not None:
-        is_doubtful = view.current.marks.sync_disabled is Doubt.SAYS_FALSE
+    if reason is Reason.COPY_FROZEN and state.current is not None:
+        is_doubtful = state.current.marks.sync_disabled is Doubt.SAYS_FALSE
     else:
-        offered = (claim for claim in view.claims if claim.owner == owner_of(decision))
+        offered = (claim for claim in state.claims if claim.owner == owner_of(decision))
         is_doubtful = reason is Reason.SYNC_DISABLED and any(c.sync_disabled is Doubt.SAYS_FALSE for c in offered)
     return MESSAGES_FOR_FALSE[reason] if is_doubtful else _MESSAGES.get(reason, "")
 
 
-def _waiting(view: TargetState) -> list[ReportedResult]:
+def _waiting(state: TargetState) -> list[ReportedResult]:
     """Report every claim as waiting: the winner is known once the target's kind is listed here (R2)."""
     reason = Reason.LOCAL_NOT_HEARD
     waiting: list[ReportedResult] = []
-    for claim in view.claims:
+    for claim in state.claims:
         if _is_offered(claim):
             outcome = TargetResult(claim.rule, claim.owner, ResultClass.WAITING, reason.value)
             report = ReportedResult(outcome, message_of(reason), claim.source)
             waiting += [report, *_of_rivals(report, claim.rivals)]
-    return waiting + _barred(view, {one.outcome.place for one in waiting})
+    return waiting + _barred(state, {one.outcome.place for one in waiting})
 
 
 def _lost(
-    view: TargetState, winner: Claim, reason: Reason, name_of: Callable[[ClusterUID], str]
+    state: TargetState, winner: Claim, reason: Reason, name_of: Callable[[ClusterUID], str]
 ) -> Iterator[tuple[Claim, ReportedResult]]:
     """Yield the claims that lose this target: the younger ones (O8), or all of them to a native object (O1)."""
-    for claim in view.claims if not view.membership else ():
+    for claim in state.claims if not state.membership else ():
         if _is_offered(claim) and not claim.is_of(winner.source):
             why, message = _why_lost(claim, winner, reason, name_of)
             outcome = TargetResult(claim.rule, claim.owner, ResultClass.CONFLICTING, why.value)
@@ -158,10 +158,10 @@ def _why_lost(claim: Claim, winner: Claim, reason: Reason, name_of: Callable[[Cl
     return Reason.CONFLICT, message
 
 
-def _barred(view: TargetState, reported: Set[Place]) -> list[ReportedResult]:
+def _barred(state: TargetState, reported: Set[Place]) -> list[ReportedResult]:
     """List the results of rules that claim this target and may not write it here."""
     found: dict[Place, ReportedResult] = {}
-    for claim in view.claims:
+    for claim in state.claims:
         for rule, barrier in (Rival(claim.rule, claim.barrier), *claim.rivals):
             if barrier is not None and (rule, claim.owner) not in reported:
                 reason = BARRED[barrier]
@@ -172,18 +172,18 @@ def _barred(view: TargetState, reported: Set[Place]) -> list[ReportedResult]:
     return list(found.values())
 
 
-def rule_of(view: TargetState, decision: Decision) -> str:
+def rule_of(state: TargetState, decision: Decision) -> str:
     """Return the name of a decision's rule: the rule of the owner's claim, else the rule that made the copy."""
-    winner = _winner(view, decision)
-    return winner.rule if winner is not None else view.rule or (view.claims[0].rule if view.claims else "")
+    winner = _winner(state, decision)
+    return winner.rule if winner is not None else state.rule or (state.claims[0].rule if state.claims else "")
 
 
-def _winner(view: TargetState, decision: Decision) -> Claim | None:
+def _winner(state: TargetState, decision: Decision) -> Claim | None:
     """Return the claim that a decision is about: among its owner's claims, the one of the copy's source."""
     if isinstance(decision, Apply):
         return decision.claim
-    owned = (claim for claim in view.claims if claim.owner == decision.owner)
-    return min(owned, key=lambda c: (c.barrier is not None, not c.is_of(view.copied_from)), default=None)
+    owned = (claim for claim in state.claims if claim.owner == decision.owner)
+    return min(owned, key=lambda c: (c.barrier is not None, not c.is_of(state.copied_from)), default=None)
 
 
 _UNREPORTED: Final = frozenset({

@@ -32,7 +32,7 @@ _CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
 class Judgment(NamedTuple):
     """A Decision, and the state that it was taken on; `offers` are the records behind the state's claims, in order."""
 
-    view: TargetState
+    state: TargetState
     offers: tuple[Offer, ...]
     decision: Decision
 
@@ -127,13 +127,13 @@ class Reconciler:
 
         The decision stays a question where there is no answer. Raises Conflict where the caches changed meanwhile.
         """
-        target, (state, offers, decision) = judgment.view.target, judgment
+        target, (state, offers, decision) = judgment.state.target, judgment
         asked = set[OwnerAnswer | None]()
         while isinstance(decision, NeedsProof) and decision.expects not in asked:
             asked.add(decision.expects)
             proven = await self._ask(state, decision)
             now, offers = self._states.read(target)
-            if now != judgment.view:
+            if now != judgment.state:
                 raise Conflict(f"{target} changed while its proof was asked for; trying again")
             state, decision = proven, decide(proven)
         if any(answer.answer is ProofResult.FOUND for answer in state.proofs):
@@ -152,7 +152,7 @@ class Reconciler:
                 return counted
         proven = await self.prove(counted)
         if proven.decision is not counted.decision and not isinstance(proven.decision, NeedsProof | Delete):
-            limiter.withdraw(proven.view.target)
+            limiter.withdraw(proven.state.target)
         return _limit(_without_question(proven), limiter)
 
     async def _ask(self, state: TargetState, question: NeedsProof) -> TargetState:
@@ -184,7 +184,7 @@ class Reconciler:
 
 
 def _limit(judgment: Judgment, limiter: Limiter) -> Judgment:
-    decision = limiter.limit(judgment.view.target, judgment.decision, rule=judgment.view.rule)
+    decision = limiter.limit(judgment.state.target, judgment.decision, rule=judgment.state.rule)
     return judgment._replace(decision=decision)
 
 

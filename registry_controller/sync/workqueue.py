@@ -4,7 +4,7 @@ Laws: it carries keys, never events · a key never runs twice at once · a key t
 so the last event is never lost · a key that failed comes back later each time, and an event that brings it back earlier
 does not shorten the next wait · the keys of one flow are taken in the order of their sequence numbers, so that the
 deletion limiter knows when every key that was added up to some moment was reconciled · flows take turns, and no flow
-takes all workers, so that one member's events do not make the other members wait.
+takes all workers, so that the events of one member do not make other members wait.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from registry_controller.api.meta import ALLOW_DELETIONS
+from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
@@ -180,6 +181,26 @@ def test_what_no_longer_matches_and_stays_is_no_deletion() -> None:
         assert (left(b), halted(b)) == (119, False)
 
     simulate(scenario, n=2)
+
+
+def test_copies_that_stay_are_asked_about_without_a_write() -> None:
+    """A1, W4: at a restart, and once an hour."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 160)
+        for number in range(70):
+            a.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "no"}))
+        await group.settle()
+        await b.restart()
+        reads = Reads(a, by="b")
+        assert not await group.writes_within(60.0)
+        assert len(reads.count) == 70
+        assert not await group.writes_within(2 * 3600.0)
+        assert (left(b), halted(b)) == (160, False)
+        assert min(reads.count.values()) >= 2
+
+    with virtual_clocks():
+        simulate(scenario, n=2)
 
 
 def test_what_was_allowed_to_go_and_is_still_there_allows_nothing_later() -> None:

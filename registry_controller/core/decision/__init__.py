@@ -1,1 +1,1 @@
-"""What to do about one target, and why."""
+"""The decision about one target and its reason, as a pure function of its state."""

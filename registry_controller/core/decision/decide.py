@@ -1,9 +1,9 @@
-"""What to do about one target: the pure function that everything else serves.
+"""Decides about one target. Every other package prepares this pure function's input or carries out its result.
 
-Laws: the input is never changed and the same input gives the same Decision · a native object is never touched ·
-no deletion without proof · no copy goes back to an older state of its owner · what an intermediary holds is no
-source, membership apart · what nobody answered for is held, never deleted · nothing of a member of whose ID there are
-clones is written or deleted · what a rule may not write here it may not delete either.
+Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched ·
+no deletion without proof · no copy goes back to an older state of its owner · an object at a relay is not a source,
+except of membership · without an answer a copy is held, never deleted · no object of a member whose ID has clones is
+written or deleted · a rule deletes nothing that it may not write here.
 
 A Decision is Apply, Delete, Hold, Skip or NeedsProof, each with its reason; status, Events, metrics and logs read
 that value.
@@ -39,84 +39,84 @@ from registry_controller.core.decision.state import (
 from registry_controller.core.rules.policy import Barrier
 
 
-def decide(view: TargetState) -> Decision:
-    """Decide what is to be done about the state's target."""
-    decision = _decide(view)
+def decide(state: TargetState) -> Decision:
+    """Return the decision about the state's target."""
+    decision = _decide(state)
     if not isinstance(decision, NeedsProof) or decision.expects is None:
         return decision
-    if_proven = decide(view.with_proof(decision.expects))
-    is_presumed = deletion_in(if_proven) is not None and _is_presumed(view, decision.expects)
+    if_proven = decide(state.with_proof(decision.expects))
+    is_presumed = deletion_in(if_proven) is not None and _is_presumed(state, decision.expects)
     return replace(decision, if_proven=if_proven, is_presumed=is_presumed)
 
 
-def _is_presumed(view: TargetState, expects: OwnerAnswer) -> bool:
-    """Report whether a deletion is to be expected before its owner has confirmed it."""
-    if expects.answer is not ProofResult.NOT_FOUND or (view.current is not None and view.current.may_hold_natives):
+def _is_presumed(state: TargetState, expects: OwnerAnswer) -> bool:
+    """Report whether a deletion is certain enough to be halted before its owner has confirmed it."""
+    if expects.answer is not ProofResult.NOT_FOUND or (state.current is not None and state.current.may_hold_natives):
         return False
-    if view.saw_match:
+    if state.saw_match:
         return True
-    return deletion_in(_decide(view.with_proof(expects._replace(answer=ProofResult.FOUND)))) is not None
+    return deletion_in(_decide(state.with_proof(expects._replace(answer=ProofResult.FOUND)))) is not None
 
 
-def _decide(view: TargetState) -> Decision:
-    if not view.local_synced:
+def _decide(state: TargetState) -> Decision:
+    if not state.local_synced:
         return Hold(Reason.LOCAL_NOT_HEARD)
-    if view.current is not None and view.current.deleting:
-        return Hold(Reason.BEING_DELETED, view.current.marks.owner)
-    if view.contested and not view.has_left:
-        cloned = _cloned(view)
+    if state.current is not None and state.current.deleting:
+        return Hold(Reason.BEING_DELETED, state.current.marks.owner)
+    if state.contested and not state.has_left:
+        cloned = _cloned(state)
         if cloned is not None:
             return cloned
-        view = view._replace(claims=tuple(claim for claim in view.claims if claim.owner not in view.contested))
-    allowed = tuple(claim for claim in view.claims if claim.barrier is None)
-    if len(allowed) < len(view.claims) or view.barrier is not None:
-        barred = _barred(view, allowed)
+        state = state._replace(claims=tuple(claim for claim in state.claims if claim.owner not in state.contested))
+    allowed = tuple(claim for claim in state.claims if claim.barrier is None)
+    if len(allowed) < len(state.claims) or state.barrier is not None:
+        barred = _barred(state, allowed)
         if barred is not None:
             return barred
-        view = view._replace(claims=allowed)
-    decision = decide_membership(view) if view.membership else unless_older(view, _decide_ordinary(view))
-    if isinstance(decision, Delete) and view.barrier is not None:
-        return Skip(BARRED[view.barrier], decision.owner)
-    if isinstance(decision, Apply) and view.current is None:
-        return _with_namespace(view, decision)
-    if isinstance(decision, Delete) and view.current is not None and view.current.may_hold_natives:
+        state = state._replace(claims=allowed)
+    decision = decide_membership(state) if state.membership else unless_older(state, _decide_ordinary(state))
+    if isinstance(decision, Delete) and state.barrier is not None:
+        return Skip(BARRED[state.barrier], decision.owner)
+    if isinstance(decision, Apply) and state.current is None:
+        return _with_namespace(state, decision)
+    if isinstance(decision, Delete) and state.current is not None and state.current.may_hold_natives:
         held = Hold(Reason.MAY_HOLD_NATIVE_OBJECTS, decision.owner)
-        return held if view.current.holds_natives else NeedsProof(held.reason, decision.owner, None, decision)
+        return held if state.current.holds_natives else NeedsProof(held.reason, decision.owner, None, decision)
     return decision
 
 
-def _with_namespace(view: TargetState, decision: Apply) -> Decision:
-    if view.namespace is NamespaceState.TERMINATING:
+def _with_namespace(state: TargetState, decision: Apply) -> Decision:
+    if state.namespace is NamespaceState.TERMINATING:
         return Hold(Reason.NAMESPACE_TERMINATING, decision.claim.owner)
-    if view.namespace is NamespaceState.MISSING and not view.create_namespace:
+    if state.namespace is NamespaceState.MISSING and not state.create_namespace:
         return Hold(Reason.NAMESPACE_MISSING, decision.claim.owner)
     return decision
 
 
-# Of whom there are clones nothing is believed, and nothing touched.
+# Members whose ID has clones.
 
 
-def _cloned(view: TargetState) -> Hold | None:
-    """Leave alone what belongs to a member of whose ID there are clones; None for what is somebody else's."""
-    current = view.current
+def _cloned(state: TargetState) -> Hold | None:
+    """Return a Hold for a copy of a member whose ID has clones; None for other objects."""
+    current = state.current
     if current is None or not current.marks.is_copy or current.marks.frozen:
         return None
     owner = current.natural or current.marks.owner
-    return Hold(Reason.OWNER_CLONED, owner) if owner in view.contested else None
+    return Hold(Reason.OWNER_CLONED, owner) if owner in state.contested else None
 
 
-# What the administrator here does not allow.
+# Rules that may not write here.
 
 
-def _barred(view: TargetState, allowed: tuple[Claim, ...]) -> Decision | None:
-    """Leave alone what only barred rules want, or made; None where others have a say in it."""
-    marks = view.current.marks if view.current is not None else None
-    is_copy = marks is not None and marks.owner not in (None, view.local)
-    if view.barrier is not None and is_copy and marks is not None and not any(_counts(c, view) for c in allowed):
-        return Skip(BARRED[view.barrier], marks.owner)
-    if allowed or is_copy or (view.membership and marks is not None):
+def _barred(state: TargetState, allowed: tuple[Claim, ...]) -> Decision | None:
+    """Return a Skip where only barred rules claim the target, or made the copy; None where another rule claims it."""
+    marks = state.current.marks if state.current is not None else None
+    is_copy = marks is not None and marks.owner not in (None, state.local)
+    if state.barrier is not None and is_copy and marks is not None and not any(_counts(c, state) for c in allowed):
+        return Skip(BARRED[state.barrier], marks.owner)
+    if allowed or is_copy or (state.membership and marks is not None):
         return None
-    first = min(view.claims, key=lambda c: (c.rank, c.peer, c.kind), default=None)
+    first = min(state.claims, key=lambda c: (c.rank, c.peer, c.kind), default=None)
     return Skip(BARRED[first.barrier], first.owner) if first is not None and first.barrier is not None else None
 
 
@@ -125,95 +125,95 @@ BARRED = {
     Barrier.NOT_ALLOWED: Reason.NOT_ALLOWED,
     Barrier.CLOSED: Reason.CLOSED,
 }
-"""How a Decision calls what is in a rule's way."""
+"""The reason for each barrier."""
 
 
-# Only its owner is a source of an ordinary object.
+# Ordinary objects: only the owner's object is a source.
 
 
-def _decide_ordinary(view: TargetState) -> Decision:
-    counting = (claim for claim in view.claims if _counts(claim, view))
+def _decide_ordinary(state: TargetState) -> Decision:
+    counting = (claim for claim in state.claims if _counts(claim, state))
     offers = sorted(counting, key=lambda c: c.order)
-    current = view.current
+    current = state.current
     if current is None:
-        return _decide_new(view, offers)
+        return _decide_new(state, offers)
     marks = current.marks
-    if marks.owner is None or marks.owner == view.local:
+    if marks.owner is None or marks.owner == state.local:
         return Skip(Reason.LOCAL_OBJECT_EXISTS if offers else Reason.NOT_WANTED, offers[0].owner if offers else None)
     if marks.frozen:
         return Skip(Reason.COPY_FROZEN, marks.owner)
-    held = _holder(view, marks, offers)
+    held = _claim_behind(state, marks, offers)
     if held is None:
-        return _decide_without_holder(view, current, offers)
+        return _decide_without_claim(state, current, offers)
     best = _best(offers, held, keeps=marks.by_go)
-    return apply_over(view, current, best)
+    return apply_over(state, current, best)
 
 
-def _counts(claim: Claim, view: TargetState) -> bool:
-    return claim.voice is Voice.OWNER and not claim.deleting and claim.owner not in view.departed
+def _counts(claim: Claim, state: TargetState) -> bool:
+    return claim.voice is Voice.OWNER and not claim.deleting and claim.owner not in state.departed
 
 
-def _decide_new(view: TargetState, offers: list[Claim]) -> Decision:
+def _decide_new(state: TargetState, offers: list[Claim]) -> Decision:
     wanted = next((claim for claim in offers if not claim.sync_disabled), None)
     if wanted is not None:
         return Apply(wanted, Reason.CREATE)
     if offers:
         return Skip(Reason.SYNC_DISABLED, offers[0].owner)
-    ours = any(claim.voice is Voice.OURS for claim in view.claims)
+    ours = any(claim.voice is Voice.OURS for claim in state.claims)
     return Skip(Reason.OUR_OWN if ours else Reason.NOT_WANTED)
 
 
-def _holder(view: TargetState, marks: Marks, offers: list[Claim]) -> Claim | None:
-    """Find the claim that a copy stands for: that of its own source, else the next of its owner's.
+def _claim_behind(state: TargetState, marks: Marks, offers: list[Claim]) -> Claim | None:
+    """Return the claim behind a copy: the claim of its own source, else its owner's next claim.
 
-    The next must be one that makes new copies (W5), unless nothing tells for sure which source was its own.
+    The next claim must be allowed to make new copies (W5), unless the copy has no provenance to identify its source.
     """
     owned = [claim for claim in offers if claim.owner == marks.owner]
-    own = next((claim for claim in owned if claim.is_of(view.copied_from)), None)
+    own = next((claim for claim in owned if claim.is_of(state.copied_from)), None)
     if own is not None:
         return own
     return next((claim for claim in owned if not claim.sync_disabled or marks.provenance is None), None)
 
 
 def _best(offers: list[Claim], held: Claim, *, keeps: bool) -> Claim:
-    """Choose among rival owners. A copy by the Go original keeps the owner it has (O10)."""
+    """Choose among rival owners. A copy by the Go original keeps its owner (O10)."""
     if keeps:
         return held
     return next(claim for claim in offers if claim is held or not claim.sync_disabled)
 
 
-def _decide_without_holder(view: TargetState, current: CurrentCopy, offers: list[Claim]) -> Decision:
-    """Decide about a copy whose owner does not (now) offer its source."""
+def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list[Claim]) -> Decision:
+    """Decide about a copy whose owner does not offer its source now."""
     owner = current.marks.owner
     assert owner is not None
     rivals = [claim for claim in offers if not claim.sync_disabled]
-    if owner not in view.known and owner not in view.departed:
+    if owner not in state.known and owner not in state.departed:
         return Apply(rivals[0], Reason.TAKE_OVER) if rivals else Skip(Reason.UNKNOWN_OWNER, owner)
     older = next((claim for claim in rivals if _outranks(claim, current.marks)), None)
     if older is not None:
         return Apply(older, Reason.TAKE_OVER)
-    reason = Reason.OWNER_LEFT if owner in view.departed else _UNWANTED.get(view.rule_state)
+    reason = Reason.OWNER_LEFT if owner in state.departed else _UNWANTED.get(state.rule_state)
     if reason is None:
-        if view.tracking is Tracking.NO_RULE:
+        if state.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
-        absence = judge_absence(view, owner)
-        if absence is not None and not _proves_unwanted(view, absence):
+        absence = judge_absence(state, owner)
+        if absence is not None and not _proves_unwanted(state, absence):
             return absence
-        reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if view.moved else absence.reason
-    elif owner not in view.alive and reason is not Reason.OWNER_LEFT:
+        reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if state.moved else absence.reason
+    elif owner not in state.alive and reason is not Reason.OWNER_LEFT:
         return Hold(Reason.OWNER_SILENT, owner)
-    elif not view.others_synced and reason is not Reason.OWNER_LEFT:
+    elif not state.others_synced and reason is not Reason.OWNER_LEFT:
         return Hold(Reason.OWNER_NOT_HEARD, owner)  # another rule may want it
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)
-    if reason in _ALWAYS or view.deletes_unwanted:
+    if reason in _ALWAYS or state.deletes_unwanted:
         return Delete(current.uid, current.revision, reason, owner)
     return Skip(reason, owner)
 
 
-def _proves_unwanted(view: TargetState, absence: Decision) -> bool:
-    """Say whether the rule reads the live owner, and its source is there and is not what the rule asks for."""
-    return view.rule_state is RuleState.READS and absence.reason is Reason.NO_LONGER_MATCHES
+def _proves_unwanted(state: TargetState, absence: Decision) -> bool:
+    """Report whether the rule reads from the live owner, and the source exists and does not match."""
+    return state.rule_state is RuleState.READS and absence.reason is Reason.NO_LONGER_MATCHES
 
 
 _UNWANTED = {
@@ -222,7 +222,7 @@ _UNWANTED = {
     RuleState.NOT_HERE: Reason.NOT_FOR_THIS_CLUSTER,
 }
 _ALWAYS = frozenset({Reason.SOURCE_DELETED, Reason.MOVED})
-"""What a copy goes for under both policies: its source is gone, or its rule has given it another name."""
+"""The deletions under both policies: the source is gone, or the rule gives the copy another name."""
 
 
 def _outranks(claim: Claim, marks: Marks) -> bool:

@@ -1,4 +1,4 @@
-"""What is to be done about one target, and why. Status, Events, metrics and logs read this value."""
+"""The decision about one target and its reason. Status, Events, metrics and logs read this value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from registry_controller.core.decision.state import Claim, OwnerAnswer
 
 
 class Reason(enum.Enum):
-    """Why a Decision was taken. The values appear in status, Events and metrics."""
+    """The reason of a Decision. The values appear in status, Events and metrics."""
 
     CREATE = "Create"
     UPDATE = "Update"
@@ -67,7 +67,7 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Make the target what the claim's source and rule say."""
+    """Write the target as the claim's source and rule require."""
 
     claim: Claim
     reason: Reason
@@ -75,7 +75,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the copy, if it still is the one that was judged."""
+    """Delete the copy, if it still has this uid and resourceVersion."""
 
     uid: str
     revision: int
@@ -93,7 +93,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Do nothing; nothing is waited for but a change."""
+    """Do nothing until something changes."""
 
     reason: Reason
     owner: ClusterUID | None = None
@@ -101,12 +101,11 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class NeedsProof:
-    """Ask before anything is done.
+    """Do nothing before a question is answered.
 
-    `expects` is the owner's answer that confirms what the caches hold; None where the question is whether native
-    objects live in the copy here. `if_proven` is the decision on that answer. `is_presumed` is true where a deletion
-    is certain enough to be halted without a question: this daemon saw the source before, or the copy goes on any
-    answer.
+    `expects` is the owner's answer that confirms the caches; None where the question is whether native objects live in
+    the copy here. `if_proven` is the decision on that answer. `is_presumed` marks a deletion that may be halted without
+    a question: this daemon saw the source match before, or every answer of the owner deletes the copy.
     """
 
     reason: Reason
@@ -117,7 +116,7 @@ class NeedsProof:
 
     @property
     def if_unanswered(self) -> Hold:
-        """Return what the decision is while there is no answer."""
+        """Return the decision while there is no answer."""
         return Hold(self.reason, self.owner)
 
 
@@ -125,12 +124,12 @@ Decision = Apply | Delete | Hold | Skip | NeedsProof
 
 
 def deletion_in(decision: Decision) -> Delete | None:
-    """Return the deletion that a decision is, or becomes when it is proven; None for every other decision."""
+    """Return the deletion that a decision is, or becomes once it is proven; None for any other decision."""
     while isinstance(decision, NeedsProof):
         decision = decision.if_proven
     return decision if isinstance(decision, Delete) else None
 
 
 def owner_of(decision: Decision) -> ClusterUID | None:
-    """Name the owner that a decision is about."""
+    """Return the owner that a decision is about."""
     return decision.claim.owner if isinstance(decision, Apply) else decision.owner

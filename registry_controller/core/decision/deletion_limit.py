@@ -1,8 +1,8 @@
-"""The brake on deletions: how many of a rule's copies from one owner may go within five minutes (W4).
+"""The deletion limit: how many of a rule's copies from one owner may be deleted within five minutes (W4).
 
-Laws: a set that is known at once is judged whole · what is halted stays halted until its moment is named, however
-much time goes by · to name it allows that set, and nothing that is wanted later · what was here when the count began
-never becomes less by a restart, because it is stored first.
+Laws: a set that is known at once is evaluated as a whole · a halt lasts until the rule's annotation has its moment,
+however long · the annotation allows that set, and no later deletion · a restart never lowers the number of copies at
+the window's start, because the window is stored first.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 ALWAYS: Final = 50
-"""So many may go in any case: a brake on small numbers would be in everybody's way."""
+"""The number of deletions that are always allowed: a limit on small numbers would only disturb."""
 LENGTH: Final = timedelta(minutes=5)
 _SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is counted of one rule's copies from one owner, as the rule's status holds it.
+    """The counts of one rule's copies from one owner, as in the rule's status.
 
-    `baseline` is how many there were, at most, since `start`; `deleted` how many of them were let go, `allowed` how
-    many because somebody said so. `halted_at` is since when no more may go, empty while some may. Moments are texts as
-    Kubernetes spells them (RFC 3339, seconds).
+    `baseline` is the highest number of copies since `start`, `deleted` the number that was let go, `allowed` how many
+    of these the administrator allowed. `halted_at` is the beginning of a halt, empty without one. Moments are RFC 3339
+    texts with seconds.
     """
 
     start: str
@@ -36,19 +36,19 @@ class Window:
 
 
 class LimitVerdict(enum.Enum):
-    """What is to be done about a set of deletions."""
+    """The verdict on a set of deletions."""
 
     GO = "they may go"
-    STORE = "they may go once the window is stored: a restart would begin to count anew"
-    HALT = "none may go until somebody allows it"
+    STORE = "they may go once the window is stored: a restart would begin to count again"
+    HALT = "none may go until the administrator allows it"
 
 
 def judge(
     window: Window | None, *, present: int, wanted: int, now: datetime, percent: int, allowed: str
 ) -> tuple[Window, LimitVerdict]:
-    """Judge the deletion of `wanted` copies of the `present` ones that are here, as one set.
+    """Evaluate the deletion of `wanted` of the `present` copies as one set; return the new window and the verdict.
 
-    `percent` is how many of the baseline may go, `allowed` the moment that the rule's annotation names, if any.
+    `percent` is the part of the baseline that may go, `allowed` the moment in the rule's annotation, empty without one.
     """
     if window is None or (not window.halted_at and _is_over(window, now)):
         window = Window(spell(now), present)
@@ -64,9 +64,9 @@ def judge(
 
 
 def joined(window: Window, stored: Window | None, *, now: datetime) -> Window:
-    """Count on with what another daemon of this cluster has stored of the same copies, unless its time is over.
+    """Return a window with the counts that another daemon of this cluster has stored, unless that window is over.
 
-    A halt is everyone's own: who has lifted his must not find it again in what was stored before.
+    A halt is not joined: a daemon that has ended its halt must not read it again from an earlier status.
     """
     if stored is None or _is_over(stored, now):
         return window
@@ -88,12 +88,12 @@ def _is_over(window: Window, now: datetime) -> bool:
 
 
 def spell(moment: datetime) -> str:
-    """Spell a moment as Kubernetes does."""
+    """Format a moment as RFC 3339 in UTC, with seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def window_of(stored: Mapping[str, Any] | None) -> Window | None:
-    """Read what a status holds; None for nothing, or nothing that can be used."""
+    """Read a window from a status; None without a valid one."""
     start, baseline = (stored or {}).get("windowStart"), (stored or {}).get("baseline")
     if not isinstance(start, str) or not isinstance(baseline, int):
         return None
@@ -108,7 +108,7 @@ def window_of(stored: Mapping[str, Any] | None) -> Window | None:
 
 
 def stored_form(window: Window) -> Mapping[str, Any]:
-    """Spell a window as a status holds it."""
+    """Return a window's form in a status."""
     sometimes = {"haltedAt": window.halted_at, "allowed": window.allowed}
     form = {"windowStart": window.start, "baseline": window.baseline, "deleted": window.deleted}
     return form | {name: value for name, value in sometimes.items() if value}

@@ -1,7 +1,8 @@
-"""What to do about membership: Clusters and registry Secrets, of which their natural owner speaks (O4, O7).
+"""Decides about membership: Clusters and registry Secrets, which belong to their natural owner (O4, O7).
 
-Laws: our own is never taken from anybody · what was carried by hand stays until its natural owner is alive · through
-an intermediary nothing is ever deleted, and nothing goes back · nobody brings back who has left.
+Laws: the local cluster's own objects are never replaced · an object that a person carried here stays until its natural
+owner is alive · a relay never deletes an object, and never brings an older state · no relay brings back a member that
+has left.
 """
 
 from __future__ import annotations
@@ -16,82 +17,84 @@ from registry_controller.core.decision.proof import apply_over, judge_absence
 from registry_controller.core.decision.state import Claim, CurrentCopy, TargetState, Tracking
 
 
-def decide_membership(view: TargetState) -> Decision:
+def decide_membership(state: TargetState) -> Decision:
     """Decide about a Cluster or a registry Secret."""
-    offered = [claim for claim in view.claims if not claim.deleting]
+    offered = [claim for claim in state.claims if not claim.deleting]
     claims = sorted((claim for claim in offered if not claim.has_left), key=lambda claim: claim.rank)
-    current = view.current
+    current = state.current
     natural = current.natural if current is not None else None
     own = next((c for c in claims if c.voice is Voice.OWNER and natural in (None, c.owner)), None)
-    if any(claim.voice is Voice.OURS for claim in claims) or (current is not None and current.natural == view.local):
-        return Skip(Reason.OUR_OWN, view.local)
+    if any(claim.voice is Voice.OURS for claim in claims) or (current is not None and current.natural == state.local):
+        return Skip(Reason.OUR_OWN, state.local)
     if current is not None:
-        return _decide_known_member(view, current, claims, own)
-    if offered and (view.has_left or not claims):
+        return _decide_known_member(state, current, claims, own)
+    if offered and (state.has_left or not claims):
         return Skip(Reason.OWNER_LEFT, offered[0].owner)
     if claims and all(claim.voice is Voice.DISPUTED for claim in claims):
         return Skip(Reason.DISPUTED)
-    return _decide_new_member(view, claims, own)
+    return _decide_new_member(state, claims, own)
 
 
-def _decide_known_member(view: TargetState, current: CurrentCopy, claims: list[Claim], own: Claim | None) -> Decision:
-    """Decide about what is here of another member."""
+def _decide_known_member(state: TargetState, current: CurrentCopy, claims: list[Claim], own: Claim | None) -> Decision:
+    """Decide about an object here that belongs to another member."""
     natural = current.natural
     if current.disputed:
         return Skip(Reason.DISPUTED)
     if current.marks.frozen:
         return Skip(Reason.COPY_FROZEN, current.marks.owner)
-    heirs = view.successors - view.departed
+    heirs = state.successors - state.departed
     heir = _best_relayed([claim for claim in claims if claim.owner in heirs])
-    if heir is not None and current.marks.is_copy and natural not in view.alive and natural != heir.owner:
+    if heir is not None and current.marks.is_copy and natural not in state.alive and natural != heir.owner:
         return Apply(heir, Reason.REBUILT)
-    if natural is None and current.marks.owner is not None and current.marks.owner in view.departed:
+    if natural is None and current.marks.owner is not None and current.marks.owner in state.departed:
         # Credentials: the Cluster that named them went last, because it takes the connection with it.
         return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
-    if natural is not None and natural in view.gone and current.marks.is_copy:
-        return _on_own_tombstone(view, current, natural)
-    if own is not None and own.owner in view.alive:  # what was heard before is no word on how to reach it now
+    if natural is not None and natural in state.gone and current.marks.is_copy:
+        return _on_own_tombstone(state, current, natural)
+    if own is not None and own.owner in state.alive:  # an earlier state does not show how to reach it now
         if not current.marks.is_copy:
             return Apply(own, Reason.ADOPT)
-        return apply_over(view, current, own) if current.marks.owner == own.owner else Apply(own, Reason.ADOPT)
+        return apply_over(state, current, own) if current.marks.owner == own.owner else Apply(own, Reason.ADOPT)
     if not current.marks.is_copy:
         return Skip(Reason.HAND_CARRIED, current.natural)
-    return _decide_absent_member(view, current, claims)
+    return _decide_absent_member(state, current, claims)
 
 
-def _on_own_tombstone(view: TargetState, current: CurrentCopy, member: ClusterUID) -> Decision:
-    """Delete what is here of a member that is gone: what it leaves behind first, its credentials last."""
-    if view.leaves_behind or view.target.group != meta.GROUP:
+def _on_own_tombstone(state: TargetState, current: CurrentCopy, member: ClusterUID) -> Decision:
+    """Delete the objects of a member that has left: its copies first, its credentials last."""
+    if state.leaves_behind or state.target.group != meta.GROUP:
         return Hold(Reason.OWNER_LEAVES, member)
     return Delete(current.uid, current.revision, Reason.OWNER_LEFT, member)
 
 
-def _decide_new_member(view: TargetState, claims: list[Claim], own: Claim | None) -> Decision:
+def _decide_new_member(state: TargetState, claims: list[Claim], own: Claim | None) -> Decision:
     if own is not None:
         return Skip(Reason.SYNC_DISABLED, own.owner) if own.sync_disabled else Apply(own, Reason.CREATE)
     relayed = _best_relayed(claims)
     if relayed is None:
         silent = any(claim.voice is Voice.SILENT for claim in claims)
         return Skip(Reason.NOT_NAMED if silent else Reason.NOT_WANTED)
-    if relayed.owner in view.departed and (view.target.group != meta.GROUP or relayed.revision <= view.tombstone):
-        return Skip(Reason.OWNER_LEFT, relayed.owner)  # unless its Cluster is a newer one: then it is back
-    has_another = view.target.group == meta.GROUP and relayed.owner in view.known  # by another name: it is not missing
-    if relayed.owner in view.alive or has_another:
+    if relayed.owner in state.departed and (state.target.group != meta.GROUP or relayed.revision <= state.tombstone):
+        return Skip(Reason.OWNER_LEFT, relayed.owner)  # a newer Cluster means that it is back
+    has_another = (
+        state.target.group == meta.GROUP and relayed.owner in state.known
+    )  # under another name, so it is not missing
+    if relayed.owner in state.alive or has_another:
         return Hold(Reason.OWNER_DECIDES, relayed.owner)
-    if view.tombstone and relayed.revision <= view.tombstone:
+    if state.tombstone and relayed.revision <= state.tombstone:
         return Skip(Reason.NOT_NEWER, relayed.owner)
     return Skip(Reason.SYNC_DISABLED, relayed.owner) if relayed.sync_disabled else Apply(relayed, Reason.RELAYED)
 
 
-def relayed_claims(view: TargetState) -> list[Claim]:
-    """List what intermediaries hold of the member whose registry Secret this is, the newest first.
+def relayed_claims(state: TargetState) -> list[Claim]:
+    """List the relays' claims of the member whose registry Secret this is, the newest first.
 
-    Nothing of one that a person carried here, or froze: then that is what is used.
+    A Secret that a person carried here or froze has none: it is used as it is.
     """
-    current = view.current
+    current = state.current
     if current is None or current.natural is None or not current.marks.is_copy or current.marks.frozen:
         return []
-    relayed = _relayed(claim for claim in view.claims if claim.owner == current.natural)
+    relayed = _relayed(claim for claim in state.claims if claim.owner == current.natural)
     return [claim for claim in relayed if not (claim.deleting or claim.has_left)]
 
 
@@ -100,22 +103,22 @@ def _best_relayed(claims: list[Claim]) -> Claim | None:
 
 
 def _relayed(claims: Iterable[Claim]) -> list[Claim]:
-    """List the records that intermediaries hold, the newest first; the lower peer among equals."""
+    """List the relays' claims, the newest first; the lower peer first among equals."""
     relayed = (claim for claim in claims if claim.voice is Voice.INTERMEDIARY)
     return sorted(relayed, key=lambda claim: (-claim.revision, claim.peer))
 
 
-def _decide_absent_member(view: TargetState, current: CurrentCopy, claims: list[Claim]) -> Decision:
-    """Decide about a membership copy that its natural owner does not (now) offer."""
+def _decide_absent_member(state: TargetState, current: CurrentCopy, claims: list[Claim]) -> Decision:
+    """Decide about a membership copy that its natural owner does not offer now."""
     owner = current.natural or current.marks.owner
     assert owner is not None
-    if owner in view.alive:
-        if view.tracking is Tracking.NO_RULE:
+    if owner in state.alive:
+        if state.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
-        held = judge_absence(view, owner)
-        if held is None and view.owner_leaves and view.leaves_behind:
+        held = judge_absence(state, owner)
+        if held is None and state.owner_leaves and state.leaves_behind:
             return Hold(Reason.OWNER_LEAVES, owner)
-        reason = Reason.OWNER_LEFT if view.owner_leaves else Reason.SOURCE_DELETED
+        reason = Reason.OWNER_LEFT if state.owner_leaves else Reason.SOURCE_DELETED
         return held or Delete(current.uid, current.revision, reason, owner)
     relayed = _best_relayed([claim for claim in claims if claim.owner == owner])
     provenance = current.marks.provenance

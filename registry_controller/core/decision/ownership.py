@@ -1,8 +1,8 @@
-"""Whose object is it: marks read from an object, and who may speak of it.
+"""The owner of an object: the marks on it, and the right by which a peer offers it.
 
-Laws: only the annotation (or a provenance that names this very object) makes a copy; a label never does. A peer
-may speak of what was born there. Of membership (Clusters and registry Secrets) the natural owner speaks, whatever
-the marks say.
+Laws: only the annotation, or a provenance that names this very object, makes a copy; a label never does · a peer may
+offer the objects that were created there · membership (Clusters and registry Secrets) is offered by its natural owner,
+with any marks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from registry_controller.api.provenance import Provenance, decode
 
 
 class Doubt(enum.Enum):
-    """Stands for true where somebody may have meant something else."""
+    """A true value that its author may not have meant."""
 
     SAYS_FALSE = "false"
     """`resource-sync-disabled` counts with any value, and has this one."""
@@ -25,10 +25,10 @@ class Doubt(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What an object's annotations say of its origin.
+    """The origin of an object, from its annotations.
 
-    `owner` is None on a native object. `frozen` says that `resource-sync-disabled` stands on it by its own right,
-    `go_written` that the Go original wrote it last (its provenance, if any, was merely copied along).
+    A native object has no `owner`. `frozen` means that a person put `resource-sync-disabled` on the object itself,
+    `go_written` that the Go original wrote it last (a provenance on it was copied from its source).
     """
 
     owner: ClusterUID | None
@@ -42,12 +42,12 @@ class Marks:
 
     @property
     def by_go(self) -> bool:
-        """Say whether the Go original made this copy: it has no provenance, or one that says so (O10)."""
+        """Report whether the Go original made this copy: it has no provenance, or one marked as adopted (O10)."""
         return self.is_copy and (self.provenance is None or self.provenance.adopted)
 
     @property
     def revision(self) -> int:
-        """Tell the source's resourceVersion at its owner when the present content was written; 0 if not known."""
+        """Return the source's resourceVersion at its owner from which the content was written; 0 if unknown."""
         return self.provenance.revision if self.provenance else 0
 
     @property
@@ -59,7 +59,7 @@ NATIVE = Marks(None, None, False, False)
 
 
 def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
-    """Read the marks of the object that `of` names."""
+    """Read the marks from the annotations of the object `of`."""
     sync_disabled = _is_set(annotations.get(meta.SYNC_DISABLED))
     owner, text = annotations.get(meta.OWNER), annotations.get(meta.PROVENANCE)
     if not owner and not text:
@@ -71,14 +71,17 @@ def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
 
 
 def remembered(marks: Marks) -> Marks:
-    """Keep of the marks of an object at a peer what decisions ask for (R6)."""
+    """Return the marks of an object at a peer, reduced to the parts that decisions read (R6)."""
     return replace(marks, provenance=marks.provenance.for_record()) if marks.provenance is not None else marks
 
 
 def read_birth(
     annotations: Mapping[str, str], labels: Mapping[str, str], *, gvk: GVK, key: ObjectKey
 ) -> tuple[GVK, ObjectKey]:
-    """Say what a copy without provenance was made from: what the Go original wrote down, else its own kind and name."""
+    """Return the kind and key of the source of a copy without provenance.
+
+    The Go original recorded them; otherwise they are the copy's own.
+    """
     kind, _, rest = annotations.get(meta.ORIGINAL_GVK, "").partition(".")
     group, _, version = rest.rpartition("/")
     namespace, name = labels.get(meta.ORIGINAL_NAMESPACE), labels.get(meta.ORIGINAL_NAME)
@@ -91,34 +94,34 @@ def _is_set(value: str | None) -> bool | Doubt:
 
 
 class Voice(enum.Enum):
-    """By what right a peer offers an object."""
+    """The right by which a peer offers an object."""
 
     OWNER = "owner"
     INTERMEDIARY = "intermediary"
     OURS = "ours"
     SILENT = "silent"
-    """No right at all: a copy of somebody else's object, or a Secret that no Cluster names."""
+    """No right: a copy of another cluster's object, or a Secret that no Cluster names."""
     DISPUTED = "disputed"
     """A Secret that Clusters of different members name, or that our own Cluster names."""
 
 
 def voice_of(marks: Marks, *, peer: ClusterUID, local: ClusterUID) -> Voice:
-    """Say by what right `peer` offers an ordinary object (O2, O3)."""
+    """Return the right by which `peer` offers an ordinary object (O2, O3)."""
     if marks.owner is None or marks.owner == peer:
         return Voice.OWNER
     return Voice.OURS if marks.owner == local else Voice.SILENT
 
 
 def is_at_home(marks: Marks, *, peer: ClusterUID, membership: bool) -> bool:
-    """Say whether what `peer` holds is its own object; a copy of another's proves that its own is gone (O3, O5)."""
+    """Report whether an object at `peer` is its own; a copy there proves that its own object is gone (O3, O5)."""
     return membership or marks.owner in (None, peer)
 
 
 def voice_of_membership(natural: Collection[ClusterUID], *, peer: ClusterUID, local: ClusterUID) -> Voice:
-    """Say by what right `peer` offers a Cluster or a registry Secret (O2, O7).
+    """Return the right by which `peer` offers a Cluster or a registry Secret (O2, O7).
 
-    `natural` holds the clusters it speaks for: of a Cluster its clusterID, of a Secret the clusterIDs of the
-    Clusters that name it, here, or at that peer where none here does.
+    `natural` holds the clusters that the object represents: a Cluster's clusterID, or the clusterIDs of the Clusters
+    that name a Secret, here, or at that peer if none does here.
     """
     if not natural:
         return Voice.SILENT
@@ -130,7 +133,7 @@ def voice_of_membership(natural: Collection[ClusterUID], *, peer: ClusterUID, lo
 
 
 def is_membership(kind: GVK, secret_type: str) -> bool:
-    """Say whether objects of this kind (and Secret type) are membership."""
+    """Report whether objects of this kind (and Secret type) are membership."""
     if kind.group == meta.GROUP:
         return kind.kind == meta.CLUSTER.kind
     return kind.group == "" and kind.kind == "Secret" and secret_type == meta.REGISTRY_SECRET_TYPE

@@ -1,7 +1,7 @@
-"""What needs proof: that a source is gone (O5), and that one which looks older is what its owner has now (O3).
+"""Decisions that need an answer: that a source is gone (O5), or that an older state is the owner's present one (O3).
 
-Laws: silence, an error, an incomplete list prove nothing · no copy goes back to an older state of its owner unless
-the owner itself says that it did.
+Laws: silence, an error or an incomplete list prove nothing · no copy goes back to an older state of its owner unless
+the owner itself answers with that state.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from registry_controller.core.decision.state import (
 )
 
 
-def judge_absence(view: TargetState, owner: ClusterUID) -> Decision | None:
-    """Say what is to be done about an absent source, or None when its absence is proven (O5)."""
-    source = view.copied_from
-    if owner not in view.alive:
+def judge_absence(state: TargetState, owner: ClusterUID) -> Decision | None:
+    """Return the decision about an absent source; None once its absence is proven (O5)."""
+    source = state.copied_from
+    if owner not in state.alive:
         return Hold(Reason.OWNER_SILENT, owner)
-    if view.tracking is Tracking.NOT_COMPLETE or source is None:
+    if state.tracking is Tracking.NOT_COMPLETE or source is None:
         return Hold(Reason.OWNER_NOT_HEARD, owner)
-    if view.tracking is Tracking.UNCLEAR:
+    if state.tracking is Tracking.UNCLEAR:
         return Hold(Reason.NOT_EVALUATED, owner)
-    answer = _answer(view, source)
-    if view.tracking is Tracking.OFFERED:
-        return _judge_offered(view, owner, source, answer)
+    answer = _answer(state, source)
+    if state.tracking is Tracking.OFFERED:
+        return _judge_offered(state, owner, source, answer)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
         return _question(Reason.NEEDS_PROOF, OwnerAnswer(source, ProofResult.NOT_FOUND))
     if answer.answer is ProofResult.FOUND:
@@ -38,31 +38,31 @@ def judge_absence(view: TargetState, owner: ClusterUID) -> Decision | None:
     return None
 
 
-def _judge_offered(view: TargetState, owner: ClusterUID, source: SourceRef, answer: OwnerAnswer | None) -> Decision:
-    """Say that a source matches no more, unless what was heard of it comes from before what the copy shows (O3)."""
-    provenance = view.current.marks.provenance if view.current is not None else None
+def _judge_offered(state: TargetState, owner: ClusterUID, source: SourceRef, answer: OwnerAnswer | None) -> Decision:
+    """Report that a source no longer matches, unless the known state is older than the copy's (O3)."""
+    provenance = state.current.marks.provenance if state.current is not None else None
     known = provenance.revision if provenance is not None and provenance.owner == owner else 0
-    if view.offered_at >= known:
+    if state.offered_at >= known:
         return Skip(Reason.NO_LONGER_MATCHES, owner)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
-        return _question(Reason.STALE_SOURCE, OwnerAnswer(source, ProofResult.FOUND, view.offered_at))
-    if answer.answer is ProofResult.FOUND and answer.revision == view.offered_at:
-        return Skip(Reason.NO_LONGER_MATCHES, owner)  # its history went back, and the owner says so itself
+        return _question(Reason.STALE_SOURCE, OwnerAnswer(source, ProofResult.FOUND, state.offered_at))
+    if answer.answer is ProofResult.FOUND and answer.revision == state.offered_at:
+        return Skip(Reason.NO_LONGER_MATCHES, owner)  # its history went back, as the owner itself confirms
     return Hold(Reason.STALE_SOURCE, owner)
 
 
-def _answer(view: TargetState, source: SourceRef) -> OwnerAnswer | None:
-    return next((answer for answer in view.proofs if answer.source == source), None)
+def _answer(state: TargetState, source: SourceRef) -> OwnerAnswer | None:
+    return next((answer for answer in state.proofs if answer.source == source), None)
 
 
 def _question(reason: Reason, expects: OwnerAnswer) -> NeedsProof:
-    """Ask for an answer; `decide` replaces the Hold by the decision on that answer."""
+    """Return a question; `decide` replaces its Hold by the decision on the expected answer."""
     owner = expects.source.owner
     return NeedsProof(reason, owner, expects, Hold(reason, owner))
 
 
-def apply_over(view: TargetState, current: CurrentCopy, claim: Claim) -> Decision:
-    """Apply to a copy that is here, unless the claim comes from before what the copy shows (O3)."""
+def apply_over(state: TargetState, current: CurrentCopy, claim: Claim) -> Decision:
+    """Apply a claim to a copy that is here, unless the claim is older than the copy's state (O3)."""
     marks = current.marks
     provenance = marks.provenance
     if claim.owner != marks.owner:
@@ -71,18 +71,18 @@ def apply_over(view: TargetState, current: CurrentCopy, claim: Claim) -> Decisio
         return Apply(claim, Reason.ADOPT)
     if claim.revision >= provenance.revision:
         return Apply(claim, Reason.UPDATE)
-    return _judge_older(view, claim)
+    return _judge_older(state, claim)
 
 
-def unless_older(view: TargetState, decision: Decision) -> Decision:
-    """Keep a decision, unless it applies a claim from before what a copy showed of it, which is another's now (O3)."""
+def unless_older(state: TargetState, decision: Decision) -> Decision:
+    """Return the decision, unless it applies an older state than a copy of another owner showed here before (O3)."""
     if not isinstance(decision, Apply) or decision.claim.revision >= decision.claim.shown:
         return decision
-    return _judge_older(view, decision.claim)
+    return _judge_older(state, decision.claim)
 
 
-def _judge_older(view: TargetState, claim: Claim) -> Decision:
-    answer = _answer(view, claim.source)
+def _judge_older(state: TargetState, claim: Claim) -> Decision:
+    answer = _answer(state, claim.source)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
         return _question(Reason.STALE_SOURCE, OwnerAnswer(claim.source, ProofResult.FOUND, claim.revision))
     if answer.answer is ProofResult.FOUND and answer.revision == claim.revision:

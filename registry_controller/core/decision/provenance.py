@@ -29,12 +29,12 @@ def provenance_of(
     adopted: bool = False,
     entries: Sequence[RuleEntry] = (),
 ) -> Provenance:
-    """Say where a copy made from a claim comes from; `marks` are those of the object that was read.
+    """Return the provenance of a copy made from a claim; `marks` are the marks of the object that was read.
 
-    `entries` are those of the rule that match. `inherited` says that the copy has `resource-sync-disabled` from its
-    source or its rule, so that it freezes nothing.
+    `entries` are the rule's matching entries. `inherited` means that the copy has `resource-sync-disabled` from its
+    source or its rule, so that it does not freeze the copy.
 
-    What an intermediary holds passes on the provenance that it has from the owner, or says that nothing is known.
+    A relay's object passes on the owner's provenance, or an empty one where it is unknown.
     """
     if claim.voice is Voice.INTERMEDIARY:
         theirs = marks.provenance if marks.provenance and marks.provenance.owner == claim.owner else None
@@ -59,7 +59,7 @@ def provenance_of(
 
 
 def _digest_overrides(entries: Sequence[RuleEntry]) -> str:
-    """Digest what overrides say; empty where there is none. A template is the rule's, and holds no object's data."""
+    """Return the digest of the overrides; empty without any. A template belongs to the rule and has no object data."""
     overrides = [
         (override.type, override.pointer, override.value, override.parse_value)
         for entry in entries
@@ -69,7 +69,7 @@ def _digest_overrides(entries: Sequence[RuleEntry]) -> str:
 
 
 def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
-    """Build the manifest anew with the annotation."""
+    """Return a manifest with the provenance annotation."""
     info = meta.metadata_of(manifest)
     annotations = {**(info.get("annotations") or {}), meta.PROVENANCE: encode(provenance)}
     return {**manifest, "metadata": {**info, "annotations": annotations}}

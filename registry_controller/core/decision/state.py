@@ -1,6 +1,6 @@
-"""Everything that bears on one target, as plain data: what a decision is made of.
+"""The state of one target as plain data: the input of a decision.
 
-Law: a View is of one moment, and nobody changes it.
+Law: a state is of one moment, and is never changed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class SourceRef(NamedTuple):
 
 
 class Rival(NamedTuple):
-    """A younger rule by which a source becomes the same target; `barrier` is what keeps it from writing here."""
+    """A younger rule that makes the same target of a source; `barrier` is set where it may not write here."""
 
     rule: str
     barrier: Barrier | None
 
 
 class Claim(NamedTuple):
-    """A source that maps onto the target. `owner` is who it speaks for, `peer` where it was read.
+    """A source that maps onto the target. `owner` is the cluster of the source, `peer` the cluster where it was read.
 
-    `revision` is the resourceVersion at the owner: at an intermediary the one in its provenance, 0 if unknown.
-    `shown` is the revision that a copy here showed of it last, if that was a later one, else 0. `rule` names the
-    winning rule, which `rule_rank` orders among others, its `rivals`; `barrier` is what keeps it from writing here.
+    `revision` is the resourceVersion at the owner; a relay's is in its provenance, 0 if unknown. `shown` is the later
+    revision that a copy here had last, 0 without one. `rule` is the name of the winning rule, `rule_rank` its order
+    among its `rivals`; `barrier` is set where it may not write here.
     """
 
     peer: ClusterUID
@@ -52,14 +52,14 @@ class Claim(NamedTuple):
     rule_rank: tuple[str, str, str] = ("", "", "")
     rivals: tuple[Rival, ...] = ()
     has_left: bool = False
-    """What an intermediary holds of a membership that is over, as a tombstone says (O6)."""
+    """A relay's object of a membership that is over, by a tombstone (O6)."""
 
     @property
     def source(self) -> SourceRef:
         return SourceRef(self.owner, self.kind, self.key)
 
     def is_of(self, source: SourceRef | None) -> bool:
-        """Say whether it is the claim of that source, in whatever version of its kind."""
+        """Report whether this is the claim of a source, in any version of its kind."""
         named = (self.owner, self.kind.group, self.kind.kind, self.key)
         return source is not None and named == (source.owner, source.kind.group, source.kind.kind, source.key)
 
@@ -82,17 +82,17 @@ class CurrentCopy(NamedTuple):
     revision: int
     deleting: bool = False
     may_hold_natives: bool = False
-    """A Namespace or CustomResourceDefinition in which native objects live, or may live (O1)."""
+    """A Namespace or CustomResourceDefinition in which native objects may live (O1)."""
     natural: ClusterUID | None = None
-    """Of a membership object: the cluster it stands for."""
+    """The cluster that a membership object represents."""
     disputed: bool = False
-    """Of a registry Secret: Clusters of several members name it here (O7)."""
+    """Clusters of several members name this registry Secret here (O7)."""
     holds_natives: bool = False
-    """It is known that native objects live in it."""
+    """Native objects live in it."""
 
 
 class Tracking(enum.Enum):
-    """What we hear of the source that the copy here came from."""
+    """The presence of the copy's own source in the caches."""
 
     NO_RULE = "no active rule asks for it"
     NOT_COMPLETE = "its owner's list is not complete"
@@ -102,7 +102,7 @@ class Tracking(enum.Enum):
 
 
 class RuleState(enum.Enum):
-    """What is known of the rule that a copy here was made by, and of whether it reads from the copy's owner."""
+    """The state of the rule that made the copy, towards the copy's owner."""
 
     READS = "it acts here, and reads from the owner"
     UNSELECTED = "it acts here, and the live owner has no features that it asks for"
@@ -112,17 +112,17 @@ class RuleState(enum.Enum):
 
 
 class ProofResult(enum.Enum):
-    """What the owner said when asked for the source by name."""
+    """The owner's answer to a read of the source by name."""
 
     NOT_ASKED = "not asked"
-    NOT_FOUND = "a Status that names the object says NotFound, or it has a deletionTimestamp"
+    NOT_FOUND = "a NotFound Status that names the object, or an object with a deletionTimestamp"
     FOUND = "it is there"
 
 
 class OwnerAnswer(NamedTuple):
-    """An answer to a question by name. `revision` is the resourceVersion that was found.
+    """An owner's answer about a source. `revision` is the resourceVersion that was found.
 
-    `wanted` says that a rule makes the very target of what was found: its stream is only late.
+    `wanted` means that a rule makes this very target of the found object: its watch is only late.
     """
 
     source: SourceRef
@@ -140,19 +140,18 @@ class NamespaceState(enum.Enum):
 
 
 class TargetState(NamedTuple):
-    """Everything that bears on one target, read from the caches at one moment.
+    """The state of one target, read from the caches at one moment.
 
-    `alive` holds the members that are alive for us, `known` all members that we know. `tracking` speaks of the
-    copy's own source (`copied_from`), and `offered_at` is the resourceVersion at which that was heard, 0 if it was not.
-    `others_heard` says that all rules which read the kind of that source from its owner have heard everything that they
-    ask for. `tombstone` is the revision at which the target's natural
-    owner was seen to have deleted it. `departed` holds the members whose leaving is proven (O6); of a Cluster,
-    `owner_leaves` says that its live member has no Cluster for itself any more, and `leaves_behind` that copies of
-    its objects are to go first. `successors` are the IDs that proved to be what a Cluster of that name stands for
-    now (P11). `rule` is the one that made the copy; of a copy without provenance, one that reads its owner.
-    `rule_state` is that of the rule which made the copy, `deletes_unwanted` its policy, and `moved` says that this
-    very rule makes something else, elsewhere, of the copy's source now. `barrier` is what keeps that rule from
-    touching the copy that is here: as long as nobody else wants it, it stays as it is.
+    `alive` holds the members that answer, `known` all members. `tracking` is about the copy's own source
+    (`copied_from`), and `offered_at` is the resourceVersion of that source in the caches, 0 if it is not there.
+    `others_synced` means that the lists are complete of all rules that read the kind of that source from its owner.
+    `tombstone` is the revision up to which the target's natural owner deleted it. `departed` holds the members with a
+    proven departure (O6). For a Cluster, `owner_leaves` means that its live member has no Cluster for itself any more,
+    and `leaves_behind` that copies of its objects must be deleted first. `successors` are the proven new IDs of the
+    cluster of that name (P11). `rule` made the copy; for a copy without provenance it is a rule that reads its owner.
+    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy; `moved` means that the rule
+    makes another copy of the source now. `barrier` keeps that rule from changing the copy, which stays as it is unless
+    another rule claims it.
     """
 
     target: Target
@@ -177,19 +176,18 @@ class TargetState(NamedTuple):
     proofs: tuple[OwnerAnswer, ...] = ()
     """The answers of owners, at most one about each source."""
     saw_match: bool = False
-    """This daemon brought the copy in step with its source under the rule as it is now, and was not told since that
-    the source is still there."""
+    """This daemon has seen the rule, as it is now, match the copy's source, and no answer that the source exists."""
     tombstone: int = 0
     departed: frozenset[ClusterUID] = frozenset()
     owner_leaves: bool = False
     leaves_behind: bool = False
     successors: frozenset[ClusterUID] = frozenset()
     gone: frozenset[ClusterUID] = frozenset()
-    """Of the departed: whose Clusters are to go from here, as a tombstone says, or because this cluster leaves."""
+    """The departed members whose Clusters are deleted here, by a tombstone or because this cluster leaves."""
     has_left: bool = False
     """This cluster itself has left the group."""
     contested: frozenset[ClusterUID] = frozenset()
-    """The members of whose ID there are clones (P1)."""
+    """The members whose ID has clones (P1)."""
 
     def with_proof(self, answer: OwnerAnswer) -> TargetState:
         """Return the state with an owner's answer, which replaces an earlier answer about the same source."""
@@ -197,6 +195,6 @@ class TargetState(NamedTuple):
         return self._replace(proofs=(*others, answer))
 
     def with_natives(self, *, found: bool) -> TargetState:
-        """Return the state once it is known whether native objects live in the copy."""
+        """Return the state with the answer to whether native objects live in the copy."""
         assert self.current is not None
         return self._replace(current=self.current._replace(may_hold_natives=found, holds_natives=found))

@@ -1,8 +1,9 @@
-"""Who has left on somebody's word: what tombstones are believed, kept, and acted on (O6).
+"""Departures by tombstone: which tombstones are valid, which are stored here, and which members they remove (O6).
 
-Laws: of a membership that is alive here nobody's word counts but its own · a tombstone is the word of whoever made it,
-and who is heard speaks for itself · on another's word only who was silent for long enough goes · nothing is done on a
-tombstone that is not kept here, so that a restart does not undo it, and what was done stays done.
+Laws: only its own report ends a membership that is alive here · a tombstone is a report of the member that made it, and
+a member that answers confirms or withdraws its own · a report of another member removes only a member that was silent
+for long enough · no member is removed by a tombstone that is not stored here, so that a restart undoes no removal · a
+removal is final.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone
 
 LASTS: Final = timedelta(days=90)
-"""How long a tombstone counts. One of another cluster that wants to count for longer is none."""
+"""The time for which a tombstone counts. A tombstone of another cluster with a later end is invalid."""
 _AHEAD: Final = timedelta(days=7)
-"""By how much clocks may differ."""
-_STRANGERS: Final = 256
+"""The greatest difference of clocks."""
+_MOST_UNKNOWN: Final = 256
 _MOST: Final = 512
-"""How many tombstones may stand here when one more of a member that is not known here is kept, or of one that is.
+"""The tombstones that may be stored here when one more is added, of a member that is unknown here or of a known one.
 
 Members read at most 1,024 features of each other.
 """
@@ -31,16 +32,16 @@ Memberships = Mapping[ClusterUID, frozenset[str | None]]
 
 @dataclass(frozen=True, slots=True)
 class MembershipFacts:
-    """What bears on tombstones, at one moment.
+    """The facts about memberships at one moment, which decide about tombstones.
 
-    `here` are those that stand here, `there` those that live members hold whose features were heard. `memberships`
-    are those of the Clusters here, by the member for which they stand: the uid that the Cluster has at the member
-    itself, empty where nobody has told it, None for a Cluster that was carried here by hand and has not been adopted.
-    `lives` has, for each live member whose Clusters were heard, the uids of those that it has of itself; `finds` what
-    it finds Ready: members and their memberships; `holds_us` are those that have a Cluster of ours. `met` are the
-    memberships that were here and have no tombstone yet, by member, and `proven` the members that have shown us that
-    they have left. `silent_s` says for how many seconds a member has been silent while others were heard.
-    `trusts_after_s` is how long that must be before another's word counts; 0 for never.
+    `here` are the tombstones stored here, `there` the tombstones at live members whose features are listed.
+    `memberships` are the memberships of the Clusters here, by member: the Cluster's uid at the member itself, empty
+    where it is unknown, None for a Cluster that a person carried here and that is not adopted yet. `lives` has, for
+    each live member whose Clusters are listed, the uids of its Clusters for itself; `finds` the members, with their
+    memberships, that are Ready there; `holds_us` are the members that have a Cluster of the local cluster. `met` are
+    the memberships that were here and have no tombstone yet, by member, and `proven` the members with a proven
+    departure. `silent_s` is for how many seconds a member has been silent while other members answered. After
+    `trusts_after_s` seconds of silence the report of another member counts; 0 means never.
     """
 
     local: ClusterUID
@@ -60,13 +61,13 @@ class MembershipFacts:
 
 @dataclass(frozen=True, slots=True)
 class Leavers:
-    """What tombstones come to.
+    """The effect of the tombstones.
 
-    `gone` are the members that are to go from here, or whose Cluster has gone; of the latter only credentials may be
-    left, and nothing else may go on their account. `has_left` says that this cluster has left itself.
-    `over` are the memberships of which a tombstone is believed, by member, `known` those of the Clusters here.
-    `to_keep` are tombstones that are to stand here, too, `to_drop` those that are here and should not be. `due_s` is
-    in how many seconds the mere passing of time changes something; None for never.
+    `gone` are the members to remove here, or whose Cluster was removed; the latter have at most credentials left here,
+    and nothing else is deleted for them. `has_left` means that the local cluster has left the group.
+    `over` are the memberships with a valid tombstone, by member, `known` the memberships of the Clusters here.
+    `to_keep` are tombstones to store here, too, `to_drop` stored tombstones to delete. `due_s` is in how many seconds
+    time alone changes something; None for never.
     """
 
     gone: frozenset[ClusterUID] = frozenset()
@@ -74,19 +75,19 @@ class Leavers:
     over: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
     known: Memberships = field(default_factory=dict)
     pending: Mapping[ClusterUID, frozenset[ClusterUID]] = field(default_factory=dict)
-    """Of members that do not answer, and are still here: who says that they have left."""
+    """The members that report a departure, by member that is silent and still here."""
     to_keep: frozenset[Tombstone] = frozenset()
     to_drop: frozenset[Tombstone] = frozenset()
     due_s: float | None = None
 
     def takes(self, member: ClusterUID, membership: str) -> bool:
-        """Say whether the copy of a membership's Cluster is to go; one that came since is not judged yet."""
+        """Report whether the copy of a membership's Cluster is to be deleted; a newer Cluster is not."""
         return member in self.gone and membership in self.known.get(member, ())
 
     def bars(self, member: ClusterUID, membership: str) -> bool:
-        """Say whether nothing of a membership comes here through others; empty for one that cannot be told.
+        """Report whether relays bring no objects of a membership here; an empty `membership` is an unknown one.
 
-        What is here may be kept fresh for as long as it is not to go: that brings nobody back.
+        Objects that are here may be updated until they are deleted: that brings no member back.
         """
         if member in self.known:
             return member in self.gone
@@ -95,12 +96,12 @@ class Leavers:
 
 
 def leavers(known: MembershipFacts) -> Leavers:
-    """Say what tombstones come to."""
-    believed = frozenset(_believed(known))
+    """Return the effect of the tombstones."""
+    valid = frozenset(_valid(known))
     has_left = _has_left(known)
     standing: dict[ClusterUID, set[Tombstone]] = {}
     over: dict[ClusterUID, set[str]] = {}
-    for stone in believed:
+    for stone in valid:
         over.setdefault(stone.member, set()).add(stone.membership)
         if stone in known.here:
             standing.setdefault(stone.member, set()).add(stone)
@@ -116,54 +117,54 @@ def leavers(known: MembershipFacts) -> Leavers:
             for member, stones in standing.items()
             if member in known.memberships and member not in known.alive | gone
         },
-        to_keep=_to_keep(known, believed),
+        to_keep=_to_keep(known, valid),
         to_drop=frozenset(stone for stone in known.here if not _may_stay(known, stone)),
         due_s=min((wait_s for wait_s in waits_s.values() if wait_s is not None and wait_s > 0), default=None),
     )
 
 
-# What is believed.
+# Valid tombstones.
 
 
-def _believed(known: MembershipFacts) -> Iterator[Tombstone]:
+def _valid(known: MembershipFacts) -> Iterator[Tombstone]:
     for stone in known.here:
         if stone.until >= known.today and not _is_withdrawn(known, stone) and _is_over(known, stone):
             yield stone
-    for holder, stones in known.there.items():
+    for peer, stones in known.there.items():
         for stone in stones:
-            if _may_say(known, stone, holder) and _is_over(known, stone):
+            if _is_valid_at(known, stone, peer) and _is_over(known, stone):
                 yield stone
 
 
-def _may_say(known: MembershipFacts, stone: Tombstone, holder: ClusterUID) -> bool:
-    """Say whether a member that holds a tombstone may say so: as its own word, or as that of another member."""
+def _is_valid_at(known: MembershipFacts, stone: Tombstone, peer: ClusterUID) -> bool:
+    """Report whether a tombstone at a member is valid: the member's own report, or that of a third member."""
     if not known.today <= stone.until <= known.today + LASTS + _AHEAD or stone.reported_by == known.local:
         return False
-    if stone.reported_by == holder:
+    if stone.reported_by == peer:
         return True
     return stone in known.there.get(stone.reported_by, {stone})
 
 
 def _is_withdrawn(known: MembershipFacts, stone: Tombstone) -> bool:
-    """Say whether whoever made a tombstone that stands here has taken it back.
+    """Report whether the member that made a stored tombstone has withdrawn it.
 
-    After it was acted on that takes more than its absence, which may be that of a restored backup: the member must be
-    Ready there.
+    After the removal of the member its absence there is not enough, because a restored backup lacks it, too: the member
+    must be Ready there.
     """
-    said = known.there.get(stone.reported_by)
-    if said is None or stone in said:
+    there = known.there.get(stone.reported_by)
+    if there is None or stone in there:
         return False
     found = known.finds.get(stone.reported_by, frozenset())
     return _covers(known, stone) or any(member == stone.member and stone.covers(uid) for member, uid in found)
 
 
 def _covers(known: MembershipFacts, stone: Tombstone) -> bool:
-    """Say whether a tombstone speaks of a membership that stands here, and not of an earlier one."""
+    """Report whether a tombstone is about a membership that is here, and not about an earlier one."""
     return any(uid is not None and stone.covers(uid) for uid in known.memberships.get(stone.member, ()))
 
 
 def _is_over(known: MembershipFacts, stone: Tombstone) -> bool:
-    """Say whether a membership does not live on, for all that is known here."""
+    """Report whether a membership has ended, as far as is known here."""
     if stone.member == known.local:
         return False
     if stone.member not in known.alive:
@@ -172,11 +173,11 @@ def _is_over(known: MembershipFacts, stone: Tombstone) -> bool:
     return own is not None and not any(stone.covers(uid) for uid in own)
 
 
-# What stands here.
+# Stored tombstones.
 
 
 def _may_stay(known: MembershipFacts, stone: Tombstone) -> bool:
-    """Say whether a tombstone here is good for something still, or nothing is known that speaks against it."""
+    """Report whether a stored tombstone is still valid, or cannot be checked."""
     if stone.member == known.local:
         return stone.reported_by == known.local
     if stone.until < known.today or _is_withdrawn(known, stone):
@@ -184,28 +185,28 @@ def _may_stay(known: MembershipFacts, stone: Tombstone) -> bool:
     return _is_over(known, stone) or stone.member not in known.lives
 
 
-def _to_keep(known: MembershipFacts, believed: frozenset[Tombstone]) -> frozenset[Tombstone]:
-    """Choose the tombstones that are to stand here, too: all of members that are known here, some of others."""
+def _to_keep(known: MembershipFacts, valid: frozenset[Tombstone]) -> frozenset[Tombstone]:
+    """Choose the tombstones to store here, too: all of known members, and some of unknown members."""
     names = {stone.name for stone in known.here}
     members = {stone.member for stone in known.here}
     kept: dict[str, Tombstone] = {}
-    for stone in [*sorted(believed - known.here), *_witnessed(known)]:
+    for stone in [*sorted(valid - known.here), *_witnessed(known)]:
         count = len(kept) + len(names)
         met = known.memberships.get(stone.member, frozenset()) | known.met.get(stone.member, frozenset())
         if stone.name in names or stone.reported_by not in {known.local, *known.memberships} or count >= _MOST:
-            continue  # who said it must be known here, to be able to take it back
+            continue  # its author must be known here, to be able to withdraw it
         if stone.membership in met:
             kept[stone.name] = stone
-        elif met:  # of a membership that nobody here could tell, or of another one: one word is enough
+        elif met:  # of a membership that is unknown here, or of another one: one tombstone is enough
             if stone.member not in members and not any(held.member == stone.member for held in kept.values()):
                 kept[stone.name] = stone
-        elif count < _STRANGERS:
+        elif count < _MOST_UNKNOWN:
             kept[stone.name] = stone
     return frozenset(kept.values())
 
 
 def _witnessed(known: MembershipFacts) -> Iterator[Tombstone]:
-    """Say of what members have shown us: our own word is as good as theirs, and can be had when they are gone."""
+    """Yield our own tombstones of proven departures: they stay readable when the member is gone."""
     for member in known.proven:
         for membership in sorted(known.met.get(member, ())):
             stone = Tombstone(member, membership, known.local, known.today + LASTS)
@@ -213,24 +214,24 @@ def _witnessed(known: MembershipFacts) -> Iterator[Tombstone]:
                 yield stone
 
 
-# What is done.
+# Removals.
 
 
 def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) -> float | None:
-    """Tell in how many seconds a member goes on the tombstones that stand here; None while it does not."""
+    """Return in how many seconds the stored tombstones remove a member; None while they do not."""
     here = known.memberships.get(member, frozenset())
     if member in known.alive:
         return None
-    if not here:  # what is left are credentials that nobody names
+    if not here:  # only credentials are left, which no Cluster names
         was_another = any(not any(stone.covers(uid) for stone in stones) for uid in known.met.get(member, ()))
         counts = known.trusts_after_s or any(stone.reported_by == known.local for stone in stones)
         return 0.0 if counts and not was_another else None
     waits_s: list[float] = [0.0]
     for uid in here:
-        said_by = {stone.reported_by for stone in stones if uid is not None and stone.covers(uid)}
-        if not said_by:
+        reporters = {stone.reported_by for stone in stones if uid is not None and stone.covers(uid)}
+        if not reporters:
             return None
-        if known.local not in said_by:
+        if known.local not in reporters:
             if member not in known.silent_s or not known.trusts_after_s:
                 return None
             waits_s.append(known.trusts_after_s - known.silent_s[member])
@@ -238,12 +239,12 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
 
 
 def _has_left(known: MembershipFacts) -> bool:
-    said = any(stone.member == stone.reported_by == known.local for stone in known.here)
-    return said and known.local not in known.memberships
+    is_reported = any(stone.member == stone.reported_by == known.local for stone in known.here)
+    return is_reported and known.local not in known.memberships
 
 
 def _released(known: MembershipFacts) -> Iterator[ClusterUID]:
-    """List whom this cluster, which has left, need not wait for: who has no Cluster of it any more."""
+    """Yield the members for which the local cluster, which has left, need not wait: they have no Cluster of ours."""
     for member in known.memberships.keys() - {known.local}:
         if member in known.lives and member not in known.holds_us:
             yield member

@@ -39,7 +39,7 @@ _NO_LIST: Final = "the answer is not a list"
 _LARGE: Final = "the answer is larger than 8 MiB"
 _AGAIN: Final = (LISTED, NOT_DELETED)
 _RARELY: Final = (LISTED_RARELY, NOT_DELETED)
-_LEFT_OUT: Final = (stays("the others are used"),)
+_LEFT_OUT: Final = (stays("the other items are used"),)
 _READ: Final = (stays("is read"),)
 
 

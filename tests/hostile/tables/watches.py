@@ -13,7 +13,7 @@ from tests.hostile.server.deeds import compresses, ends_the_stream, says, silenc
 from tests.hostile.server.stranger import Deed, Stranger
 from tests.hostile.server.world import parse
 from tests.hostile.shown import (
-    HEARD_ANEW,
+    LISTED_AGAIN,
     MAPS,
     MIB,
     NOT_DECOMPRESSED,
@@ -30,7 +30,7 @@ from tests.hostile.shown import (
 from tests.hostile.tables.connections import COMPRESSED
 from tests.hostile.tables.lists import without_streams
 
-_KEPT: Final = (STAYS, HEARD_ANEW)
+_KEPT: Final = (STAYS, LISTED_AGAIN)
 _AGAIN: Final = (STAYS, WATCHED)
 _NAMED: Final = "an object with an invalid name"
 _NO_EVENT: Final = "a line that is not an event"
@@ -176,11 +176,11 @@ ERRORS: Final = (
     _error("sends an error 500", status(500, "InternalError"), "500"),
     _error("sends an error 403", status(403, "Forbidden"), "403"),
     _error("sends an error without a code", {"kind": "Status"}, "500"),
-    _sends("sends 410 in every stream", (STAYS, HEARD_ANEW), _line("ERROR", status(410, "Expired"))),
+    _sends("sends 410 in every stream", (STAYS, LISTED_AGAIN), _line("ERROR", status(410, "Expired"))),
     _sends("ends every stream at once", _AGAIN, then=ends_the_stream),
-    _watched("tells of states and bookmarks that go back", (stays("what is newer stays"),), _goes_back),
+    _watched("sends states and bookmarks that go back", (stays("the newer states stay"),), _goes_back),
     _sends(
-        "deletes what it never had",
+        "deletes an object that it never had",
         (stays("nothing is deleted"),),
         _line("DELETED", _with(("metadata.resourceVersion", "9999"), ("metadata.name", "native"))),
     ),

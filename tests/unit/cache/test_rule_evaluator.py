@@ -27,6 +27,7 @@ from registry_controller.sync.state_reader import Offer
 from registry_controller.watch import limits
 from registry_controller.watch.body_cache import BodyCache
 from registry_controller.watch.stream import SelectionStream
+from tests.unit.cache.observers import Observer
 
 PEER, HOME = ClusterUID("peer"), ClusterUID("home")
 MAP = GVK("", "v1", "ConfigMap")
@@ -72,10 +73,7 @@ def _rule(name: str, entry: dict[str, Any], *, owner: ClusterUID) -> ActiveRule:
 def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[SourceCache, SelectionStream, EvaluationUsage]:
     sources = SourceIndex(
         bodies=BodyCache(),
-        on_change=lambda *_: None,
-        on_complete=lambda *_: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
+        observer=Observer(),
     )
     cache = SourceCache(peer=PEER, kind=kind, rules=rules, sources=sources)
     sources.open(cache)

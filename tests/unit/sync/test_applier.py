@@ -71,6 +71,7 @@ class Bench:
             records={KEY: self.record},
             reread=self._reread,
             is_outdated=lambda record, hit: self.is_outdated,
+            is_current=lambda key, record, hit: self.cache.records.get(key) is record and not self.is_outdated,
         )
         self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",))
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)

@@ -292,6 +292,29 @@ def test_what_was_allowed_and_stays_allows_nothing_later(kept: int, is_stored: b
     run(scenario)
 
 
+def test_questions_change_no_status() -> None:
+    """A1: copies that an owner still has are asked about at every restart, and once an hour."""
+
+    async def scenario() -> None:
+        bench = Bench(200)
+        bench.limit(doubtful, 40)
+        await asyncio.sleep(0.1)
+        assert len(await bench.drain()) == 40
+        bench.limit(stays, 40)
+        bench.limit(doubtful, 80)
+        await asyncio.sleep(0.1)
+        assert len(await bench.drain()) == 80
+        bench.limit(stays, 79)
+        await asyncio.sleep(0.1)
+        await bench.drain()
+        assert (bench.limiter.stored_form(ORIGIN), bench.changes) == (None, Counter())
+        assert bench.limit(delete, 1, begin=79) == [delete(name(79))]
+        assert bench.changes[RULE]
+        assert bench.limiter.stored_form(ORIGIN) is not None
+
+    run(scenario)
+
+
 def test_a_halt_that_was_stored_holds_after_a_restart_and_asks_nobody() -> None:
     """W4."""
 
