@@ -18,8 +18,9 @@ from registry_controller.clusters.metadata import LocalMetadata
 from registry_controller.core.rules.schema import find_pruned_fields
 from registry_controller.engine import Engine
 from registry_controller.handlers import KopfWatcher
-from registry_controller.kube.connect import Reader, Writer, connect_peer
+from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.writer import Writer
 from registry_controller.local.controller import LocalController
 from registry_controller.report import logs
 from registry_controller.report.events import EventRecorder, Reference

@@ -24,9 +24,9 @@ from registry_controller import __version__
 from registry_controller.api.errors import InvalidOption
 from registry_controller.app import Daemon
 from registry_controller.handlers import KopfWatcher, as_connection
-from registry_controller.kube.connect import connect_local
 from registry_controller.kube.kopf_login import read_login
 from registry_controller.kube.watch import read_cluster_id
+from registry_controller.kube.writer import connect_local
 from registry_controller.report import logs
 from registry_controller.report.health import HealthServer
 from registry_controller.report.lines import describe

@@ -16,7 +16,7 @@ import orjson
 from registry_controller.api.errors import InvalidOption, RegistryError
 from registry_controller.api.meta import Manifest
 from registry_controller.cli.options import explain_error
-from registry_controller.kube.connect import DRY_RUNNING, connect_local
+from registry_controller.kube.writer import DRY_RUNNING, connect_local
 from registry_controller.planner.dry_run import DryRun, start_dry_run
 from registry_controller.planner.output import JsonDocument
 from registry_controller.settings import Settings

@@ -94,8 +94,8 @@ async def _leave(
     yes: bool,
 ) -> None:
     # Imported late, so that a wrong command line fails at once.
-    from registry_controller.kube.connect import WRITING, connect_local  # noqa: PLC0415
     from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
+    from registry_controller.kube.writer import WRITING, connect_local  # noqa: PLC0415
     from registry_controller.local.client import LocalClient  # noqa: PLC0415
     from registry_controller.membership.leave import LeaveCommand  # noqa: PLC0415
 

@@ -26,7 +26,7 @@ from registry_controller.watch.reflector import Reflector, WatchScope
 _Watched = tuple[GVK, Selection]
 
 
-class _Running(NamedTuple):
+class _RunningReflector(NamedTuple):
     """A reflector, its task, and the receiver of its events."""
 
     reflector: Reflector
@@ -79,7 +79,7 @@ class LocalCluster:
         }
         if options.pods is not None:
             self._base[(meta.POD, options.pods)] = replicas
-        self._running: dict[tuple[str, _Watched], _Running] = {}
+        self._running: dict[tuple[str, _Watched], _RunningReflector] = {}
         self._scope: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -135,7 +135,7 @@ class LocalCluster:
             handler=sink,
         )
         task = self._scope.create_task(reflector.run(), name=f"reflect local {purpose} {kind} {selection}")
-        self._running[(purpose, (kind, selection))] = _Running(reflector, task, sink)
+        self._running[(purpose, (kind, selection))] = _RunningReflector(reflector, task, sink)
 
     def _leave(self, purpose: str, kind: GVK, selection: Selection) -> None:
         running = self._running.pop((purpose, (kind, selection)), None)

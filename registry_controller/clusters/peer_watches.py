@@ -25,7 +25,7 @@ from registry_controller.watch.lister import list_until_complete
 from registry_controller.watch.reflector import Reflector, ServerObserver, WatchScope
 from registry_controller.watch.stream import SelectionList, SelectionStream
 
-_Key = tuple[GVK, Selection]
+_WatchKey = tuple[GVK, Selection]
 
 
 class _Connection(NamedTuple):
@@ -37,7 +37,7 @@ class _Connection(NamedTuple):
     name: str
 
 
-class _Running(NamedTuple):
+class _RunningTask(NamedTuple):
     """A task, and the stream or list that it fills."""
 
     read: SelectionStream | SelectionList
@@ -67,9 +67,9 @@ class PeerWatches:
         self._cluster_id = cluster_id
         self._sources = sources
         self._observer = observer
-        self._reflectors: dict[_Key, Reflector] = {}
-        self._watches: dict[_Key, _Running] = {}
-        self._lists: dict[_Key, _Running] = {}
+        self._reflectors: dict[_WatchKey, Reflector] = {}
+        self._watches: dict[_WatchKey, _RunningTask] = {}
+        self._lists: dict[_WatchKey, _RunningTask] = {}
         self._connection: _Connection | None = None
         self.set_rules({})
 
@@ -126,10 +126,12 @@ class PeerWatches:
             return
         for selection, stream in cache.streams.items():
             if (cache.kind, selection) not in self._watches:
-                self._watches[cache.kind, selection] = _Running(stream, self._watch(cache, stream, self._connection))
+                self._watches[cache.kind, selection] = _RunningTask(
+                    stream, self._watch(cache, stream, self._connection)
+                )
         for selection, listing in cache.lists.items():
             if (cache.kind, selection) not in self._lists:
-                self._lists[cache.kind, selection] = _Running(listing, self._list(cache, listing, self._connection))
+                self._lists[cache.kind, selection] = _RunningTask(listing, self._list(cache, listing, self._connection))
 
     def _stop(
         self, kind: GVK, streams: Mapping[Selection, SelectionStream], lists: Mapping[Selection, SelectionList]

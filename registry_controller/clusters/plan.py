@@ -55,7 +55,7 @@ class PlanInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ClusterPlan:
     """The desired state. A peer that is neither in `engaged` nor in `retained` is disengaged.
 
     `engaged` has the peers to be read, `retained` those that stay engaged with the credentials that they have.
@@ -69,7 +69,7 @@ class Plan:
     rebuilt_probes: frozenset[RebuiltCluster]
 
 
-def plan_members(inputs: PlanInputs) -> Plan:
+def plan_members(inputs: PlanInputs) -> ClusterPlan:
     """Plan which peers are engaged, which Secrets are watched, and which servers are probed."""
     clusters = inputs.resolution.clusters
     engaged = {
@@ -81,7 +81,7 @@ def plan_members(inputs: PlanInputs) -> Plan:
     retained = (frozenset(waiting) | inputs.in_grace) & inputs.peers.keys() - engaged.keys()
     secrets = (resolved.cluster.secret for resolved in clusters.values())
     staying = {uid: peer for uid, peer in inputs.peers.items() if uid in engaged or uid in retained}
-    return Plan(
+    return ClusterPlan(
         engaged=engaged,
         retained=retained,
         secret_namespaces=tuple(sorted({inputs.namespace, *(key.namespace for key in secrets if key is not None)})),

@@ -19,7 +19,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.clusters.clones import CloneDetector, CloneState
 from registry_controller.clusters.liveness import GracePeriods, Liveness
 from registry_controller.clusters.peer import Peer, PeerFactory
-from registry_controller.clusters.plan import Plan, PlanInputs, find_missing, plan_members
+from registry_controller.clusters.plan import ClusterPlan, PlanInputs, find_missing, plan_members
 from registry_controller.clusters.rebuilt import RebuiltClusters
 from registry_controller.clusters.resolver import (
     Resolution,
@@ -233,7 +233,7 @@ class ClusterProvider:
             )
         )
 
-    def _apply(self, plan: Plan, scope: asyncio.TaskGroup) -> None:
+    def _apply(self, plan: ClusterPlan, scope: asyncio.TaskGroup) -> None:
         """Disengage peers that are not in the plan, engage those that are missing, and set all probes."""
         self._watches.watch_secrets(plan.secret_namespaces)
         self._clones.set_probes(scope, plan.clone_probes)

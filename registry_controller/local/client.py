@@ -7,7 +7,7 @@ message holds data.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -16,31 +16,10 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
 from registry_controller.kube.connect import object_path
+from registry_controller.kube.writer import LocalWriter
 from registry_controller.report.reasons import describe_grant
 
 SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
-
-
-class LocalWriter(Protocol):
-    """The connection to the local cluster; bodies are JSON."""
-
-    @property
-    def ca_pem(self) -> str: ...
-
-    @property
-    def server(self) -> str: ...
-
-    async def get(self, gvr: GVR, key: ObjectKey) -> bytes: ...
-
-    async def get_path(self, path: str) -> bytes: ...
-
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes: ...
-
-    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes) -> bytes: ...
-
-    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> object: ...
-
-    async def post_path(self, path: str, body: bytes) -> bytes: ...
 
 
 class LocalClient:

@@ -17,8 +17,9 @@ from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, Re
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import Tombstone, is_own_tombstone, published_secret, tombstone_manifest
 from registry_controller.core.backoff import backoff_s
+from registry_controller.kube.writer import LocalWriter
 from registry_controller.local import manifests
-from registry_controller.local.client import LocalClient, LocalWriter
+from registry_controller.local.client import LocalClient
 from registry_controller.local.kubeconfig_secret import KubeconfigSecret
 from registry_controller.report.logs import Logger
 from registry_controller.settings import Settings

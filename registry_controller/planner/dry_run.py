@@ -20,9 +20,10 @@ from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Apply, Decision, Hold
 from registry_controller.engine import Engine
-from registry_controller.kube.connect import Reader, Writer, connect_peer
+from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
+from registry_controller.kube.writer import Writer
 from registry_controller.planner.recording_client import RecordedWrite, RecordingClient
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.kube.connect import Writer
+from registry_controller.kube.writer import Writer
 
 
 class RecordedWrite(NamedTuple):

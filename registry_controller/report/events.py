@@ -12,10 +12,10 @@ import json
 import re
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple
 
 from registry_controller.api.errors import (
     NotFound,
@@ -25,6 +25,7 @@ from registry_controller.api.errors import (
     Unreachable,
 )
 from registry_controller.api.meta import FIELD_MANAGER, GVK, GVR, ObjectKey
+from registry_controller.kube.writer import EventWriter
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)
@@ -49,16 +50,6 @@ class Reference(NamedTuple):
     namespace: str
     name: str
     uid: str
-
-
-class EventWriter(Protocol):
-    """Writes Events to the local API server."""
-
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes:
-        """Create an object; return the stored bytes."""
-
-    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
-        """Merge `patch` into an object; return the stored bytes."""
 
 
 class _Occurrence(NamedTuple):

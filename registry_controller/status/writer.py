@@ -13,11 +13,12 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from registry_controller.api.errors import Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.core.status.merge import find_transitions, is_same_status, merge_status
+from registry_controller.kube.writer import StatusClient
 from registry_controller.report import logs
 
 _log = logs.get_logger(__name__)
@@ -32,13 +33,6 @@ StatusDocument = Mapping[str, Any]
 StatusKey = tuple[GVR, str]
 OnTransition = Callable[[GVR, str, str, StatusDocument], None]
 """Receives the resource, the object's name and uid, and a condition whose status or reason changed, once stored."""
-
-
-class StatusClient(Protocol):
-    """The client of the local API server."""
-
-    async def patch_status(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
-        """Merge `patch` into an object's status; return the stored object."""
 
 
 @dataclass(frozen=True, slots=True)

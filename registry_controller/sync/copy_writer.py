@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -23,6 +23,7 @@ from registry_controller.core.diff.drift import Drift, compare, merge
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject, decode_object
+from registry_controller.kube.writer import WriteClient
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 
 
@@ -39,21 +40,6 @@ class DesiredCopy:
     digest: bytes
     marks: Marks
     status: Manifest | None = None
-
-
-class WriteClient(Protocol):
-    """Writes to the local API server. Each answer is the stored object; None means that nothing was stored."""
-
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
-        """Create an object."""
-
-    async def replace(
-        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
-    ) -> bytes | None:
-        """Replace an object; a dry run returns what would be stored."""
-
-    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
-        """Delete the object of that uid and resourceVersion."""
 
 
 class CopyWriter:

@@ -27,7 +27,7 @@ READ_TIMEOUT_S: Final = 5.0
 _AT_ONCE: Final = 4
 """Credentials that are tried after each try of the local ones: many wrong ones delay the good ones, not longer."""
 
-_Key = tuple[ClusterUID, ObjectKey]
+_RelayKey = tuple[ClusterUID, ObjectKey]
 _State = tuple[str, int]
 
 
@@ -49,7 +49,7 @@ class RelayedCredentials:
         self._connection = connection
         self._network_name = network_name
         self._turn = 0
-        self._read: dict[_Key, tuple[_State, Credentials | None]] = {}
+        self._read: dict[_RelayKey, tuple[_State, Credentials | None]] = {}
 
     async def credentials_for(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
         """List credentials for a Cluster's member: at most four, in turn. `held` are the local ones, which do not work.
@@ -117,7 +117,7 @@ class RelayedCredentials:
         self._read[_key(offer)] = (state, found)
 
 
-def _key(offer: Offer) -> _Key:
+def _key(offer: Offer) -> _RelayKey:
     return (offer.cache.peer, offer.key)
 
 

@@ -18,8 +18,9 @@ from hack.controlplane import Cluster, Group
 from registry_controller.api import meta, names
 from registry_controller.api.errors import Unauthorized
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.kube.connect import Reader, connect_local, connect_peer
+from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import read_secret
+from registry_controller.kube.writer import connect_local
 from registry_controller.local import reader_token
 from registry_controller.local.controller import LocalController
 from registry_controller.report.logs import get_logger

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from hack.controlplane import Cluster, Group
-from registry_controller.kube.connect import connect_local
+from registry_controller.kube.writer import connect_local
 from tests.e2e.group import CRDS
 from tests.sim.checks.contract import CLAUSES, Clause
 

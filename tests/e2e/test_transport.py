@@ -18,12 +18,13 @@ from registry_controller.api import errors, meta
 from registry_controller.api.cluster import Endpoint
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.kube.connect import Reader, Writer, connect_local, connect_peer
+from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
 from registry_controller.kube.listing import list_objects
 from registry_controller.kube.object import PartialObject
 from registry_controller.kube.watch import WatchEventType, watch_events
+from registry_controller.kube.writer import Writer, connect_local
 from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.reflector import Reflector, WatchScope
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from registry_controller.kube.connect import WRITING, Writer
+from registry_controller.kube.writer import WRITING, Writer
 from tests.sim.checks.contract import CLAUSES, Clause
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.controllers import Controllers

@@ -160,3 +160,17 @@ def test_nothing_is_left_to_be_done_in_silence() -> None:
         if path.suffix == ".py" and marks.search(path.read_text("utf-8"))
     ]
     assert found == []
+
+
+def test_a_name_stands_for_one_class() -> None:
+    """Type aliases count, too."""
+    places: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                if name.strip("_")[:1].isupper() and any(map(str.islower, name)):
+                    places.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

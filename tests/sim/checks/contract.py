@@ -17,10 +17,11 @@ from registry_controller.api import errors, meta
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.core.diff.managed_fields import read_owners
-from registry_controller.kube.connect import Writer, object_path
+from registry_controller.kube.connect import object_path
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects, read_revision
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
+from registry_controller.kube.writer import Writer
 
 CONFIG_MAPS: Final = GVR("", "v1", "configmaps", True)
 ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)

@@ -9,8 +9,9 @@ from typing import Any
 
 from registry_controller import settings
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.connect import DRY_RUNNING, READING, Reader, Writer
+from registry_controller.kube.connect import READING, Reader
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.writer import DRY_RUNNING, Writer
 from registry_controller.planner.dry_run import DryRun, start_dry_run
 from registry_controller.planner.explain import Explanation, explain_object
 from registry_controller.planner.output import ClusterNames

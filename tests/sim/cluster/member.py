@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from registry_controller import settings
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.app import Daemon
-from registry_controller.kube.connect import READING, WRITING, Reader, Writer
+from registry_controller.kube.connect import READING, Reader
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.writer import WRITING, Writer
 from registry_controller.report.metrics import Metrics
 from tests.sim.cluster.apiserver import ApiServer, Snapshot, Write
 from tests.sim.cluster.controllers import Controllers

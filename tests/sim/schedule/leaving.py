@@ -11,7 +11,7 @@ from typing import Any
 from registry_controller import settings
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.decision.tombstones import LASTS
-from registry_controller.kube.connect import WRITING, Writer
+from registry_controller.kube.writer import WRITING, Writer
 from registry_controller.local.client import LocalClient
 from registry_controller.membership.leave import LeaveCommand
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule

@@ -11,9 +11,9 @@ from registry_controller.api.cluster import Cluster
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.cache.members import MemberRecord, cluster_target, secret_target
 from registry_controller.clusters.plan import (
+    ClusterPlan,
     Engagement,
     PeerSnapshot,
-    Plan,
     PlanInputs,
     RebuiltCluster,
     find_missing,
@@ -44,7 +44,7 @@ def plan(
     *resolved: ResolvedCluster,
     peers: Mapping[ClusterUID, PeerSnapshot] | None = None,
     in_grace: Sequence[ClusterUID] = (),
-) -> Plan:
+) -> ClusterPlan:
     """Plan from resolved Clusters, engaged peers and peers in their grace period."""
     return plan_members(PlanInputs(NAMESPACE, resolution(*resolved), peers or {}, frozenset(in_grace)))
 

@@ -32,11 +32,12 @@ from registry_controller.api.errors import (
     Unauthorized,
     Unreachable,
 )
-from registry_controller.kube.connect import connect_local, connect_peer
+from registry_controller.kube.connect import connect_peer
 from registry_controller.kube.failures import KUBECONFIG, PEER, POD, ConnectionSource, error_of_failure
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.pem import read_ca
 from registry_controller.kube.watch import read_cluster_id
+from registry_controller.kube.writer import connect_local
 from registry_controller.report.reasons import with_grant
 
 CA = trustme.CA()

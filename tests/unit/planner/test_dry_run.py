@@ -11,8 +11,9 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Forbidden
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Hold, Reason
-from registry_controller.kube.connect import DRY_RUNNING, READING, WRITING
+from registry_controller.kube.connect import READING
 from registry_controller.kube.transport import is_allowed
+from registry_controller.kube.writer import DRY_RUNNING, WRITING
 from registry_controller.planner.dry_run import PlannedResult, merge_stored, stage_rule
 from tests.unit.planner.planned_results import APPLY, PEER, planned
 

@@ -1,0 +1,164 @@
+"""The connection that writes to the local API server, and the parts of it that each writer gets.
+
+Law: only the packages that import this module write (`hack/check` holds this); a peer's connection is a Reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.kube.connect import Reader, object_path, path_segment, request_name
+from registry_controller.kube.rest_config import connect_local_transport
+from registry_controller.kube.transport import DRY_RUN
+
+WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+DRY_RUNNING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
+"""Reads, and dry runs of replacements."""
+
+_WRITE_S: Final = 30.0  # admission webhooks may take 10 s, and there may be several
+_MANAGER: Final = f"?fieldManager={meta.FIELD_MANAGER}&fieldValidation=Ignore"
+_MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class WriteClient(Protocol):
+    """Writes to the local API server. Each answer is the stored object; None means that nothing was stored."""
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
+        """Create an object."""
+
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+    ) -> bytes | None:
+        """Replace an object; a dry run returns what would be stored."""
+
+    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
+        """Delete the object of that uid and resourceVersion."""
+
+
+class EventWriter(Protocol):
+    """Writes Events to the local API server."""
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes:
+        """Create an object; return the stored bytes."""
+
+    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+        """Merge `patch` into an object; return the stored bytes."""
+
+
+class StatusClient(Protocol):
+    """The client of the local API server."""
+
+    async def patch_status(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+        """Merge `patch` into an object's status; return the stored object."""
+
+
+class LocalWriter(Protocol):
+    """The connection to the local cluster; bodies are JSON."""
+
+    @property
+    def ca_pem(self) -> str: ...
+
+    @property
+    def server(self) -> str: ...
+
+    async def get(self, gvr: GVR, key: ObjectKey) -> bytes: ...
+
+    async def get_path(self, path: str) -> bytes: ...
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes: ...
+
+    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes) -> bytes: ...
+
+    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> object: ...
+
+    async def post_path(self, path: str, body: bytes) -> bytes: ...
+
+
+class Writer(Reader):
+    """A connection to the local API server, with the right to write."""
+
+    @property
+    def ca_pem(self) -> str:
+        """Return the certificate authorities that verify the server; empty for the system's."""
+        return self._transport.ca_pem
+
+    def on_new_ca(self, notify: Callable[[], None]) -> None:
+        """Call `notify` after each change of the certificate authority that verifies the server."""
+        self._transport.on_new_ca = notify
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes:
+        """Create an object; return the stored bytes. AlreadyExists, or NotFound with the kind `namespaces`."""
+        path = gvr.path(path_segment(namespace) if namespace else "") + _write_options(dry_run)
+        what = f"create {gvr}{f' in {namespace}' if namespace else ''}"
+        return await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body)
+
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+    ) -> bytes:
+        """Replace an object; return the stored bytes. Conflict unless its resourceVersion is the stored one."""
+        path = object_path(gvr, key, subresource=subresource) + _write_options(dry_run)
+        return await self._write("PUT", path, gvr=gvr, key=key, body=body, subresource=subresource)
+
+    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
+        """Delete exactly this version of an object; Conflict when it has changed."""
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+            "propagationPolicy": "Background",
+        }
+        await self._write("DELETE", object_path(gvr, key), gvr=gvr, key=key, body=msgspec.json.encode(options))
+
+    async def patch_status(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+        """Merge `patch` through the status subresource; return the stored bytes."""
+        path = object_path(gvr, key, subresource="status") + _MANAGER
+        return await self._patch(path, gvr=gvr, key=key, patch=patch, subresource="status")
+
+    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+        """Merge `patch` into an object; return the stored bytes."""
+        return await self._patch(object_path(gvr, key) + _MANAGER, gvr=gvr, key=key, patch=patch)
+
+    async def post_path(self, path: str, body: bytes, *, timeout_s: float = 10.0) -> bytes:
+        """Post a request that is not a stored object: an access review, a token request."""
+        return await self._transport.send("POST", path, what=f"create {path}", timeout_s=timeout_s, body=body)
+
+    async def _patch(
+        self, path: str, *, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any], subresource: str = ""
+    ) -> bytes:
+        body = msgspec.json.encode(patch)
+        return await self._write(
+            "PATCH", path, gvr=gvr, key=key, body=body, subresource=subresource, content_type=_MERGE_PATCH
+        )
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        *,
+        gvr: GVR,
+        key: ObjectKey,
+        body: bytes,
+        subresource: str = "",
+        content_type: str = "application/json",
+    ) -> bytes:
+        verb = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
+        what = request_name(verb, gvr, key) + (f" {subresource}" if subresource else "")
+        return await self._transport.send(
+            method, path, what=what, timeout_s=_WRITE_S, body=body, content_type=content_type, gvr=gvr, key=key
+        )
+
+
+async def connect_local(
+    *, kubeconfig: Any = None, context: str | None = None, methods: frozenset[str] = WRITING
+) -> Writer:
+    """Connect to the local cluster, as `load_local_identity` finds it."""
+    return Writer(await connect_local_transport(kubeconfig=kubeconfig, context=context, methods=methods))
+
+
+def _write_options(dry_run: bool) -> str:
+    return f"{_MANAGER}&{DRY_RUN}" if dry_run else _MANAGER
