@@ -88,7 +88,7 @@ class _Part(NamedTuple):
 
 
 class Discovery:
-    """Caches the kinds that one API server serves. A kind that was not found is requested again."""
+    """Caches the kinds that one API server serves. A missing kind is requested again."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

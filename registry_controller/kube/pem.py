@@ -43,7 +43,7 @@ def decode_base64(text: str, *, field: str) -> bytes:
 
 
 def read_certificates(data: bytes, *, field: str) -> str:
-    """Return the certificates of a PEM bundle, each once; InvalidKubeconfig when there are none."""
+    """Return the certificates of a PEM bundle, each once; InvalidKubeconfig for an empty result."""
     found = _parse_certificates(data)
     if not found:
         raise InvalidKubeconfig(f"{field}: holds no readable certificate; it must be PEM")

@@ -69,7 +69,7 @@ class Departures:
         behind = next(self._left_behind(member), None)
         if behind is not None:
             self._waits_for[behind] = member
-            log.debug("copies of a leaving member are still here", clusterID=member, first=str(behind))
+            log.debug("copies of a leaving member are still here", clusterID=member, first=behind)
         return behind is not None
 
     def on_copy_changed(self, target: Target) -> None:
@@ -117,5 +117,8 @@ class Departures:
             left = {known: revision for known, revision in self.left.items() if known != member}
         was, self.left = self.left, left
         if member is not None and (member in left) != (member in was):
-            log.info("member left" if member in left else "member is back", clusterID=member)
+            if member in left:
+                log.info("member left", clusterID=member)
+            else:
+                log.info("member is back", clusterID=member)
             self._observer.on_departure(member)

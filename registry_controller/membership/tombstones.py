@@ -93,7 +93,10 @@ class TombstoneTracker:
         changed = differing(was.over, self.now.over) | (self.now.gone ^ was.gone)
         changed |= {member for member in differing(was.known, self.now.known) if member in self.now.over}
         if self.now.has_left != was.has_left:
-            log.info("this cluster has left the group" if self.now.has_left else "this cluster is a member again")
+            if self.now.has_left:
+                log.info("this cluster has left the group")
+            else:
+                log.info("this cluster is a member again")
             changed |= self.now.known.keys()
         for member in sorted(changed):
             self._observer.on_member_changed(member)

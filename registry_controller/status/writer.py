@@ -184,8 +184,10 @@ class StatusWriter:
             return 0.0
         except RegistryError as error:
             state.failures += 1
-            write_log = _log.warning if state.failures == 1 else _log.debug
-            write_log("cannot write status", resource=gvr.resource, name=name, error=str(error))
+            if state.failures == 1:
+                _log.warning("cannot write status", resource=gvr.resource, name=name, error=str(error))
+            else:
+                _log.debug("cannot write status again", resource=gvr.resource, name=name, error=str(error))
             limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(state.failures - 1, 10), _BACKOFF_MAX_S)
             retry_after_s = error.retry_after_s
             return max(retry_after_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter

@@ -27,7 +27,7 @@ MAP = GVK("", "v1", "ConfigMap")
 CASES = {case.does: case for family in FAMILIES for case in family.cases}
 ROWS = {
     "answers errors of 5,000,000 causes": "403",
-    "gives a continue token of 1 MiB": "is longer than any server says it",
+    "gives a continue token of 1 MiB": "is longer than that of any server",
     "sends 200,000 labels": "an object with more metadata than is accepted",
     "offers 300,000 empty lists": "an object that is too large",
 }

@@ -161,7 +161,7 @@ ANSWERS: Final = (
     _proof(
         "answers with HTML, and 200",
         replies(b"<html><script>alert(1)</script></html>", headers={"Content-Type": "text/html"}),
-        _UNREADABLE,
+        "answers with a web page",
     ),
     _proof("answers with NaN", replies(b'{"metadata":{"name":"kube-system"},"x":NaN}'), _UNREADABLE),
     _proof(

@@ -96,7 +96,7 @@ CONNECTIONS: Final = (
     _tls(
         "shows a certificate of another CA", _shows(ca=trustme.CA()), "not from a certificate authority that is trusted"
     ),
-    _tls("shows a certificate of another host", _shows("other.test"), "certificate is not valid for"),
+    _tls("shows a certificate of another host", _shows("other.test"), "is not valid for"),
     _tls("shows an expired certificate", _shows(is_expired=True), "certificate has expired"),
     Case(
         "changes its certificate while it is read",

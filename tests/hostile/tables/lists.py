@@ -103,13 +103,13 @@ LISTS: Final = (
     _listed(
         "gives the same continue token again and again",
         holds(**{"continue": "again"}),
-        "the same continue token came again",
+        "the same continue token twice",
         *_AGAIN,
     ),
     _listed(
         "gives a continue token of 1 MiB",
         holds(**{"continue": "x" * 1024 * 1024}),
-        "is longer than any server says it",
+        "is longer than that of any server",
         *_AGAIN,
     ),
     _listed(

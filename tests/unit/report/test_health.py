@@ -73,9 +73,24 @@ async def test_a_taken_port_is_an_error_that_names_the_option() -> None:
         second = HealthServer(
             health=None, metrics=running.health_address, live={}, ready={}, render=lambda _: (b"", "")
         )
-        with pytest.raises(InvalidOption, match=r"METRICS_ADDR \(--metrics-addr\): cannot listen on 127.0.0.1:"):
+        with pytest.raises(
+            InvalidOption, match=r"METRICS_ADDR \(--metrics-addr\): cannot listen on 127.0.0.1:"
+        ) as caught:
             async with second.serve():
                 pass
+        assert str(caught.value).endswith(": the address is in use; stop the other program, or give another port")
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("192.0.2.1", "this host does not have the address"), ("name.invalid", "the host name cannot be resolved")],
+)
+async def test_an_address_that_cannot_be_bound_says_what_to_give(host: str, words: str) -> None:
+    address = Address(host, 0)
+    wrong = HealthServer(health=address, metrics=None, live={}, ready={}, render=lambda _: (b"", ""))
+    with pytest.raises(InvalidOption, match=rf"HEALTH_ADDR \(--health-addr\): cannot listen on .*: {words}; give"):
+        async with wrong.serve():
+            pass
 
 
 async def test_nothing_listens_afterwards() -> None:
