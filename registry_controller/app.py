@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.cache.local_cache import LocalCache
-from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.metadata import LocalMetadata
 from registry_controller.core.rules.schema import find_pruned_fields
 from registry_controller.engine import Engine
@@ -46,11 +44,11 @@ from registry_controller.sync.workqueue import WorkQueue
 log = logs.get_logger(__name__)
 
 _SPARE: Final = 3
-"""For so many workers that one member's objects may take at a time, one more is there for everybody else's."""
+"""For each group of this many workers, one more serves the flows of other members."""
 
 
 class Daemon:
-    """Everything that one daemon consists of: the engine, hands, and a voice."""
+    """The engine, the parts that write, and the parts that report."""
 
     def __init__(
         self,
@@ -65,19 +63,19 @@ class Daemon:
         self._local = local
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._local_metadata = LocalMetadata(reader=writer, changed=self.clusters_changed)
+        self._local_metadata = LocalMetadata(reader=writer, changed=self.on_peers_changed)
         self.queue = WorkQueue(at_once=settings.workers)
-        self.target_changed = self.queue.add
-        self.engine = Engine(settings, home=writer, local=local, connect_peer=connect_peer, listener=self)
-        self.registry, self.supervisor = self.engine.registry, self.engine.clusters
-        self.ledger = Results(on_change=self._rule_changed)
-        self.home = LocalController(
+        self.on_target_changed = self.queue.add
+        self.engine = Engine(settings, client=writer, local=local, connect_peer=connect_peer, observer=self)
+        self.registry, self.clusters = self.engine.registry, self.engine.clusters
+        self.results = Results(on_change=self._report_rule)
+        self.local_controller = LocalController(
             writer=writer,
             settings=settings,
             cluster_id=local,
             tombstones=self.engine.tombstones,
             log=log,
-            on_change=self.clusters_changed,
+            on_change=self.on_peers_changed,
         )
         self.events = EventRecorder(
             writer,
@@ -92,33 +90,33 @@ class Daemon:
             on_transition=transitions.report,
             writes_status_of=self.engine.replicas.writes_status_of,
         )
-        self.brake = DeletionLimiter(
+        self.deletion_limiter = DeletionLimiter(
             percent=settings.deletion_limit_percent,
             queue=self.queue,
             copies=self.engine.copies,
             registry=self.registry,
-            changed=self._rule_changed,
+            changed=self._report_rule,
             now=lambda: datetime.now(UTC),
         )
-        self.report = self._standing()
-        self.worker = Controller(
+        self.status_reporter = self._build_status_reporter()
+        self.controller = Controller(
             queue=self.queue,
             reconcile=functools.partial(
-                self.engine.reconciler.reconcile, limiter=self.brake, applier=self._applier(writer)
+                self.engine.reconciler.reconcile, limiter=self.deletion_limiter, applier=self._build_applier(writer)
             ),
-            results=self.ledger,
+            results=self.results,
             metrics=metrics,
             name_of=self.engine.clusters.name_of,
         )
         self.gauges = Gauges(
             metrics=metrics,
             queue=self.queue,
-            clusters=self.supervisor,
+            clusters=self.clusters,
             sources=self.engine.sources,
-            results=self.ledger,
+            results=self.results,
         )
 
-    def _standing(self) -> StatusReporter:
+    def _build_status_reporter(self) -> StatusReporter:
         def is_idle() -> bool:
             return self.queue.idle
 
@@ -129,7 +127,7 @@ class Daemon:
             sources=engine.sources,
             tombstones=engine.tombstones,
             quota=engine.quota,
-            local=self.home,
+            local=self.local_controller,
             local_metadata=self._local_metadata,
             writer=status,
         )
@@ -138,8 +136,8 @@ class Daemon:
             clusters=engine.clusters,
             sources=engine.sources,
             copies=engine.copies,
-            results=self.ledger,
-            deletion_limiter=self.brake,
+            results=self.results,
+            deletion_limiter=self.deletion_limiter,
             writer=status,
             is_idle=is_idle,
         )
@@ -151,7 +149,7 @@ class Daemon:
             is_ready=lambda: is_idle() and not list_pending(engine),
         )
 
-    def _applier(self, writer: Writer) -> Applier:
+    def _build_applier(self, writer: Writer) -> Applier:
         engine = self.engine
         copy_writer = CopyWriter(
             reader=writer,
@@ -169,78 +167,78 @@ class Daemon:
             bodies=engine.bodies,
             writer=copy_writer,
             metrics=self._metrics,
-            recreated=self._say_recreated,
+            recreated=self._report_recreated,
         )
         return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
-    async def run(self, ear: KopfWatcher, ready: dict[str, str | None]) -> None:
+    async def run(self, watcher: KopfWatcher, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""
         async with asyncio.TaskGroup() as scope:
             self.engine.start_local(scope)
             scope.create_task(self.status_writer.run(), name="status")
             scope.create_task(self.events.run(), name="events")
-            scope.create_task(self.home.run(), name="home")
-            scope.create_task(self._local_metadata.run(), name="own metadata")
+            scope.create_task(self.local_controller.run(), name="local controller")
+            scope.create_task(self._local_metadata.run(), name="local metadata")
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
-                scope.create_task(self.worker.run(), name=f"worker {number}")
+                scope.create_task(self.controller.run(), name=f"worker {number}")
             await self.engine.registry_reader.read()
             ready["home"] = None
-            ear.start()
+            watcher.start()
             self.engine.start_peers(scope)
-            scope.create_task(self.report.run(), name="standing")
-            scope.create_task(self.engine.registry_reader.run(), name="own kinds")
-            log.info("started", cluster_id=self._local)
+            scope.create_task(self.status_reporter.run(), name="status reporter")
+            scope.create_task(self.engine.registry_reader.run(), name="registry reader")
+            log.info("started", clusterID=self._local)
 
-    # From the ear's thread.
+    # Calls from kopf's thread.
 
     def hand_over(self, plural: str, kind: str, body: dict[str, Any]) -> None:
-        """Take an event of our own kinds from the ear's thread."""
+        """Apply an event of our own kinds in the daemon's loop."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.registry.apply, plural, kind, body)
 
     def hand_over_restart(self) -> None:
-        """Take word from the ear's thread that events may be missing."""
+        """Read our own kinds again, because events may be missing."""
         self._metrics.ear_restarts_total.inc()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.engine.registry_reader.request_read)
 
-    # What the engine tells.
+    # The observer of the engine.
 
-    def own_kind_changed(self, plural: str, name: str) -> None:
-        """Say anew what this bears on, and look after what is our own."""
+    def on_own_kind_changed(self, plural: str, name: str) -> None:
+        """Report the status again; repair an object that this cluster publishes."""
         if plural == meta.CLUSTERS.resource:
             if name not in self.registry.clusters:
                 self.status_writer.drop(meta.CLUSTERS, name)
-            self.report.clusters_changed()
+            self.status_reporter.clusters_changed()
         elif plural == meta.RULES.resource:
             if name not in self.registry.rules:
                 self.status_writer.drop(meta.RULES, name)
-            self.report.rule_changed(name)
-            self.brake.rule_changed(name)
+            self.status_reporter.rule_changed(name)
+            self.deletion_limiter.rule_changed(name)
         if name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT or self._is_ours(plural, name):
-            self.home.request_pass()
+            self.local_controller.request_pass()
 
-    def credentials_changed(self, key: ObjectKey) -> None:
-        """Look after the Secret that is our own."""
+    def on_credentials_changed(self, key: ObjectKey) -> None:
+        """Repair the published Secret."""
         if any(cluster.secret == key for cluster in self.registry.local_clusters(self._local)):
-            self.home.request_pass()
+            self.local_controller.request_pass()
 
-    def tokens_changed(self) -> None:
-        """Look after the token that is published."""
-        self.home.request_pass()
+    def on_tokens_changed(self) -> None:
+        """Check the published token."""
+        self.local_controller.request_pass()
 
-    def tombstones_changed(self) -> None:
-        """Look after the tombstones that are our own."""
-        self.home.request_pass()
+    def on_tombstones_changed(self) -> None:
+        """Create or delete tombstones."""
+        self.local_controller.request_pass()
 
-    def clusters_changed(self) -> None:
-        """Say anew how the members stand."""
-        self.report.clusters_changed()
+    def on_peers_changed(self) -> None:
+        """Report the status of all Clusters again."""
+        self.status_reporter.clusters_changed()
 
-    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
-        """Say anew how the rules stand."""
-        for active in self.supervisor.active.values():
-            self.report.rule_changed(active.rule.name)
+    def on_watches_changed(self) -> None:
+        """Report the status of all rules again."""
+        for active in self.clusters.active.values():
+            self.status_reporter.rule_changed(active.rule.name)
 
     def _is_ours(self, plural: str, name: str) -> bool:
         if plural != meta.CLUSTERS.resource:
@@ -248,12 +246,12 @@ class Daemon:
         held = self.registry.clusters.get(name)
         return held is None or (held.cluster is not None and held.cluster.cluster_id == self._local)
 
-    def _rule_changed(self, name: str) -> None:
-        self.report.rule_changed(name)
+    def _report_rule(self, name: str) -> None:
+        self.status_reporter.rule_changed(name)
 
-    # What the carrier tells.
+    # Callbacks of the applier.
 
-    def _say_recreated(self, target: Target, rule: str, why: str) -> None:
+    def _report_recreated(self, target: Target, rule: str, why: str) -> None:
         held = self.registry.rules.get(rule)
         uid = str(meta.metadata_of(held.manifest).get("uid", "")) if held is not None else ""
         self.events.emit(

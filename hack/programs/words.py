@@ -60,9 +60,9 @@ WORDS: Final = {
     # Nouns and actors in place of clauses.
     rf"{_NO_PERSON_BEFORE}who": "the actor's name",
     r"whom": "the actor's name",
-    r"that one|of it|those of": "the noun",
+    r"that one(?=[.,;:)]|$)|of it|those of": "the noun",
     r"what (is|are|was|were|it|they|has|have|had|the|a|an|we|does|did|comes?|came|stays?|counts?)": "the noun",
-    r"(be|is|are|was|were|being) none": "is not a ...",
+    r"(be|is|are|was|were|being) (?-i:none)": "is not a ...",
     r"(becomes?|became|comes?|came) of": "happens to, results from",
     r"sees? to it": "ensure",
     # Rare words.

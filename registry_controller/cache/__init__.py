@@ -1,1 +1,1 @@
-"""What is known of the objects at peers and in the local cluster: records, indexes, digests."""
+"""The objects at peers and in the local cluster: records, indexes, digests."""

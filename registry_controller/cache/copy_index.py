@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.api.selection import Selection
-from registry_controller.cache.local_cache import CopyRecord, LocalCache, RuleAndOwner
+from registry_controller.cache.local_cache import CopyObserver, CopyRecord, LocalCache, RuleAndOwner
 from registry_controller.watch.body_cache import BodyCache
 
 _Source = tuple[ClusterUID, str, str, ObjectKey]
 
 
 class CopyIndex:
-    """All local caches. `counts` is the number of copies by origin.
+    """The local caches of all kinds. `counts` is the number of copies by rule and owner."""
 
-    `on_change` gets a target that must be reconciled, and the owner that its copy has, or had.
-    """
-
-    def __init__(
-        self,
-        *,
-        bodies: BodyCache,
-        on_change: Callable[[Target, ClusterUID], None],
-        on_complete: Callable[[LocalCache, Selection], None],
-        on_standing: Callable[[LocalCache], None],
-    ) -> None:
+    def __init__(self, *, bodies: BodyCache, observer: CopyObserver) -> None:
         self.bodies = bodies
-        self.on_change = on_change
-        self.on_complete = on_complete
-        self.on_standing = on_standing
+        self.observer = observer
         self.counts: Counter[RuleAndOwner] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
         self._caches: dict[tuple[str, str], LocalCache] = {}
@@ -57,12 +44,12 @@ class CopyIndex:
         return cache is not None and target.key in cache.records
 
     def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
-        """List where copies of an owner's object may lie: at its own place, and wherever rules have put some."""
+        """List the targets where copies of an owner's object may be: its own place, and those that rules gave it."""
         moved = self._moved.get((owner, kind.group, kind.kind, key), ())
         return [Target(kind.group, kind.kind, *key), *sorted(moved)]
 
     def add(self, target: Target, record: CopyRecord) -> None:
-        """Count a copy, and remember what it was made from if its own place does not tell."""
+        """Count a copy, and index its source if that has another place or kind."""
         self.counts[record.origin] += 1
         if (source := _moved_from(target, record)) is not None:
             self._moved.setdefault(source, set()).add(target)
@@ -77,7 +64,7 @@ class CopyIndex:
 
 
 def _moved_from(target: Target, record: CopyRecord) -> _Source | None:
-    """Name the source of a copy that lies elsewhere or is of another kind; None for all others."""
+    """Return the source of a copy in another place or of another kind; None for all others."""
     if record.source is None or record.marks.owner is None:
         return None
     kind, key = record.source

@@ -16,7 +16,7 @@ import yaml
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.core.rules.schema import find_unknown_properties
-from registry_controller.kube.watch import PartialObject, decode_manifest
+from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.report.logs import get_logger
 from registry_controller.watch.event_handler import EventHandler
 

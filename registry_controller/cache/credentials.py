@@ -8,7 +8,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, ProtocolError, RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.kubeconfig import Credentials, read_secret
-from registry_controller.kube.watch import PartialObject, decode_manifest
+from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.event_handler import EventHandler
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.watch.stream import SelectionStream, StreamHandler
 
 

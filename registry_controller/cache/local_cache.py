@@ -9,7 +9,7 @@ and by `record_write`, and by nothing else.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.cache.expectations import Expectations, PendingEvent
 from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged, WriteResult
 from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
-from registry_controller.kube.watch import PartialObject, decode_manifest
+from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.stream import SelectionStream
 
@@ -79,16 +79,24 @@ class PlaceChange(NamedTuple):
     closed: tuple[Selection, ...] = ()
 
 
-class LocalCacheObserver(Protocol):
-    """Is told what changes in a cache. `on_complete` gets a place of which everything is known now, for the first time.
+class CopyObserver(Protocol):
+    """Receives the changes of the objects in the local cluster. A call is cheap and never fails."""
 
-    `on_standing` is called when an error, a list or a write changes what is known of the kind as a whole.
-    """
+    def on_copy_changed(self, target: Target, owner: ClusterUID) -> None:
+        """An object that rules may write changed; `owner` is that of the copy, empty for a native object."""
+
+    def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
+        """Everything in a place is known now, for the first time."""
+
+    def on_local_status_changed(self, cache: LocalCache) -> None:
+        """An error, a list or a write changed the state of a kind as a whole."""
+
+
+class LocalCacheIndex(Protocol):
+    """The index of all local caches: how many copies each rule and owner has."""
 
     bodies: BodyCache
-    on_change: Callable[[Target, ClusterUID], None]
-    on_complete: Callable[[LocalCache, Selection], None]
-    on_standing: Callable[[LocalCache], None]
+    observer: CopyObserver
 
     def add(self, target: Target, record: CopyRecord) -> None:
         """Count a copy."""
@@ -103,7 +111,7 @@ class LocalCache:
     `has_unseen_writes` is true after a write in a place that is not watched any more: its event comes to nobody.
     """
 
-    def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: LocalCacheObserver) -> None:
+    def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: LocalCacheIndex) -> None:
         self.kind = kind
         self.records: dict[ObjectKey, CopyRecord] = {}
         self.natives: dict[ObjectKey, int] = {}
@@ -165,7 +173,7 @@ class LocalCache:
         finally:
             if not self._streams_for(key):
                 self.has_unseen_writes = True
-                self._index.on_standing(self)
+                self._index.observer.on_local_status_changed(self)
 
     def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Take an object's present state."""
@@ -192,7 +200,7 @@ class LocalCache:
             fresh.status_digest = record.status_digest
         self._keep(key, fresh)
         self._index.bodies.put(BodyKey(HERE, self.kind, key), obj)
-        self._index.on_change(target, marks.owner or HERE)
+        self._index.observer.on_copy_changed(target, marks.owner or HERE)
 
     def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
         """Take an object that a stream no longer has."""
@@ -209,7 +217,7 @@ class LocalCache:
             self.natives[key] &= ~stream.bit
             if not self.natives[key]:
                 del self.natives[key]
-                self._index.on_change(self.target(key), HERE)
+                self._index.observer.on_copy_changed(self.target(key), HERE)
 
     def record_write(self, key: ObjectKey, result: WriteResult) -> None:
         """Record what a worker found out about a copy; what an event has shown since is the truth."""
@@ -244,12 +252,12 @@ class LocalCache:
         place, is_first, stream.listed = stream.selection, stream.listed < 0, 0
         others = (other for other in self.streams.values() if other is not stream)
         if is_first and not place.labels and not any(_shows_all(other, place.namespace) for other in others):
-            self._index.on_complete(self, place)
-        self._index.on_standing(self)
+            self._index.observer.on_local_synced(self, place)
+        self._index.observer.on_local_status_changed(self)
 
     def on_stream_changed(self, stream: SelectionStream) -> None:
         """Note that a stream's error changed."""
-        self._index.on_standing(self)
+        self._index.observer.on_local_status_changed(self)
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
         """Note that this cluster may be in an older state: what is known of it may be from another history then."""
@@ -295,7 +303,7 @@ class LocalCache:
         )
         self._keep(key, fresh)
         if held is not None and held.marks.owner != stored.marks.owner:  # what waits for this one to go need not wait
-            self._index.on_change(self.target(key), held.marks.owner or HERE)
+            self._index.observer.on_copy_changed(self.target(key), held.marks.owner or HERE)
 
     def _has(self, stream: SelectionStream) -> bool:
         return self.streams.get(stream.selection) is stream
@@ -336,7 +344,7 @@ class LocalCache:
         known = self.natives.get(key)
         self.natives[key] = stream.bit | (known or 0)
         if known is None:
-            self._index.on_change(target, HERE)
+            self._index.observer.on_copy_changed(target, HERE)
 
     def _keep(self, key: ObjectKey, record: CopyRecord) -> None:
         old = self.records.get(key)
@@ -347,7 +355,7 @@ class LocalCache:
 
     def _forget(self, key: ObjectKey) -> None:
         record = self._drop(key)
-        self._index.on_change(self.target(key), record.marks.owner or HERE)
+        self._index.observer.on_copy_changed(self.target(key), record.marks.owner or HERE)
 
     def _drop(self, key: ObjectKey) -> CopyRecord:
         record = self.records.pop(key)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.state import NamespaceState
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.watch.event_handler import EventHandler
 
 

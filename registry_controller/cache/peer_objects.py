@@ -1,4 +1,4 @@
-"""What is read of every peer, whatever the rules ask for: its ClusterFeatures, and the Clusters that it holds."""
+"""What is read of every peer, whatever the rules select: its ClusterFeatures, and the Clusters that it holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.cache.members import MemberRecord, Members, membership_of
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 
 _WORD: Final = 32
 """Characters of a state or type: ours have no more."""
@@ -51,15 +51,15 @@ class PeerObjects(abc.ABC):
 
     @abc.abstractmethod
     def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
-        """Hold an object as it is now."""
+        """Keep an object's present state."""
 
     @abc.abstractmethod
     def _drop(self, name: str) -> None:
-        """Hold it no longer."""
+        """Remove an object."""
 
     @abc.abstractmethod
     def _changed(self) -> None:
-        """Say that something is held otherwise."""
+        """Report a change."""
 
 
 class PeerFeatures(PeerObjects):
@@ -72,11 +72,11 @@ class PeerFeatures(PeerObjects):
 
     @property
     def held(self) -> tuple[Feature, ...] | None:
-        """List them; None until they were heard."""
+        """The features; None before the first complete list."""
         return tuple(self._held.values()) if self._is_complete else None
 
     def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
-        """Hear a feature; one that cannot be read is none."""
+        """Keep a feature; one that cannot be read is left out."""
         try:
             feature = read_feature(body())
         except InvalidObject:
@@ -97,7 +97,7 @@ class PeerFeatures(PeerObjects):
 
 
 class PeerClusters(PeerObjects):
-    """The Clusters that a peer holds, told to the members. `changed` is called when a status may say something else."""
+    """The Clusters that a peer holds, passed on to the members. `changed` is called when a status may differ."""
 
     def __init__(self, peer: ClusterUID, *, members: Members, changed: Callable[[], None]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class PeerClusters(PeerObjects):
 
     @property
     def held(self) -> Mapping[str, MemberRecord] | None:
-        """Map their names to them; None until they were heard."""
+        """The Clusters by name; None before the first complete list."""
         return self._members.there(self._peer) if self._is_complete else None
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ def read_member(obj: PartialObject, manifest: Manifest, *, peer: ClusterUID) -> 
 
 
 def spec_cluster_id(manifest: Manifest) -> ClusterUID | None:
-    """Read which cluster a Cluster stands for; None for one that says no ID, or what is too long to be one."""
+    """Return the ID of the cluster that a Cluster stands for; None without an ID, or with one that is too long."""
     spec = manifest.get("spec")
     found = spec.get("clusterID") if isinstance(spec, Mapping) else None
     return ClusterUID(found) if isinstance(found, str) and 0 < len(found) <= meta.UID_LENGTH else None

@@ -23,7 +23,8 @@ from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.watch import decode_manifest, list_objects
+from registry_controller.kube.listing import list_objects
+from registry_controller.kube.object import decode_manifest
 from registry_controller.watch.retry import until_answered
 
 OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.kube.watch import PartialObject, decode_manifest
+from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.event_handler import EventHandler
 
 

@@ -1,8 +1,8 @@
-"""What the rules of a feed say of an object: what they make of it, or why that cannot be told.
+"""Evaluates the rules of a cache on an object: what each makes of it, or why that is unknown.
 
-Laws: what cannot be evaluated is its rule's own problem, and never "no match" (W1) · the rules that came from one
-cluster may take together, of an object, the time that one rule may, and those of all clusters four times as much · so
-it is with how many of them match · for all objects they may take no more than so much memory.
+Laws: an object that a rule cannot be evaluated on is that rule's problem, and never "no match" (W1) · the synced rules
+of one cluster may take together the time that one rule may take for an object, those of all clusters four times as
+much; the number of those that match is limited likewise · for all objects, they may take a limited amount of memory.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, T
 from registry_controller.cache.interner import Interner
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.gotemplate import DEFAULT, Pool
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 
 MOST_MOVED: Final = 50_000
-"""So many objects may one other cluster's rules give other names or kinds: each takes some 500 bytes."""
+"""Objects that one other cluster's rules may give other names or kinds: each takes some 500 bytes."""
 MOST_WORDS: Final = 10_000
-"""So many objects that one other cluster's rules cannot be evaluated on are remembered with the reason."""
+"""Objects that one other cluster's rules cannot be evaluated on, and that are kept with the reason."""
 MOST_HITS: Final = 16
-"""So many rules of one other cluster may match one object: each is looked at whenever the object is."""
+"""Rules of one other cluster that may match one object: each is considered whenever the object is."""
 MOST_AT_ONE_PLACE: Final = 64
-"""So many objects may be given one name by rules of other clusters: all are compared to tell who is to have it."""
+"""Objects that rules of other clusters may give one name: all are compared to choose one of them."""
 _SHARED_BY: Final = 4
 _TOGETHER: Final = "what the other rules of its cluster ask of this object"
 
 
 def shares(owners: Collection[ClusterUID]) -> Mapping[ClusterUID, Pool]:
-    """Give the rules of each owner their share of what may be asked of one object, the same to all."""
+    """Return for each owner a pool of steps that its rules share for one object; all pools are equal."""
     most = share(DEFAULT.steps, len(owners))
     return {owner: Pool(most, whose=_TOGETHER) for owner in owners}
 
@@ -41,12 +41,12 @@ def _shares(owners: int) -> tuple[int, int]:
 
 
 def share(most: int, owners: int) -> int:
-    """Say how much of what one owner may have each has, where there are many: an attacker may introduce hundreds."""
+    """Return how much of what one owner may have each of several has: an attacker may introduce hundreds."""
     return max(1, min(most, _SHARED_BY * most // max(owners, 1)))
 
 
 class EvaluationUsage:
-    """What is kept for the rules of each other cluster, in all feeds together."""
+    """What all caches together keep for the rules of each other cluster: moved objects, and errors."""
 
     def __init__(self) -> None:
         self.moved: Counter[ClusterUID] = Counter()
@@ -54,7 +54,7 @@ class EvaluationUsage:
 
 
 class RuleEvaluator:
-    """The rules of one feed. `unclear` are the words on what cannot be evaluated, by rule."""
+    """The rules of one cache. `unclear` are the errors of objects that cannot be evaluated, by rule."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class RuleEvaluator:
     def evaluate_all(
         self, obj: PartialObject, body: Callable[[], Manifest]
     ) -> Iterator[tuple[ActiveRule, Hit | InvalidObject | None]]:
-        """Ask every rule, in their order."""
+        """Evaluate every rule, in their order."""
         pools, hits = shares(self._owners), Counter[ClusterUID]()
         for active in self._rules:
             pool = pools[active.owner] if active.target_policy.is_synced else None
@@ -107,7 +107,7 @@ class RuleEvaluator:
                 answer = active.evaluate(obj, body, owner=self._peer, pool=pool)
             except InvalidObject as error:
                 answer = error
-            except Exception as error:  # a stranger may have written either
+            except Exception as error:  # the rule and the object may come from another cluster
                 answer = Mistake.of(error, path="spec.rules")
             if isinstance(answer, Hit) and active.target_policy.is_synced:
                 hits[active.owner] += 1
@@ -119,7 +119,7 @@ class RuleEvaluator:
     def evaluate(
         self, obj: PartialObject, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
     ) -> tuple[tuple[Hit, ...], frozenset[str]]:
-        """Tell what is made of an object, and which rules cannot tell; of another's copy nobody needs to (W1)."""
+        """Return the hits of an object, and the rules that cannot be evaluated on it; none for a peer's copy (W1)."""
         had = {hit.rule: hit.moved_to for hit in before if hit.is_moved(self._kind)}
         self._release(before)
         hits: list[Hit] = []
@@ -148,7 +148,7 @@ class RuleEvaluator:
                 self._note(rule, key, None)
 
     def _keep(self, hit: Hit, *, had: Mapping[str, Target | None]) -> Hit | InvalidObject:
-        """Count what is made elsewhere; what was before stays, and what is too much cannot be told."""
+        """Count a hit for another place; one that was there before stays, and one beyond a limit is an error."""
         owner = self._synced.get(hit.rule)
         if owner is not None and hit.is_moved(self._kind):
             place = hit.moved_to
@@ -170,7 +170,7 @@ class RuleEvaluator:
                 self._kept.moved[owner] -= 1
 
     def _note(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:
-        """Keep the words on an object; where there are too many already, the first of each rule stand for all."""
+        """Keep an object's error, None for none; beyond the limit, the first one of each rule stands for all."""
         held = self.unclear.get(rule, {})
         owner = self._synced.get(rule)
         if error is None:

@@ -25,7 +25,7 @@ from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvalua
 from registry_controller.cache.shared_watches import plan_covers
 from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import ActiveRule, Hit
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
 from registry_controller.watch.limits import MOST_OWN, SizeMeter
 from registry_controller.watch.stream import SelectionList, SelectionStream
@@ -58,8 +58,12 @@ class SourceRecord:
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
         """Return the hit by which this object becomes that target; of several the highest ranked that may write it."""
-        found = [hit for hit in self.hits if hit.target(key) == target]
+        found = self.hits_on(target, key)
         return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
+
+    def hits_on(self, target: Target, key: ObjectKey) -> list[Hit]:
+        """Return all hits by which this object becomes a target."""
+        return [hit for hit in self.hits if hit.target(key) == target]
 
     def shows(self, obj: PartialObject) -> bool:
         """Return true if the record was made from this very state of the object."""
@@ -74,15 +78,28 @@ class RuleChange(NamedTuple):
     listed: tuple[Selection, ...] = ()
 
 
-class SourceCacheObserver(Protocol):
-    """Is told what changes in a cache. `on_complete` gets the targets that a complete list has left without a claim."""
+class SourceObserver(Protocol):
+    """Receives the changes of the objects at peers. A call is cheap and never fails."""
+
+    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
+        """An object at the peer claims this target, claims it with another state, or claims it no longer."""
+
+    def on_source_known(self, peer: ClusterUID, kind: GVK, key: ObjectKey) -> None:
+        """An object appeared, can be evaluated by its rules again, or is gone and could not be evaluated."""
+
+    def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
+        """A list at a peer is complete; it lacks the objects that claimed the `dropped` targets."""
+
+    def on_cache_status_changed(self, cache: SourceCache) -> None:
+        """The errors or the completeness of a cache changed."""
+
+
+class ClaimIndex(Protocol):
+    """The index of all caches: which objects claim which target."""
 
     bodies: BodyCache
     deletions: MemberDeletions
-    on_change: Callable[[Target, ClusterUID], None]
-    on_complete: Callable[[SourceCache, Collection[Target]], None]
-    on_standing: Callable[[SourceCache], None]
-    on_back: Callable[[ClusterUID, GVK, ObjectKey], None]
+    observer: SourceObserver
     usage: EvaluationUsage
 
     def claims_elsewhere(self, target: Target) -> int:
@@ -105,7 +122,7 @@ class SourceCache:
         peer: ClusterUID,
         kind: GVK,
         rules: tuple[ActiveRule, ...],
-        sources: SourceCacheObserver,
+        sources: ClaimIndex,
         tap: PeerObjects | None = None,
         watches_changed: Callable[[SourceCache], None] = lambda _: None,
     ) -> None:
@@ -154,7 +171,7 @@ class SourceCache:
             return RuleChange()
         change, ended = self._plan()
         for target in {**dropped, **ended}:
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
         return change
 
     def has_rule(self, rule: str) -> bool:
@@ -192,6 +209,16 @@ class SourceCache:
     def is_outdated(self, record: SourceRecord, hit: Hit) -> bool:
         """Return true if a hit is that of a rule which has changed since, and has not seen the object again."""
         return not self._pending.has_evaluated(hit.rule, evaluated=record.evaluated)
+
+    def is_current(self, key: ObjectKey, record: SourceRecord, hit: Hit) -> bool:
+        """Return true if an object is as in a record that was read before, for all rules that make the hit's target.
+
+        When it is not, the target was reported as changed, or will be when its rule is listed.
+        """
+        held, target = self.records.get(key), hit.target(key)
+        if held is None or (held.uid, held.revision) != (record.uid, record.revision) or self.is_outdated(held, hit):
+            return False
+        return held is record or held.hits_on(target, key) == record.hits_on(target, key)
 
     def was_evaluated(self, record: SourceRecord, rule: str) -> bool:
         """Return true if a rule, as it is now, has seen the object, or does not select it."""
@@ -275,13 +302,11 @@ class SourceCache:
         """Note that a stream's list is complete."""
         if self._closed:
             return
-        for key in self._expected.missed(stream):
-            if (record := self.records.get(key)) is not None:
-                self._lose(stream, key, record)
+        dropped = self._lose_missed(stream)
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         stream.listed = stream.generation
-        self._sources.on_complete(self, self._replan())
+        self._sources.observer.on_source_synced(self, {**dropped, **self._replan()})
         self._tell_standing()
 
     def on_stream_changed(self, stream: SelectionStream) -> None:
@@ -306,7 +331,7 @@ class SourceCache:
             return
         del self.lists[listing.selection]
         ended = self._pending.settle(lambda one, since: one == listing.selection and since <= listing.generation)
-        self._sources.on_complete(self, {**self._drop_hits(ended), **self._replan()})
+        self._sources.observer.on_source_synced(self, {**self._drop_hits(ended), **self._replan()})
         self._tell_standing()
 
     def on_list_failed(self, listing: SelectionList) -> None:
@@ -323,7 +348,7 @@ class SourceCache:
 
     def _replan_aside(self) -> None:
         for target in self._replan():
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
 
     def _replan(self) -> Mapping[Target, None]:
         _, dropped = self._plan()
@@ -446,9 +471,9 @@ class SourceCache:
                 self._sources.relink(self, obj.key, before, hits)
         self._sources.bodies.put(BodyKey(self.peer, self.kind, obj.key), obj)
         for target in sorted(touched) if len(touched) > 1 else touched:
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
         if old is None or (old.unclear and old.unclear != unclear):
-            self._sources.on_back(self.peer, self.kind, obj.key)
+            self._sources.observer.on_source_known(self.peer, self.kind, obj.key)
 
     def _touched(self, obj: PartialObject, old: SourceRecord | None, hits: tuple[Hit, ...]) -> Iterator[Hit]:
         """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
@@ -469,7 +494,20 @@ class SourceCache:
         self._went_back[key] = self._went_back.get(key, 0) | stream.bit
         return bool(record.streams & ~self._went_back[key])
 
-    def _lose(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
+    def _lose_missed(self, stream: SelectionStream) -> dict[Target, None]:
+        """Drop what a stream was expected to name and has listed everything without; return the targets."""
+        dropped: dict[Target, None] = {}
+        for key in self._expected.missed(stream):
+            record = self.records.get(key)
+            if record is None:
+                continue
+            record.streams &= ~stream.bit
+            if not record.streams:
+                dropped.update((hit.target(key), None) for hit in record.hits)
+                self._lose_rules(key, record, {*record.unclear, *(hit.rule for hit in record.hits)})
+        return dropped
+
+    def _lose(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord, *, deleted_at: int) -> None:
         record.streams &= ~stream.bit
         if not record.streams:
             self._forget(key, record, deleted_at=deleted_at)
@@ -497,7 +535,7 @@ class SourceCache:
         else:
             self._remove(key, record)
         if unclear != record.unclear:
-            self._sources.on_back(self.peer, self.kind, key)
+            self._sources.observer.on_source_known(self.peer, self.kind, key)
 
     def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
         self._asking.release(key, record.hits)
@@ -514,9 +552,9 @@ class SourceCache:
         for target in dict.fromkeys(hit.target(key) for hit in record.hits):
             if deleted_at and is_proof:
                 self._sources.deletions.record(self.peer, target, deleted_at)
-            self._sources.on_change(target, self.peer)
+            self._sources.observer.on_claim_changed(target, self.peer)
         if record.unclear:
-            self._sources.on_back(self.peer, self.kind, key)
+            self._sources.observer.on_source_known(self.peer, self.kind, key)
 
     def _remove(self, key: ObjectKey, record: SourceRecord) -> None:
         del self.records[key]
@@ -528,7 +566,7 @@ class SourceCache:
         self._sources.relink(self, key, record.hits, ())
 
     def _tell_standing(self) -> None:
-        self._sources.on_standing(self)
+        self._sources.observer.on_cache_status_changed(self)
 
 
 def _is_another(old: ActiveRule, new: ActiveRule) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from registry_controller.core.decision.ownership import Marks
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def explain_command(
     namespace, last = _read_name(ctx, name, in_namespace=in_namespace)
     # Imported late, so that a wrong command line fails at once.
     from registry_controller.cli.dry_run import DryRunCommand, print_and_exit  # noqa: PLC0415
-    from registry_controller.planner.explain import explain  # noqa: PLC0415
+    from registry_controller.planner.explain import explain_object  # noqa: PLC0415
     from registry_controller.planner.output import (  # noqa: PLC0415
         ClusterNames,
         build_explanation_document,
@@ -74,7 +74,7 @@ def explain_command(
         if gvr.namespaced != bool(namespace):
             words = "live in namespaces: give NAMESPACE/NAME" if gvr.namespaced else "have no namespace: give NAME"
             raise click.UsageError(f"{name}: {gvr.resource} {words}", ctx)
-        found = await explain(dry_run, found_kind, gvr, ObjectKey(namespace, last))
+        found = await explain_object(dry_run, found_kind, gvr, ObjectKey(namespace, last))
         names = ClusterNames(dry_run.engine)
         return (build_explanation_document if form == "json" else format_explanation)(found, names), found.is_found
 

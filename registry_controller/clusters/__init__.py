@@ -1,1 +1,1 @@
-"""Which peers are engaged, with which credentials, and what is watched at each."""
+"""The peers to engage, their credentials, and the watches at each of them."""

@@ -24,7 +24,9 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.cache.peer_objects import read_member
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.watch import PartialObject, decode_manifest, list_objects, read_cluster_id
+from registry_controller.kube.listing import list_objects
+from registry_controller.kube.object import PartialObject, decode_manifest
+from registry_controller.kube.watch import read_cluster_id
 from registry_controller.watch.limits import MOST_OWN
 
 PERIOD_S: Final = 60.0

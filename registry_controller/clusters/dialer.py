@@ -116,7 +116,7 @@ class Dialer:
         except NotFound as error:
             raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
         except Forbidden as error:
-            raise Forbidden(with_grant(error, at_home=False), lacks_right=error.lacks_right) from None
+            raise Forbidden(with_grant(error, is_local=False), lacks_right=error.lacks_right) from None
         if uid != self.cluster_id:
             raise RegistryError(
                 f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "

@@ -1,13 +1,14 @@
-"""Listening at home: the kinds that rules write, credential Secrets, namespaces, the CRDs, and our own Pods.
+"""Watches the local cluster: the kinds that rules write, credential Secrets, namespaces, CRDs, and the daemon's Pods.
 
-Law: home is never given up; what cannot be heard here is said on the rules that need it.
+Law: the local watches are always retried. The rules that need a kind report its errors.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK
@@ -22,19 +23,37 @@ from registry_controller.kube.discover import Discovery
 from registry_controller.watch.event_handler import EventHandler, NotifyHandler
 from registry_controller.watch.reflector import Reflector, WatchScope
 
-Place = tuple[GVK, Selection]
+_Watched = tuple[GVK, Selection]
 
 
 class _Running(NamedTuple):
-    """A reflector, its task, and where its events go."""
+    """A reflector, its task, and the receiver of its events."""
 
     reflector: Reflector
     task: asyncio.Task[NoReturn]
     sink: EventHandler
 
 
+@dataclass(frozen=True, slots=True)
+class LocalOptions:
+    """The Secrets that may hold the published token, and the Pods of the daemon; None without a Pod name."""
+
+    tokens: Selection
+    pods: Selection | None
+
+
+class LocalObserver(Protocol):
+    """Receives changes in the local cluster. A call is cheap and never fails."""
+
+    def on_tokens_changed(self) -> None:
+        """A token of a ServiceAccount in the daemon's namespace may have changed."""
+
+    def on_kinds_changed(self) -> None:
+        """The kinds that the local API server serves may have changed."""
+
+
 class LocalCluster:
-    """The reflectors at home. `kinds_changed` is called when another set of kinds may be served here."""
+    """The reflectors of the local cluster."""
 
     def __init__(
         self,
@@ -45,29 +64,26 @@ class LocalCluster:
         credentials: CredentialStore,
         namespaces: NamespaceCache,
         replicas: Replicas,
-        namespace: str,
-        pod_selector: str,
-        token_type: str,
-        tokens_changed: Callable[[], None],
-        kinds_changed: Callable[[], None],
+        options: LocalOptions,
+        observer: LocalObserver,
     ) -> None:
-        self._tell_kinds = kinds_changed
+        self._observer = observer
         self.discovery = discovery
         self._reader = reader
         self._copies = copies
         self._credentials = credentials
-        self._base: dict[Place, EventHandler] = {
+        self._base: dict[_Watched, EventHandler] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
             (DEFINITION, EVERYTHING): DefinitionCache(on_change=self._kinds_changed),
-            (meta.SECRET, Selection(namespace=namespace, fields=f"type={token_type}")): NotifyHandler(tokens_changed),
+            (meta.SECRET, options.tokens): NotifyHandler(observer.on_tokens_changed),
         }
-        if pod_selector:
-            self._base[(meta.POD, Selection(namespace=namespace, labels=pod_selector))] = replicas
-        self._running: dict[tuple[str, Place], _Running] = {}
+        if options.pods is not None:
+            self._base[(meta.POD, options.pods)] = replicas
+        self._running: dict[tuple[str, _Watched], _Running] = {}
         self._scope: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Listen until cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as scope:
             self._scope = scope
             for (kind, selection), sink in self._base.items():
@@ -75,7 +91,7 @@ class LocalCluster:
             await asyncio.get_running_loop().create_future()
 
     def set_secret_namespaces(self, namespaces: Iterable[str]) -> None:
-        """Listen to registry Secrets in these namespaces."""
+        """Watch the registry Secrets of these namespaces."""
         wanted = {
             Selection(namespace=namespace, fields=f"type={meta.REGISTRY_SECRET_TYPE}") for namespace in namespaces
         }
@@ -118,7 +134,7 @@ class LocalCluster:
             scope=WatchScope(kind, selection),
             handler=sink,
         )
-        task = self._scope.create_task(reflector.run(), name=f"reflect home {purpose} {kind} {selection}")
+        task = self._scope.create_task(reflector.run(), name=f"reflect local {purpose} {kind} {selection}")
         self._running[(purpose, (kind, selection))] = _Running(reflector, task, sink)
 
     def _leave(self, purpose: str, kind: GVK, selection: Selection) -> None:
@@ -128,6 +144,6 @@ class LocalCluster:
 
     def _kinds_changed(self) -> None:
         self.discovery.invalidate()
-        self._tell_kinds()
+        self._observer.on_kinds_changed()
         for running in self._running.values():
             running.reflector.retry_now()

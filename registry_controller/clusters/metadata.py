@@ -12,7 +12,8 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.core.status.cluster_info import NodeFacts, combine_nodes, read_node
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import decode_manifest, list_objects
+from registry_controller.kube.listing import list_objects
+from registry_controller.kube.object import decode_manifest
 
 _MOST_NODES: Final = 10_000  # Kubernetes itself is made for 5,000
 _PERIOD_S: Final = 300.0

@@ -1,8 +1,9 @@
-"""Copies that may have to go although no rule asks for their kind any more (W3).
+"""Finds the kinds of orphans: copies that may have to be deleted although no rule writes their kind any more (W3).
 
-They are found in the cluster, by the label of their owner, and not in our memory: what happened while no daemon ran
-is caught up. Law: a kind is watched for as long as it has such copies. Where it may not be read in all of the cluster,
-that means: in our own namespace, and in those in which rules have written since the start.
+They are searched in the cluster, by the label of their owner, because rules may have changed while no daemon ran.
+
+Law: a kind is watched for as long as it has orphans. Where it may not be read in the whole cluster, its watches cover
+the daemon's namespace, and those in which rules have written since the start.
 """
 
 from __future__ import annotations
@@ -21,34 +22,34 @@ from registry_controller.cache.local_cache import LocalCache
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import list_objects
+from registry_controller.kube.listing import list_objects
 from registry_controller.report.logs import get_logger
 from registry_controller.watch.retry import until_answered
 
 log = get_logger(__name__)
 
 _PAUSES_S: Final = (5.0, 30.0)
-"""After a change of what is served: an API server tells of it a little late."""
+"""After a change of the served kinds: an API server serves a new kind a little late."""
 _SPACING_S: Final = 2.0  # so that a burst of changes is one look
 _RETRY_S: Final = 45.0  # less than a minute, jitter apart: it is one list a kind
 _PERIOD_S: Final = 600.0  # rights may have been granted
 _MOST_NAMESPACES: Final = 32  # in which a kind is looked for on its own
 
 _What = tuple[str, str]
-"""A group and a kind: in whatever version, the objects are the same."""
+"""A group and a kind: all versions have the same objects."""
 
 COPIES: Final = Selection(labels=meta.OWNER)
-"""Everything that has the owner's label."""
+"""All objects with the owner's label."""
 
 
 class OrphanFinder:
-    """The kinds that have such copies. `changed` is called when there are more.
+    """The kinds that have orphans, or must be searched. `found_more` is called when their watches must differ.
 
-    `namespace` is our own. `is_complete` says that every kind was looked through. `served` are the kinds that can be
-    written here, in all versions; None until they are known.
+    `namespace` is the daemon's. `is_complete` is true once every kind was searched. `served` are the kinds that can be
+    written here, in all versions; None before they are known.
 
-    `may_undo` says whether what the rule of a name made may have to go under any policy: because it is here, and makes
-    something else of its source now, or is told to delete from now on, or its source goes.
+    `may_undo` returns true if the copies of a rule may have to be deleted under any policy: the rule is here, so it may
+    give the copy of a source another name, its policy may change, or its source may be deleted.
     """
 
     def __init__(
@@ -59,14 +60,14 @@ class OrphanFinder:
         copies: CopyIndex,
         namespace: str,
         may_undo: Callable[[str], bool],
-        changed: Callable[[], None],
+        found_more: Callable[[], None],
     ) -> None:
         self._reader = reader
         self._discovery = discovery
         self._copies = copies
         self._namespace = namespace
         self._may_undo = may_undo
-        self._changed = changed
+        self._found_more = found_more
         self._found: set[_What] = set()
         self._known: dict[_What, GVK] = {}
         self._namespaced: set[_What] = set()
@@ -77,25 +78,25 @@ class OrphanFinder:
         self.served: frozenset[GVK] | None = None
         self._poked = asyncio.Event()
 
-    def kinds_changed(self) -> None:
-        """Hear that another set of kinds may be served here."""
+    def on_kinds_changed(self) -> None:
+        """Note that other kinds may be served here."""
         self._poked.set()
 
-    def cache_changed(self, cache: LocalCache) -> None:
+    def on_local_status_changed(self, cache: LocalCache) -> None:
         """Note that a cache may have lost the right to read all of its kind, or was written where nothing watches."""
         what = (cache.kind.group, cache.kind.kind)
         if cache.has_unseen_writes:
             cache.has_unseen_writes = False
             self._search(what, cache.kind)
-            self._changed()
+            self._found_more()
         refused = [stream.selection for stream in cache.streams.values() if isinstance(stream.error, Forbidden)]
         if any(not selection.namespace for selection in refused):
             self._note_narrow(what, is_narrow=what in self._namespaced)
         if refused and what in self._found:
-            self._changed()
+            self._found_more()
 
     async def find(self) -> NoReturn:
-        """Look through every kind that we may list here: once, and again when it was not served, or not answered."""
+        """Search every kind that we may list here: once, and again if it was not served, or the list failed."""
         looked: set[GVK] = set()
         denied: set[GVK] = set()
         while True:
@@ -113,13 +114,13 @@ class OrphanFinder:
             self._poked.clear()
 
     async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
-        """Look through the kinds that were not; say whether all have answered. What may not be listed is `denied`."""
+        """Search the kinds that were not searched; return true if all lists succeeded. Refused ones are `denied`."""
         served = await until_answered(self._discovery.list_writable, what="list the kinds that are served here")
         self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
         self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
         if served.versions != self.served:
             self.served = served.versions
-            self._changed()
+            self._found_more()
         looked &= {kind for kind, _ in served.kinds}
         is_whole = served.is_whole
         for kind, gvr in served.kinds:
@@ -135,7 +136,7 @@ class OrphanFinder:
         return is_whole
 
     async def _look(self, kind: GVK, gvr: GVR) -> bool:
-        """Look through a kind, as far as we may; say whether that is all of the cluster."""
+        """Search a kind where it may be read; return true if that is the whole cluster."""
         what = (kind.group, kind.kind)
         try:
             has_some = await self._has_some(kind, gvr, COPIES)
@@ -148,16 +149,16 @@ class OrphanFinder:
                 has_some = has_some or await self._has_some(kind, gvr, COPIES._replace(namespace=namespace))
         if has_some:
             self._found.add(what)
-            self._changed()
+            self._found_more()
         return is_whole
 
     def _note_narrow(self, what: _What, *, is_narrow: bool) -> None:
         if is_narrow != (what in self._narrow):
             self._narrow ^= {what}
-            self._changed()
+            self._found_more()
 
     def with_kinds(self, wanted: Mapping[GVK, frozenset[Selection]]) -> Mapping[GVK, frozenset[Selection]]:
-        """Add to what rules write here what must be watched for the copies that are left.
+        """Add to the places that rules write those that must be watched for orphans.
 
         Every kind is given in one version: that of the rules, or else the one that is known to be served.
         """
@@ -178,7 +179,7 @@ class OrphanFinder:
         return dict(kinds.values())
 
     def _end_search(self, what: _What, cache: LocalCache, shown_by: frozenset[Selection]) -> None:
-        """End it where all has been heard, but for namespaces that we may not read: they are looked at now and then."""
+        """End a search whose watches are complete; namespaces that may not be read are searched again later."""
         unheard = [selection for selection in shown_by if not _is_complete(cache, selection)]
         if not unheard:
             self._written.pop(what, None)
@@ -186,17 +187,17 @@ class OrphanFinder:
             self._found.discard(what)
 
     def _asked(self, what: _What) -> frozenset[Selection]:
-        """Tell which parts of a kind rules write."""
+        """Return the places of a kind that rules write."""
         asked = (places for kind, places in self._wanted.items() if (kind.group, kind.kind) == what)
         return frozenset[Selection]().union(*asked)
 
     def _shown_by(self, what: _What, places: frozenset[Selection]) -> frozenset[Selection]:
-        """Choose what shows every copy of a kind that we may read: what rules ask for, or the owner's label."""
+        """Return places that show every copy of a kind that we may read: those of rules, or the owner's label."""
         in_whole = (Selection(namespace=namespace) for namespace in self._namespaces(what, places))
         return frozenset(whole if whole in places else COPIES._replace(namespace=whole.namespace) for whole in in_whole)
 
     def _namespaces(self, what: _What, places: frozenset[Selection]) -> set[str]:
-        """Tell where copies of a kind are looked for, one by one where it is narrow; empty for all of the cluster."""
+        """Return the namespaces that are searched one by one where a kind is narrow; else one, empty for all."""
         if what not in self._narrow:
             return {""}
         asked = (place.namespace for place in places if place.namespace)
@@ -220,7 +221,7 @@ class OrphanFinder:
         self._known.setdefault(what, kind)
 
     def _has_leftovers(self, cache: LocalCache, places: frozenset[Selection]) -> bool:
-        """Say whether anything may have to go that is in none of the places that rules have watched."""
+        """Return true if a copy outside the places of rules may have to be deleted."""
         namespaces = {place.namespace for place in places}
         return any(
             key.namespace not in namespaces and self._may_go(record.marks) for key, record in cache.records.items()

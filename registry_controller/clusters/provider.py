@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
@@ -31,6 +31,9 @@ from registry_controller.clusters.resolver import (
 from registry_controller.clusters.watch_plan import WatchPlanner, stable_part
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.kubeconfig import Credentials
+
+_ORPHANS_PERIOD_S: Final = 5.0
+"""How often the watches of orphans are planned again while there are any: their copies end at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ class ClusterProvider:
                 await self._reconcile(scope)
                 self._is_planned = True
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._grace.update_after_s):
+                    async with asyncio.timeout(self._plan_after_s()):
                         await self._is_requested.wait()
                 await asyncio.sleep(0)  # changes of one turn of the loop cause one plan
 
@@ -162,7 +165,7 @@ class ClusterProvider:
         self._planned_parts.pop(key, None)
         if part is not None:
             self._planned_parts[key] = part
-        if not is_same or self._watches.has_orphans:  # orphans end with copies, which no object here shows
+        if not is_same:
             self.request_plan()
 
     def on_credentials_changed(self, key: ObjectKey) -> None:
@@ -192,6 +195,11 @@ class ClusterProvider:
     def on_rebuilt_waiting(self) -> None:
         """Report that a status may differ."""
         self._observer.on_peers_changed()
+
+    def _plan_after_s(self) -> float | None:
+        """Return the time until time alone may change the plan in seconds; None for never."""
+        orphans_s = _ORPHANS_PERIOD_S if self._watches.has_orphans else None
+        return min((due_s for due_s in (self._grace.update_after_s, orphans_s) if due_s is not None), default=None)
 
     async def _reconcile(self, scope: asyncio.TaskGroup) -> None:
         resolution = self._resolve()

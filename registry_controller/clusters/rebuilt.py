@@ -21,7 +21,8 @@ from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.plan import RebuiltCluster
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_manifest, read_cluster_id
+from registry_controller.kube.object import decode_manifest
+from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)

@@ -1,1 +1,1 @@
-"""Pure decisions: who owns an object, what a rule asks for, what to do about a copy."""
+"""Pure decisions: the owner of an object, the matches of a rule, the next write of a copy."""

@@ -1,7 +1,7 @@
-"""Connections to API servers: a Reader for a peer, a Writer for home.
+"""Connections to API servers: a Reader for a peer, a Writer for the local cluster.
 
-Law: a Reader can only get, list and watch; its transport refuses every other method. A path is built from checked
-parts only, so that no name leads elsewhere.
+Law: a Reader can only get, list and watch; its transport refuses every other method. A path consists of checked parts,
+so that no name leads to another path.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from registry_controller.kube.transport import ANSWER_BYTES, DRY_RUN, Transport
 READING: Final = frozenset({"GET"})
 WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 DRY_RUNNING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
-"""Reading, and asking what a write would store."""
+"""Reads, and dry runs of replacements."""
 
 DISCOVERY_BYTES: Final = 1024 * 1024
-"""The largest answer that says what a server is and serves: 20 KiB for the core group, 200 bytes a kind."""
+"""The largest answer of discovery and /version: the core group takes 20 KiB, another kind 200 bytes."""
 
 PAGES: Final = 4
-"""Pages of one server that are read, or gone through, at a time."""
+"""Pages of one server that are read or processed at the same time."""
 
-_WHOLE_BYTES: Final = 64 * 1024 * 1024  # a list without pages, for which home alone is asked
+_WHOLE_BYTES: Final = 64 * 1024 * 1024  # a list without pages, which only the local API server is asked for
 _PAGE_S: Final = 60.0
 _OPEN_S: Final = 30.0
 _WRITE_S: Final = 30.0  # admission webhooks may take 10 s, and there may be several
@@ -46,9 +46,10 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class Reader:
-    """One API server, only to be read. `answers` counts proofs of life: HTTP answers but 401 and 5xx.
+    """A read-only connection to one API server.
 
-    `lines` are those of its watches that are under way. A page of a list is read, and gone through, in one of `turns`.
+    `answers` counts the HTTP answers that prove that the server is alive: all but 401 and 5xx. `lines` limits the
+    unfinished lines of its watches, and `turns` the pages that are read and processed at the same time.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -58,12 +59,12 @@ class Reader:
 
     @property
     def server(self) -> str:
-        """The URL of the API server."""
+        """Return the URL of the API server."""
         return self._transport.server
 
     @property
     def answers(self) -> int:
-        """How many answers have come that prove that the server lives."""
+        """Return the number of answers that prove that the server is alive."""
         return self._transport.answers
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:
@@ -74,7 +75,7 @@ class Reader:
         )
 
     async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = _WHOLE_BYTES) -> bytes:
-        """Read what is no object: discovery, /version."""
+        """Read a document that is not an object: discovery, /version."""
         return await self._transport.send("GET", path, what=f"get {path}", timeout_s=timeout_s, limit_bytes=limit_bytes)
 
     async def list_page(
@@ -86,7 +87,7 @@ class Reader:
         limit_bytes: int = ANSWER_BYTES,
         timeout_s: float = _PAGE_S,
     ) -> bytes:
-        """Read one page of a list; NotServed for a kind that is not there, TooMuch for a page that is too large."""
+        """Read one page of a list; NotServed for a missing kind, TooMuch for a page that is too large."""
         what = f"list {gvr} ({selection})"
         path = _collection_path(gvr, selection, query=query)
         try:
@@ -98,7 +99,7 @@ class Reader:
     async def stream(
         self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], silence_s: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and give its chunks; NotServed for a kind that is not there."""
+        """Open a watch and yield its chunks; NotServed for a missing kind."""
         what = f"watch {gvr} ({selection})"
         path = _collection_path(gvr, selection, query=query)
         try:
@@ -108,24 +109,24 @@ class Reader:
             raise NotServed(f"{what}: is not served") from error
 
     async def close(self) -> None:
-        """Close every connection; what is under way ends as Unreachable."""
+        """Close every connection; open requests end as Unreachable."""
         await self._transport.close()
 
 
 class Writer(Reader):
-    """The API server of home."""
+    """A connection to the local API server, with the right to write."""
 
     @property
     def ca_pem(self) -> str:
-        """The CA with which it is verified; empty for the system's."""
+        """Return the certificate authorities that verify the server; empty for the system's."""
         return self._transport.ca_pem
 
-    def on_new_ca(self, hear: Callable[[], None]) -> None:
-        """Let somebody hear that the server is verified with another CA from now on."""
-        self._transport.on_new_ca = hear
+    def on_new_ca(self, notify: Callable[[], None]) -> None:
+        """Call `notify` after each change of the certificate authority that verifies the server."""
+        self._transport.on_new_ca = notify
 
     async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes:
-        """Create an object; return what is stored. AlreadyExists, or NotFound of `namespaces`."""
+        """Create an object; return the stored bytes. AlreadyExists, or NotFound with the kind `namespaces`."""
         path = gvr.path(_segment(namespace) if namespace else "") + _write_options(dry_run)
         what = f"create {gvr}{f' in {namespace}' if namespace else ''}"
         return await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body)
@@ -133,12 +134,12 @@ class Writer(Reader):
     async def replace(
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
     ) -> bytes:
-        """Replace an object (Conflict unless its resourceVersion is the present one); return what is stored."""
+        """Replace an object; return the stored bytes. Conflict unless its resourceVersion is the stored one."""
         path = object_path(gvr, key, subresource=subresource) + _write_options(dry_run)
         return await self._write("PUT", path, gvr=gvr, key=key, body=body, subresource=subresource)
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
-        """Delete exactly the object that was judged; Conflict when it is another one by now."""
+        """Delete exactly this version of an object; Conflict when it has changed."""
         options = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
@@ -148,16 +149,16 @@ class Writer(Reader):
         await self._write("DELETE", object_path(gvr, key), gvr=gvr, key=key, body=msgspec.json.encode(options))
 
     async def patch_status(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
-        """Merge `patch` through the status subresource; return what is stored."""
+        """Merge `patch` through the status subresource; return the stored bytes."""
         path = object_path(gvr, key, subresource="status") + _MANAGER
         return await self._patch(path, gvr=gvr, key=key, patch=patch, subresource="status")
 
     async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
-        """Merge `patch` into an object; return what is stored."""
+        """Merge `patch` into an object; return the stored bytes."""
         return await self._patch(object_path(gvr, key) + _MANAGER, gvr=gvr, key=key, patch=patch)
 
     async def post_path(self, path: str, body: bytes, *, timeout_s: float = 10.0) -> bytes:
-        """Post what is no stored object: an access review, a token request, an event."""
+        """Post a request that is not a stored object: an access review, a token request."""
         return await self._transport.send("POST", path, what=f"create {path}", timeout_s=timeout_s, body=body)
 
     async def _patch(
@@ -187,7 +188,7 @@ class Writer(Reader):
 
 
 class _PeerIdentity:
-    """A peer's token and CA, as its kubeconfig has them; new ones come with a new connection."""
+    """The token and CA of a peer's kubeconfig; new credentials need a new connection."""
 
     source: Final = PEER
 
@@ -209,7 +210,7 @@ class _PeerIdentity:
 
 
 def connect_peer(credentials: Credentials) -> Reader:
-    """Make a connection for a peer; nothing is sent yet. InvalidKubeconfig when OpenSSL refuses the material."""
+    """Make a connection to a peer without any request; InvalidKubeconfig when OpenSSL refuses the credentials."""
     try:
         transport = Transport(identity=_PeerIdentity(credentials), methods=READING)
         if credentials.client_certificate_pem:
@@ -221,7 +222,7 @@ def connect_peer(credentials: Credentials) -> Reader:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise InvalidKubeconfig(
             f"certificate-authority-data, client-certificate-data: OpenSSL refuses them{openssl_words(error)}; "
-            "put in others that the API server issued"
+            "replace them with valid PEM"
         ) from error
     return Reader(transport)
 
@@ -229,12 +230,12 @@ def connect_peer(credentials: Credentials) -> Reader:
 async def connect_local(
     *, kubeconfig: Any = None, context: str | None = None, methods: frozenset[str] = WRITING
 ) -> Writer:
-    """Connect to our own cluster, as `load_local_identity` finds it."""
+    """Connect to the local cluster, as `load_local_identity` finds it."""
     return Writer(await connect_local_transport(kubeconfig=kubeconfig, context=context, methods=methods))
 
 
 def object_path(gvr: GVR, key: ObjectKey, *, subresource: str = "") -> str:
-    """Spell the URL path of one object; ProtocolError for a name that no object can have."""
+    """Return the URL path of one object; ProtocolError for a name that no object can have."""
     if gvr.namespaced != bool(key.namespace):
         raise ProtocolError(f"{gvr} {key}: {'needs a' if gvr.namespaced else 'has no'} namespace")
     namespace = _segment(key.namespace) if key.namespace else ""
@@ -243,7 +244,7 @@ def object_path(gvr: GVR, key: ObjectKey, *, subresource: str = "") -> str:
 
 def _segment(name: str) -> str:
     if name in ("", ".", "..") or "/" in name or "%" in name:
-        raise ProtocolError(f"{name[:300]!r}: is no name of an object")
+        raise ProtocolError(f"{msgspec.json.encode(name[:300]).decode()}: is not a valid name of an object")
     return quote(name, safe=":")
 
 

@@ -1,13 +1,13 @@
-"""How connections to API servers are opened.
+"""Opens connections to API servers.
 
 Law: a socket that the event loop has closed is not closed again. uvloop closes the descriptor of a connection that is
-reset before its TLS handshake has begun, and then ties the Python socket to it nevertheless (seen with 0.23): when that
-socket is collected, the number is closed once more, and by then it is another connection's. A server that resets what
-it accepts would end the daemon so.
+reset before its TLS handshake, but keeps the Python socket tied to its number (seen with 0.23). The garbage collector
+then closes that number again, which may belong to another connection by then. A server that resets each connection
+could end the daemon so.
 
-Names are asked for by c-ares, one resolver for all connectors of a loop: names that nobody answers hold up no other.
-The threads of the system's resolver are few, and such names would take them all. Of a name with thousands of
-addresses, those are taken that one datagram holds.
+c-ares resolves names, with one resolver for all connectors of a loop, so that a name without an answer does not delay
+other names; it would block one of the few threads of the system's resolver. A name with thousands of addresses is
+limited to the addresses in one datagram.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OPENED: contextvars.ContextVar[list[tuple[socket.socket, int]]] = contextvars.C
 
 
 class _Resolver(aiohttp.abc.AbstractResolver):
-    """A share of the loop's resolver, which has a thread, a cache and sockets. The last to close ends what it asks."""
+    """A share of the loop's resolver, which has a thread, a cache and sockets. The last share closes the resolver."""
 
     _loops: ClassVar = weakref.WeakKeyDictionary[
         asyncio.AbstractEventLoop, tuple[aiohttp.AsyncResolver, weakref.WeakSet["_Resolver"]]
@@ -62,7 +62,7 @@ class _Resolver(aiohttp.abc.AbstractResolver):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Connections that notice within half a minute that the other side is gone, and that close what is theirs only."""
+    """Makes connections that detect a lost server within 30 s, and that close only their own sockets."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, socket_factory=_open_socket, resolver=_Resolver())
@@ -95,7 +95,7 @@ def _open_socket(address: Any) -> socket.socket:
 
 
 def _inode(found: socket.socket) -> int:
-    """Tell sockets apart that have had one descriptor, one after the other; 0 when it is nobody's."""
+    """Return a number that differs between successive sockets with the same descriptor; 0 for a closed one."""
     try:
         return os.fstat(found.fileno()).st_ino
     except OSError:

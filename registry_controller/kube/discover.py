@@ -1,4 +1,4 @@
-"""Which resource serves a kind: asked of the server, never made up by pluralising."""
+"""Finds the resource that serves a kind: by a request to the server, never by pluralising."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Resource(msgspec.Struct, kw_only=True):
 
     @property
     def words(self) -> set[str]:
-        """What people call it."""
+        """Return the names that people use for the kind."""
         return {self.name, self.singular, self.kind.lower(), *self.short}
 
 
@@ -41,7 +41,7 @@ class _ResourceList(msgspec.Struct):
 
 
 class _GroupVersion(msgspec.Struct):
-    spelled: str = msgspec.field(name="groupVersion", default="")
+    name: str = msgspec.field(name="groupVersion", default="")
 
 
 class _Group(msgspec.Struct):
@@ -49,10 +49,10 @@ class _Group(msgspec.Struct):
     preferred: _GroupVersion = msgspec.field(name="preferredVersion", default_factory=_GroupVersion)
 
     @property
-    def spelled(self) -> list[str]:
-        """Spell the group in all of its versions, the preferred one first."""
-        spelled = [self.preferred.spelled, *(version.spelled for version in self.versions)]
-        return [one for one in dict.fromkeys(spelled) if one]
+    def name(self) -> list[str]:
+        """Return all `GROUP/VERSION` of the group, the preferred version first."""
+        name = [self.preferred.name, *(version.name for version in self.versions)]
+        return [one for one in dict.fromkeys(name) if one]
 
 
 class _GroupList(msgspec.Struct):
@@ -69,10 +69,10 @@ _VERSION: Final = msgspec.json.Decoder(_Version)
 
 
 class Served(NamedTuple):
-    """Kinds that a server serves, each with its resource; `is_whole` is False where a part of it could not say.
+    """The kinds that a server serves, with their resources; `is_whole` is False when an API version did not answer.
 
-    Every kind is there once, in its group's preferred version, or else in the first one that has it. `versions` are
-    all the versions in which they are served.
+    `kinds` holds each kind once, in the preferred version of its group, or else in the first version that has it.
+    `versions` holds the kinds in all versions.
     """
 
     kinds: list[tuple[GVK, GVR]]
@@ -81,21 +81,21 @@ class Served(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The kinds of one API version, with what is known of each; `fresh` are those that no version before it has."""
+    """The kinds of one API version; `fresh` holds those that no earlier version has."""
 
     every: list[tuple[GVK, GVR, _Resource]]
     fresh: list[tuple[GVK, GVR, _Resource]]
 
 
 class Discovery:
-    """What one API server serves. Only what was found is remembered; what was not is asked again."""
+    """Caches the kinds that one API server serves. A kind that was not found is requested again."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._found: dict[GVK, GVR] = {}
 
     async def resolve(self, gvk: GVK) -> GVR:
-        """Find the resource of a kind; NotServed when it is absent, or cannot be listed and watched."""
+        """Return the resource of a kind; NotServed when it is missing, or cannot be listed and watched."""
         found = self._found.get(gvk)
         if found is None:
             self._found |= await self._discover(gvk)
@@ -105,7 +105,7 @@ class Discovery:
         return found
 
     def invalidate(self, gvk: GVK | None = None) -> None:
-        """Forget the API version of a kind, or everything: the next question goes to the server."""
+        """Drop the API version of a kind, or everything, from the cache."""
         if gvk is None:
             self._found.clear()
             return
@@ -114,7 +114,7 @@ class Discovery:
             del self._found[known]
 
     async def list_writable(self) -> Served:
-        """List the kinds that can be written; what is down is left out."""
+        """List the kinds that can be written, without API versions that do not answer."""
         kinds: list[tuple[GVK, GVR]] = []
         versions: set[GVK] = set()
         is_whole = True
@@ -127,14 +127,14 @@ class Discovery:
         return Served(kinds, frozenset(versions), is_whole)
 
     async def list_deletable(self) -> AsyncIterator[list[tuple[GVK, GVR]] | None]:
-        """Give the kinds that can be deleted, each once, as they are read; None for what is down."""
+        """Yield the kinds that can be deleted, each once; None for an API version that does not answer."""
         async for part in self._read_all(_DELETABLE):
             yield None if part is None else [(kind, gvr) for kind, gvr, _ in part.fresh]
 
     async def find(self, word: str) -> tuple[GVK, GVR]:
-        """Find a kind as people call it, as kubectl does: kind, plural, singular or short name, then `.group`.
+        """Find a kind by kind, plural, singular or short name, with or without `.group`, as kubectl does.
 
-        NotServed when there is none. The first group in the server's order wins, the core group before all.
+        NotServed when no kind matches. The core group has precedence, then the order of the server decides.
         """
         name, _, within = word.lower().partition(".")
         async for part in self._read_all(_NEEDED, within=within):
@@ -144,13 +144,13 @@ class Discovery:
         raise NotServed(f"{self._reader.server}: serves no kind {word} for list and watch")
 
     async def _read_all(self, verbs: frozenset[str], *, within: str = "") -> AsyncIterator[_Part | None]:
-        """Read every API version, each group's preferred one first; None for what is down.
+        """Read the kinds with `verbs` of every API version; yield None for a version that does not answer.
 
-        `within` is a group or `VERSION.GROUP`, and nothing else is read then. Given are the kinds that have `verbs`.
+        The preferred version of a group is first. `within` restricts the result to a group or `VERSION.GROUP`.
         """
         seen: set[tuple[str, str]] = set()
-        for spelled in await self._read_versions():
-            group, _, version = spelled.rpartition("/")
+        for name in await self._read_versions():
+            group, _, version = name.rpartition("/")
             if within not in ("", group, f"{version}.{group}"):
                 continue
             try:
@@ -164,29 +164,29 @@ class Discovery:
             yield _Part(every, fresh)
 
     async def _read_versions(self) -> list[str]:
-        """Read which API versions there are, as `apiVersion` spells them."""
+        """Return all API versions in the form of `apiVersion`."""
         answer = await self._reader.get_path("/apis", limit_bytes=DISCOVERY_BYTES)
         try:
             groups = _GROUPS.decode(answer).groups or []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError(f"{self._reader.server}: /apis is not what an API server says") from None
-        return ["v1", *(spelled for group in groups for spelled in group.spelled)]
+            raise ProtocolError(f"{self._reader.server}: /apis is no answer of an API server") from None
+        return ["v1", *(name for group in groups for name in group.name)]
 
     async def server_version(self) -> str:
-        """Ask for the server's version, as `v1.36.1`."""
+        """Return the version of the server, as `v1.36.1`."""
         answer = await self._reader.get_path("/version", limit_bytes=DISCOVERY_BYTES)
         try:
             return _shorten_version(_VERSION.decode(answer).git_version)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError(f"{self._reader.server}: /version is not what an API server says") from None
+            raise ProtocolError(f"{self._reader.server}: /version is no answer of an API server") from None
 
     async def _discover(self, gvk: GVK) -> dict[GVK, GVR]:
-        """Read the API version of a kind, all of its kinds at once."""
+        """Read all kinds of a kind's API version."""
         return _index(await self._read_version(gvk), group=gvk.group, version=gvk.version)
 
     async def _read_version(self, gvk: GVK) -> list[_Resource]:
         if not _GROUP.match(gvk.group) or not _WORD.match(gvk.version):
-            raise NotServed(f"{gvk}: no API group or version is named so")
+            raise NotServed(f"{gvk}: no API group or version has such a name")
         path = f"/apis/{gvk.group}/{gvk.version}" if gvk.group else f"/api/{gvk.version}"
         try:
             answer = await self._reader.get_path(path, limit_bytes=DISCOVERY_BYTES)
@@ -195,11 +195,11 @@ class Discovery:
         try:
             return _RESOURCES.decode(answer).resources or []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError(f"{self._reader.server}: {path} is not what an API server says") from None
+            raise ProtocolError(f"{self._reader.server}: {path} is no answer of an API server") from None
 
 
 def _index(resources: list[_Resource], *, group: str, version: str) -> dict[GVK, GVR]:
-    """Find the resource of each kind that can be listed and watched; of two for one kind the first."""
+    """Return the first resource of each kind that can be listed and watched."""
     index: dict[GVK, GVR] = {}
     for kind, gvr, _ in _usable(resources, group=group, version=version, verbs=_NEEDED):
         index.setdefault(kind, gvr)
@@ -209,7 +209,7 @@ def _index(resources: list[_Resource], *, group: str, version: str) -> dict[GVK,
 def _usable(
     resources: list[_Resource], *, group: str, version: str, verbs: frozenset[str]
 ) -> Iterator[tuple[GVK, GVR, _Resource]]:
-    """List the resources of an API version's own kinds that have all of these verbs."""
+    """List the resources of an API version's own kinds that have all `verbs`."""
     with_status = {found.name.removesuffix("/status") for found in resources if found.name.endswith("/status")}
     for found in resources:
         own = found.group in ("", group) and found.version in ("", version)
@@ -219,6 +219,6 @@ def _usable(
 
 
 def _shorten_version(version: str) -> str:
-    """Cut a version down to what may stand in a status."""
+    """Cut a version to the text that a status may hold."""
     found = _PLAIN.match(version)
     return found[0] if found else ""

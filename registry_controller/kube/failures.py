@@ -20,7 +20,7 @@ from registry_controller.api.errors import ProtocolError, RegistryError, Unreach
 from registry_controller.kube import tls
 
 FAILURES: Final = (aiohttp.ClientError, HttpProcessingError, OSError, EOFError, TimeoutError)
-"""What the transport raises when the connection or the server fails."""
+"""The exceptions of the transport for a failed connection or server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ConnectionSource:
     ca: str
     credentials: str
     renewal: str
-    """How new credentials come."""
+    """The way to new credentials."""
 
 
 PEER: Final = ConnectionSource(
@@ -67,7 +67,7 @@ _UNTRUSTED: Final = frozenset({2, 7, 18, 19, 20, 21, 24, 27, 29, 30})
 
 
 def error_of_failure(error: Exception, *, what: str, server: str, source: ConnectionSource) -> RegistryError:
-    """Turn an exception of the transport into Unreachable, or ProtocolError for what is no HTTP.
+    """Turn an exception of the transport into Unreachable, or ProtocolError for an answer that is not HTTP.
 
     `what` names the request, `server` is the URL of the API server.
     """

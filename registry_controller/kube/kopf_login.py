@@ -1,4 +1,4 @@
-"""What another client of our own cluster needs to log in as we do: for kopf, which brings its own connections."""
+"""The credentials of the local cluster for kopf, which makes its own connections."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from registry_controller.kube.rest_config import load_local_identity
 
 @dataclass(frozen=True, slots=True)
 class KopfLogin:
-    """Where and as whom. Files are named where the admin's kubeconfig names files, or the client library made them."""
+    """A server and credentials. Fields name files where the kubeconfig does, or where the client library made them."""
 
     server: str
     ca_pem: str = field(default="", repr=False)
-    ca_file: str = ""
     token: str = field(default="", repr=False)
     certificate_file: str = ""
     key_file: str = ""
@@ -24,7 +23,7 @@ class KopfLogin:
 
 
 def read_login(*, kubeconfig: Path | None, context: str | None) -> KopfLogin:
-    """Read what is valid now. It blocks, and must not run in an event loop."""
+    """Read the present credentials. It blocks, and must not run in an event loop."""
     return asyncio.run(_read(kubeconfig=kubeconfig, context=context))
 
 

@@ -1,6 +1,6 @@
-"""Kubeconfigs of peers, read as data from a stranger, and the one that we publish. No I/O; OpenSSL looks in memory.
+"""Reads kubeconfigs of peers as untrusted data, and writes the kubeconfig that this cluster publishes. No I/O.
 
-Law: an allow-list. What is not known to be harmless is refused by name, before a process, file or connection.
+Law: fields are read by an allow-list. Any other field is refused by name, before a process, file or connection.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ _ADVICE: Final[Mapping[str, str]] = {
     "client-key": f"; use client-key{_FLATTEN}",
     "tokenFile": "; use token",
     **dict.fromkeys(("exec", "auth-provider", "username", "password"), _CREDENTIALS),
-    **dict.fromkeys(("as", "as-uid", "as-groups", "as-user-extra"), "; a peer is read as who the credentials say"),
+    **dict.fromkeys(
+        ("as", "as-uid", "as-groups", "as-user-extra"), "; the daemon uses the identity of the credentials"
+    ),
 }
-"""What to do about a field that kubectl knows and we refuse."""
+"""The advice for a field that kubectl knows and this project refuses."""
 _FIELD_NAME: Final = re.compile(r"[A-Za-z][A-Za-z-]{0,39}\Z")  # no token and no password looks like this by chance
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+\Z")
 _TOKEN_CHARS: Final = 16 * 1024  # Go's servers take 1 MiB of headers; the longest tokens of providers have 4 KiB
@@ -54,7 +56,7 @@ _BUNDLE_FIELD: Final = "spec.kubernetesApiEndpoints.caBundle"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How one API server is reached and read. Texts are PEM; empty means not given (no CA: the system's)."""
+    """The address and credentials of one API server. Certificates and keys are PEM; an empty CA means the system's."""
 
     server: str
     ca_pem: str = field(repr=False)
@@ -65,34 +67,34 @@ class Credentials:
 
     @property
     def server_address(self) -> tuple[str, str]:
-        """Tell where is dialled, and who is asked for there: one address may lead to many servers, by that name."""
+        """Return the server and its TLS name: one address may lead to several servers, by that name."""
         return (self.server, self.tls_server_name)
 
     @property
     def verified_address(self) -> tuple[str, str, str]:
-        """Tell all that decides whom we talk to: the place, and who vouches for it. The rest says who we are."""
+        """Return the address with the CA that verifies it, without our credentials."""
         return (*self.server_address, self.ca_pem)
 
 
 def read_secret(*, secret_type: str, data: Mapping[str, str]) -> Credentials:
-    """Read a registry Secret (`data` is base64, as in the API); raise InvalidKubeconfig naming the field.
+    """Read a registry Secret (`data` is base64, as in the API); raise InvalidKubeconfig with the field's name.
 
-    Both may be anything: a peer's server, too, says what stands in a Secret.
+    Both are untrusted: the Secret may come from a peer's server.
     """
     if secret_type != meta.REGISTRY_SECRET_TYPE:
         raise InvalidKubeconfig(f"type: must be {meta.REGISTRY_SECRET_TYPE}")
     if not isinstance(data, Mapping):
-        raise InvalidKubeconfig("data: is no mapping")
+        raise InvalidKubeconfig("data: is not a mapping")
     for key in _KEYS:
         if encoded := data.get(key):
             if not isinstance(encoded, str):
-                raise InvalidKubeconfig(f"data.{key}: is no text")
+                raise InvalidKubeconfig(f"data.{key}: is not a text")
             return _read_kubeconfig(load_document(_decode(encoded, field=f"data.{key}")))
     raise InvalidKubeconfig(f"data.{meta.KUBECONFIG_KEY}: is missing")
 
 
 def with_endpoint(credentials: Credentials, endpoint: Endpoint | None) -> Credentials:
-    """Apply a Cluster's endpoint: another address, another CA; raise InvalidKubeconfig naming the field."""
+    """Apply the address and CA of a Cluster's endpoint; raise InvalidKubeconfig with the field's name."""
     if endpoint is None:
         return credentials
     if endpoint.server_address.strip():
@@ -105,7 +107,7 @@ def with_endpoint(credentials: Credentials, endpoint: Endpoint | None) -> Creden
 
 
 def render(*, cluster_name: str, server: str, ca_pem: str, user: str, token: str) -> str:
-    """Write the kubeconfig that we publish: one cluster, one user, one context, all of it inline."""
+    """Return the kubeconfig to publish: one cluster, one user, one context, with inline data."""
     cluster = {"server": server}
     if ca_pem:
         cluster["certificate-authority-data"] = base64.b64encode(ca_pem.encode()).decode()
@@ -126,7 +128,7 @@ def _decode(encoded: str, *, field: str) -> str:
         return decode_base64(encoded, field=field).decode()
     except UnicodeDecodeError:
         pass
-    raise InvalidKubeconfig(f"{field}: is not UTF-8")  # not in the except: Python's own error holds all the bytes
+    raise InvalidKubeconfig(f"{field}: is not UTF-8")  # outside of the except: Python's error holds all the bytes
 
 
 def _read_kubeconfig(document: Any) -> Credentials:
@@ -136,9 +138,9 @@ def _read_kubeconfig(document: Any) -> Credentials:
     clusters, users, contexts = (_entries(top, kind) for kind in _ENTRY)
     current = _text(top, "current-context", path="current-context")
     if not current:
-        raise InvalidKubeconfig("current-context: is missing")
+        raise InvalidKubeconfig("current-context: is missing; name one of the contexts")
     if current not in contexts:
-        raise InvalidKubeconfig("current-context: names no context")
+        raise InvalidKubeconfig("current-context: names no context; name one of the contexts")
     path, context = contexts[current]
     cluster_path, cluster = _chosen(context, "cluster", among=clusters, path=path)
     user_path, user = _chosen(context, "user", among=users, path=path)
@@ -157,7 +159,7 @@ def _read_credentials(
         raise InvalidKubeconfig(f"{user_path}.token: is longer than {_TOKEN_CHARS} characters")
     server_name = _text(cluster, "tls-server-name", path=f"{cluster_path}.tls-server-name")
     if server_name and not _SERVER_NAME.match(server_name):
-        raise InvalidKubeconfig(f"{cluster_path}.tls-server-name: is no host name")
+        raise InvalidKubeconfig(f"{cluster_path}.tls-server-name: is not a host name")
     certificate, key = (
         _text(user, name, path=f"{user_path}.{name}") for name in ("client-certificate-data", "client-key-data")
     )
@@ -180,17 +182,17 @@ def _read_credentials(
 
 
 def _entries(top: Mapping[str, Any], kind: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Read the named entries of `clusters`, `users` or `contexts`; every one must pass, also those not in use."""
+    """Read the entries of `clusters`, `users` or `contexts`; all must be valid, also unused ones."""
     items = top.get(f"{kind}s") or []
     if not isinstance(items, list):
-        raise InvalidKubeconfig(f"{kind}s: is no list")
+        raise InvalidKubeconfig(f"{kind}s: is not a list")
     found: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for index, item in enumerate(items):
         path = f"{kind}s[{index}]"
         entry = _mapping(item, path=path, allowed=frozenset({"name", kind}))
         name = _text(entry, "name", path=f"{path}.name")
         if not name or name in found:
-            raise InvalidKubeconfig(f"{path}.name: is missing or not the only one of that name")
+            raise InvalidKubeconfig(f"{path}.name: is missing, or another entry has the same name")
         body = _mapping(entry.get(kind) or {}, path=f"{path}.{kind}", allowed=_ENTRY[kind])
         if body.get("insecure-skip-tls-verify", False) is not False:
             raise _refuse("insecure-skip-tls-verify", path=f"{path}.{kind}")
@@ -203,13 +205,13 @@ def _chosen(
 ) -> tuple[str, Mapping[str, Any]]:
     name = _text(context, kind, path=f"{path}.{kind}")
     if name not in among:
-        raise InvalidKubeconfig(f"{path}.{kind}: names no {kind}")
+        raise InvalidKubeconfig(f"{path}.{kind}: names no {kind} of the kubeconfig")
     return among[name]
 
 
 def _mapping(value: Any, *, path: str, allowed: frozenset[str]) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidKubeconfig(f"{path}: is no mapping")
+        raise InvalidKubeconfig(f"{path}: is not a mapping")
     for name, found in value.items():
         if name not in allowed and found is not None:
             raise _refuse(name, path=path)
@@ -226,5 +228,5 @@ def _text(mapping: Mapping[str, Any], name: str, *, path: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidKubeconfig(f"{path}: is no text; put it in quotes")
+        raise InvalidKubeconfig(f"{path}: is not a text; put it in quotes")
     return value

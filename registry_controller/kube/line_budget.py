@@ -1,6 +1,7 @@
-"""Lines of watches that have begun and not ended yet: what they hold of memory, of one server together.
+"""Limits the memory of unfinished lines of watches, for one server together.
 
-Law: no line is longer than an object may be, and all of a server's are bounded, however many watches it has.
+Law: no line is longer than the largest object, and all lines of a server have a common limit, for any number of
+watches.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ ALL_LINES_BYTES: Final = 2 * ANSWER_BYTES
 
 
 class LineBudget:
-    """The lines of one server. `size_bytes` is what they hold now."""
+    """The unfinished lines of one server, `size_bytes` long together."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Line]:
-        """Count the lines of one watch, until it ends."""
+        """Count the lines of one watch until it ends."""
         line = Line(self)
         try:
             yield line
@@ -33,14 +34,14 @@ class LineBudget:
 
 
 class Line:
-    """The line of one watch that is under way."""
+    """The unfinished line of one watch."""
 
     def __init__(self, lines: LineBudget) -> None:
         self._lines = lines
         self._size_bytes = 0
 
     def grow(self, size_bytes: int, *, what: str) -> None:
-        """Count more of it; TooMuch when that is more than is taken."""
+        """Count more bytes; TooMuch over a limit."""
         self._size_bytes += size_bytes
         self._lines.size_bytes += size_bytes
         if self._size_bytes > ANSWER_BYTES:
@@ -49,6 +50,6 @@ class Line:
             raise TooMuch(f"{what}: lines longer than {format_size(ALL_LINES_BYTES)} together")
 
     def end(self) -> None:
-        """Count it no longer."""
+        """End the line."""
         self._lines.size_bytes -= self._size_bytes
         self._size_bytes = 0

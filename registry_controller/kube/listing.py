@@ -1,6 +1,6 @@
 """Lists in pages, from raw bytes, by quorum reads.
 
-Law: whatever a server answers, a page holds no more than memory has room for, and pages come to an end.
+Law: with any answer of a server, the size of a page and the number of pages are bounded.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.object import PartialObject, decode_object
 
-_MANY_COMMAS: Final = 100_000  # of a page; each item has some, but so may a text
-_MOST_ITEMS: Final = 20_000  # in a page, whatever was asked for: old servers do not know pages
+_MANY_COMMAS: Final = 100_000  # in a page; each item has some, but a text may have them too
+_MOST_ITEMS: Final = 20_000  # in a page of any requested size: old servers do not know pages
 _FREE_PAGES: Final = 20
-_FULL: Final = 10  # a page that is not the last has at least this part of what was asked for, on average
+_FULL: Final = 10  # pages but the last hold at least a tenth of the requested size, on average
 _RESTARTS: Final = 2
 _TOKEN_LENGTH: Final = 8192  # it holds a key and a resourceVersion, in base64, and becomes a part of a URL
 REVISION_LENGTH: Final = 128
-"""The longest resourceVersion that is said back to a server: they are opaque, and have 20 digits at most."""
+"""The longest resourceVersion that is sent back to a server; a real one has at most 20 digits."""
 _NOTHING: Final = "metadata.name=no-object-of-that-name"
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are not what was expected."""
+"""The exceptions of msgspec for unexpected bytes."""
 
 
 class _ListRequest(NamedTuple):
-    """What a list is of."""
+    """The kind, resource and selection of a list."""
 
     gvk: GVK
     gvr: GVR
@@ -48,11 +48,11 @@ class _List(msgspec.Struct):
 
 
 class Page:
-    """A page of a list. `is_first` also after a restart: what came before no longer counts.
+    """A page of a list. `is_first` is True again after a restart, which makes earlier pages invalid.
 
-    `resource_version` is where a watch begins after the last page, `next_token` what the next page is asked for with,
-    `size` the number of items. `items` are decoded one by one while they are gone
-    through, once; after that, `refused` tells how many were no objects.
+    A watch begins at `resource_version` after the last page. `next_token` requests the next page, and `size` is the
+    number of items. `items` decodes the items once, during the iteration; `refused` then counts those that are not
+    objects of the kind.
     """
 
     def __init__(self, found: _List, *, kind: _ListRequest, is_first: bool) -> None:
@@ -94,10 +94,10 @@ _ITEMS: Final = msgspec.json.Decoder(_Items)
 async def list_objects(
     reader: Reader, gvr: GVR, selection: Selection, *, kind: GVK, page_size: int = 500
 ) -> AsyncGenerator[Page, None]:
-    """List by quorum reads, page by page; begin again (with larger pages) when a continuation has expired.
+    """List by quorum reads, page by page; start again, with larger pages, when a continue token has expired.
 
-    A page that is too large is asked for in smaller ones. TooMuch for pages without end, or with next to nothing.
-    While a page is gone through, it is one of the few that are taken of that server at a time.
+    A page that is too large is requested again in smaller pages. TooMuch for endless pages, or almost empty ones.
+    While the caller processes a page, it counts as one of the server's concurrent pages.
     """
     next_token, restarts, is_first, pages, listed = "", 0, True, 0, 0
     what = _ListRequest(kind, gvr, selection)
@@ -117,11 +117,11 @@ async def list_objects(
                 next_token, is_first, page_size, pages, listed = "", True, page_size * 4, 0, 0
                 continue
             if next_token and page.next_token == next_token:
-                raise ProtocolError(f"list {gvr}: its pages do not get on: the same continue token came again")
+                raise ProtocolError(f"list {gvr}: the server sent the same continue token twice")
             next_token = page.next_token
             pages, listed = pages + 1, listed + page.size
             if next_token and listed * _FULL < (pages - _FREE_PAGES) * page_size:
-                raise TooMuch(f"list {gvr}: its pages hold next to nothing: {listed} objects in {pages} pages")
+                raise TooMuch(f"list {gvr}: its pages are almost empty: {listed} objects in {pages} pages")
             yield page
         is_first = False
         if page.is_last:
@@ -135,9 +135,9 @@ async def _read_page(reader: Reader, what: _ListRequest, *, next_token: str, pag
 
 
 async def read_revision(reader: Reader, gvr: GVR, selection: Selection) -> int:
-    """Ask where a server's history stands, by a quorum read of nothing: one name, which no object has.
+    """Return the present revision of a server, by a quorum read of a name that no object has.
 
-    A watch that resumes beyond that point is no error to an API server: it is silent until history has grown so far.
+    An API server does not refuse a watch from a later revision. Such a watch is silent until that revision is reached.
     """
     place = Selection(namespace=(selection.namespace or "default") if gvr.namespaced else "", fields=_NOTHING)
     async with reader.turns:
@@ -146,10 +146,10 @@ async def read_revision(reader: Reader, gvr: GVR, selection: Selection) -> int:
 
 
 def _decode_list(answer: bytes, *, gvr: GVR) -> _List:
-    """Decode a page; how many items there are is found out first where they might be more than memory can hold."""
+    """Decode a page; count its items first when they may need too much memory."""
     found = _try_decode_list(answer, gvr=gvr)
     if len(found.metadata.next) > _TOKEN_LENGTH or len(found.metadata.resource_version) > REVISION_LENGTH:
-        raise ProtocolError(f"list {gvr}: where it goes on, or stands, is longer than any server says it")
+        raise ProtocolError(f"list {gvr}: its continue token or resourceVersion is longer than that of any server")
     return found
 
 
@@ -159,11 +159,11 @@ def _try_decode_list(answer: bytes, *, gvr: GVR) -> _List:
             raise TooMuch(f"list {gvr}: a page of more than {_MOST_ITEMS} objects")
         return _LIST.decode(answer)
     except DECODE_ERRORS:
-        raise ProtocolError(f"list {gvr}: the answer is no list") from None
+        raise ProtocolError(f"list {gvr}: the answer is not a list") from None
 
 
 def check_scope(obj: PartialObject, *, gvr: GVR, selection: Selection) -> None:
-    """Refuse an object where none of its kind can be, or that was not asked for."""
+    """Refuse an object in a namespace that its kind or the selection excludes."""
     namespace = obj.key.namespace
     if bool(namespace) != gvr.namespaced or (selection.namespace and namespace != selection.namespace):
-        raise ProtocolError(f"{obj.key}: is in a namespace that was not asked for")
+        raise ProtocolError(f"{obj.key}: is in a namespace that was not requested")

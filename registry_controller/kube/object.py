@@ -1,7 +1,7 @@
-"""One object as a server said it: metadata decoded, the rest kept raw.
+"""Decodes objects from the JSON of a server: the metadata, and the rest as raw bytes.
 
-Laws: what is no object of Kubernetes is a ProtocolError here, so that no nonsense reaches a decision · what is decoded
-takes no more memory than an object may, however it is spelled.
+Laws: bytes that are not an object of Kubernetes raise ProtocolError here, so that they never reach a decision · the
+memory of a decoded object is bounded, for any spelling.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from registry_controller.api.meta import GVK, UID_LENGTH, ObjectKey, revision
 _NAME_BYTES: Final = 253
 _NAMESPACE_BYTES: Final = 63
 _TIME_LENGTH: Final = 40  # RFC 3339, with a fraction and an offset, has 35
-_TYPE_BYTES: Final = 1024  # Kubernetes' own have 40
-_BRACKETS: Final = 250  # what has no more of them is nested no deeper
+_TYPE_BYTES: Final = 1024  # Kubernetes' own types have 40
+_BRACKETS: Final = 250  # an object with fewer brackets has fewer levels
 _SHOWN: Final = 300
 
 MANIFEST_BYTES: Final = 4 * 1024 * 1024
-"""The largest object that is decoded: API servers take requests of 3 MiB, so what is larger cannot be written here."""
-_SMALL_BYTES: Final = 64 * 1024  # of a metadata that cannot take much, whatever is in it
+"""The largest object that is decoded. API servers accept requests of 3 MiB, so that no copy can be larger."""
+_SMALL_BYTES: Final = 64 * 1024  # metadata below this size needs little memory, with any content
 COMMAS: Final = 150_000  # an entry takes up to 200 bytes; 10,000 keys of a ConfigMap, with their fields, have 20,000
 _PART: Final = 64  # bytes that a value, an entry or a mapping takes at least
 CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource definitions have 15,000
@@ -33,10 +33,10 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(,)|([\[{])', re.DOT
 
 
 class PartialObject(msgspec.Struct, frozen=True, gc=False):
-    """An object at one moment. `raw` is its JSON, always with apiVersion and kind, and its own copy.
+    """An object at one moment. `raw` is a copy of its JSON, always with apiVersion and kind.
 
-    `revision` is the resourceVersion as a number, 0 where it is none. `kind_type` is the top-level `type`, where
-    that is a short text (a Secret's).
+    `revision` is the resourceVersion as a number, 0 when it is not a number. `kind_type` is the top-level `type` (a
+    Secret's) when it is a short text.
     """
 
     key: ObjectKey
@@ -85,13 +85,13 @@ _OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
 def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> PartialObject:
-    """Read an object; ProtocolError for nonsense, or for another kind than `kind`.
+    """Decode an object; ProtocolError for an invalid one, or one of another kind than `kind`.
 
-    Items of a list of a built-in kind come without apiVersion and kind: they get those of `kind`.
+    Items of a list of a built-in kind lack apiVersion and kind, and get the values of `kind`.
     """
     try:
         if memoryview(raw).nbytes > _SMALL_BYTES and _is_too_much(bytes(_OUTSIDE.decode(raw).metadata)):
-            raise ProtocolError("an object with more metadata than any has")
+            raise ProtocolError("an object with more metadata than is accepted")
         found = _OBJECT.decode(raw)
         text = bytes(found.type)
         kind_type = msgspec.json.decode(text, type=str) if text[:1] == b'"' and len(text) <= _TYPE_BYTES else ""
@@ -106,16 +106,16 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Parti
     if info.namespace:
         _check_name(info.namespace, most_bytes=_NAMESPACE_BYTES)
     if len(info.uid) > UID_LENGTH or not (info.uid.isascii() and info.uid.isprintable()):
-        raise ProtocolError(f"{key}: has a uid that is none")
+        raise ProtocolError(f"{key}: has an invalid uid")
     created = info.created or ""
     if len(created) > _TIME_LENGTH or not created.isascii():
-        raise ProtocolError(f"{key}: has a creationTimestamp that is none")
+        raise ProtocolError(f"{key}: has an invalid creationTimestamp")
     if kind is not None:
         if found.kind is None and found.api_version is None:
             head = json.dumps({"apiVersion": kind.api_version, "kind": kind.kind}).encode()
             body = head[:-1] + b"," + body[1:]
         elif found.kind != kind.kind or found.api_version != kind.api_version:
-            raise ProtocolError(f"{key}: is of another kind than {kind}")
+            raise ProtocolError(f"{key}: is not of the kind {kind}")
     return PartialObject(
         key=key,
         uid=info.uid,
@@ -131,10 +131,10 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Parti
 
 
 def decode_manifest(raw: bytes) -> dict[str, Any]:
-    """Decode a whole object; ProtocolError, also for numbers that no JSON of Go's has (1e999).
+    """Decode a whole object; ProtocolError for an invalid one, also for numbers that Go's JSON lacks (1e999).
 
-    What is nested deeper than 254 is refused: it could be read, but orjson could not spell it again. What is so large,
-    or of so many parts, that it could not be written either is not even decoded.
+    An object with more than 254 levels is refused, because orjson cannot encode it again. An object that is too large,
+    or has too many parts, is refused before it is decoded.
     """
     if _is_too_much(raw):
         raise ProtocolError("an object that is too large")
@@ -143,23 +143,23 @@ def decode_manifest(raw: bytes) -> dict[str, Any]:
         if raw.count(b"{") + raw.count(b"[") > _BRACKETS:
             orjson.dumps(found)
     except (orjson.JSONDecodeError, RecursionError):
-        raise ProtocolError("an object that is no readable JSON") from None
+        raise ProtocolError("an object that is not valid JSON") from None
     except orjson.JSONEncodeError:
-        raise ProtocolError("an object that is nested too deeply") from None
+        raise ProtocolError("an object with too many levels") from None
     if not isinstance(found, dict):
-        raise ProtocolError("an answer that is no object")
+        raise ProtocolError("an answer that is not an object")
     return found
 
 
 def estimate_size(raw: bytes) -> int:
-    """Estimate what an object that was heard takes while it is kept whole, but for its status, in bytes."""
+    """Estimate the memory of a decoded object without its status, in bytes."""
     found = _WEIGHED.decode(raw)
     kept = [bytes(found.metadata), bytes(found.spec)]
     return sum(len(part) + _PART * sum(part.count(mark) for mark in (b",", b"{", b"[")) for part in kept)
 
 
 def _is_too_much(raw: bytes) -> bool:
-    """Say whether JSON is larger, or has more parts, than is decoded; what is in texts is no part."""
+    """Return whether JSON is too large, or has too many parts, to decode; the content of texts does not count."""
     if len(raw) > MANIFEST_BYTES:
         return True
     if len(raw) < 2 * CONTAINERS:  # each has two ends
@@ -176,7 +176,7 @@ def _is_too_much(raw: bytes) -> bool:
 
 
 def _check_name(name: str, *, most_bytes: int) -> None:
-    """Refuse what the API server refuses as a path segment; kinds differ in everything else."""
+    """Refuse a name that an API server refuses as a path segment; other rules depend on the kind."""
     plain = name.isprintable() and not set(name) & {"/", "%"} and name not in ("", ".", "..")
     if not plain or len(name) > most_bytes or (not name.isascii() and len(name.encode()) > most_bytes):
-        raise ProtocolError(f"an object with the name {name[:_SHOWN]!r}")
+        raise ProtocolError("an object with an invalid name")

@@ -1,7 +1,7 @@
-"""Certificates and keys as PEM text: parsed, checked and written anew, so that nothing else rides along.
+"""Parses, checks and writes again certificates and keys as PEM text, so that no other content passes.
 
-Law: whatever bytes come, the answer is PEM that OpenSSL takes or InvalidKubeconfig, which quotes none of them: it is
-raised outside of the `except`, because Python would keep the library's own error, and what that quotes, behind it.
+Law: for any bytes, the result is PEM that OpenSSL accepts, or InvalidKubeconfig without these bytes. It is raised
+outside of the `except`, because Python would chain the library's error, which may quote them.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ from registry_controller.kube import tls
 
 _CERTIFICATES: Final = 200
 _KEY_BYTES: Final = 16 * 1024  # RSA with 8192 bits is 6.4 KB
-_RSA_BITS: Final = 8192  # one signature takes 0.2 s; 2 s with 14000, in which nothing else runs, at every dial
+_RSA_BITS: Final = (
+    8192  # one signature takes 0.2 s, and with 14000 bits 2 s, in which nothing else runs, at each connection
+)
 _BASE64_CHARS: Final = 2 * 1024 * 1024  # a Secret holds 1 MiB, which is 1.4 million characters
 _UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, InternalError, x509.InvalidVersion)
 
 
 def decode_base64(text: str, *, field: str) -> bytes:
-    """Decode standard base64, line breaks allowed; raise InvalidKubeconfig naming the field."""
+    """Decode standard base64, line breaks allowed; raise InvalidKubeconfig with the field's name."""
     if len(text) > _BASE64_CHARS:
         raise InvalidKubeconfig(f"{field}: is larger than {_BASE64_CHARS // 1024 // 1024} MiB of base64")
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         pass
-    raise InvalidKubeconfig(f"{field}: is not base64")
+    raise InvalidKubeconfig(f"{field}: is not base64; encode it again")
 
 
 def read_certificates(data: bytes, *, field: str) -> str:
-    """Read a PEM bundle and write its certificates anew, each once; raise InvalidKubeconfig without any."""
+    """Return the certificates of a PEM bundle, each once; InvalidKubeconfig when there are none."""
     found = _parse_certificates(data)
     if not found:
         raise InvalidKubeconfig(f"{field}: holds no readable certificate; it must be PEM")
@@ -52,7 +54,7 @@ def read_certificates(data: bytes, *, field: str) -> str:
 
 
 def read_ca(data: bytes, *, field: str) -> str:
-    """Read the bundle with which a server is verified; raise InvalidKubeconfig also for what OpenSSL refuses."""
+    """Return a bundle that verifies a server; InvalidKubeconfig also when OpenSSL refuses it."""
     bundle = read_certificates(data, field=field)
     try:
         tls.scratch_context().load_verify_locations(cadata=bundle)
@@ -64,7 +66,7 @@ def read_ca(data: bytes, *, field: str) -> str:
 
 
 def read_key_pair(certificate: bytes, key: bytes, *, field: str) -> tuple[str, str]:
-    """Read a client certificate chain and its key as PEM; raise InvalidKubeconfig when they do not fit."""
+    """Return a client certificate chain and its key as PEM; InvalidKubeconfig when they do not match."""
     if len(key) > _KEY_BYTES:
         raise InvalidKubeconfig(f"{field}.client-key-data: is larger than {_KEY_BYTES // 1024} KiB")
     chain = read_certificates(certificate, field=f"{field}.client-certificate-data")
@@ -89,7 +91,7 @@ def read_key_pair(certificate: bytes, key: bytes, *, field: str) -> tuple[str, s
 
 def _parse_certificates(data: bytes) -> Sequence[x509.Certificate]:
     try:
-        with warnings.catch_warnings():  # a CA with a negative serial number is still that cluster's CA
+        with warnings.catch_warnings():  # a CA with a negative serial number is valid for its cluster
             warnings.simplefilter("ignore")
             return x509.load_pem_x509_certificates(data)
     except _UNREADABLE:
@@ -97,7 +99,7 @@ def _parse_certificates(data: bytes) -> Sequence[x509.Certificate]:
 
 
 def _public_key(chain: str) -> CertificatePublicKeyTypes | None:
-    """Read the public key of a chain's first certificate; None when it has none that can be read."""
+    """Return the public key of a chain's first certificate; None for an unreadable key."""
     for certificate in _parse_certificates(chain.encode())[:1]:
         try:
             found = certificate.public_key()
@@ -109,10 +111,10 @@ def _public_key(chain: str) -> CertificatePublicKeyTypes | None:
 
 
 def _parse_key(data: bytes) -> tuple[bytes, str] | None:
-    """Read a private key: its public half, and itself as PEM; None for anything else."""
+    """Return the public half of a private key, and the key as PEM; None for anything else."""
     try:
-        # OpenSSL's proof that an RSA key is made of primes takes 13 s for 8192 bits, in which nothing else runs.
-        # A key that is none fails its own handshakes, and nobody else's.
+        # OpenSSL's check that an RSA key consists of primes takes 13 s for 8192 bits, in which nothing else runs.
+        # An invalid key only fails its own handshakes.
         private = serialization.load_pem_private_key(data, password=None, unsafe_skip_rsa_key_validation=True)
         return _spki(private.public_key()), _as_pem(private)
     except _UNREADABLE:

@@ -1,6 +1,6 @@
-"""Read an API server's answer, bounded in bytes.
+"""Reads answers of an API server, with a limit in bytes.
 
-Law: nothing is decompressed, and what is too much is hung up on.
+Law: no answer is decompressed, and the connection of an answer over the limit is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def read_answer(response: aiohttp.ClientResponse, *, limit: int, what: str
 
 
 async def read_error_body(response: aiohttp.ClientResponse, *, limit: int, what: str) -> bytes:
-    """Read what an error says; nothing of it where that is too much: its code tells enough."""
+    """Read the body of an error; return no bytes for one over the limit: the status code suffices."""
     try:
         return await read_answer(response, limit=limit, what=what)
     except TooMuch:
@@ -39,16 +39,16 @@ async def read_error_body(response: aiohttp.ClientResponse, *, limit: int, what:
 
 
 def abort(response: aiohttp.ClientResponse) -> None:
-    """End a connection that is in use, at once: TLS would wait for a farewell that a silent server never says."""
+    """Close a used connection at once: TLS would wait for the end of a server that stays silent."""
     if response.connection is not None and response.connection.protocol is not None:
         response.connection.protocol.abort()
     response.close()
 
 
 def check_not_compressed(response: aiohttp.ClientResponse, *, what: str) -> None:
-    """Refuse compression that we did not ask for: a small answer could become a huge one."""
+    """Refuse a compressed answer, which was not requested: it could become very large."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise ProtocolError(f"{what}: the answer is compressed, which was not asked for")
+        raise ProtocolError(f"{what}: the answer is compressed, which was not requested")
 
 
 def error_of(
@@ -77,5 +77,5 @@ def is_web_page(response: aiohttp.ClientResponse) -> bool:
 
 
 def format_size(count: int) -> str:
-    """Spell a number of bytes: in MiB where they are whole ones, else in KiB."""
+    """Format a number of bytes: whole MiB, else KiB."""
     return f"{count // 2**20} MiB" if count % 2**20 == 0 else f"{count // 2**10} KiB"

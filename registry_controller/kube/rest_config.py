@@ -1,4 +1,4 @@
-"""The connection to our own cluster: the admin's kubeconfig, which may use all of it, or the pod's account."""
+"""Connects to the local cluster: by the user's kubeconfig, with all of its features, or by the Pod's ServiceAccount."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from registry_controller.kube.tls import openssl_words
 from registry_controller.kube.transport import Identity, Transport
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_LOOK_EVERY_S: Final = 10.0  # the kubelet renews the token at 80 % of an hour; the old one works on until its end
+_REFRESH_S: Final = 10.0  # the kubelet renews the token at 80 % of an hour; the old one works on until its end
 _DEFAULT: Final = Path("~/.kube/config")
 _UNUSABLE: Final = (ConfigException, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError)
 
 
 class _WatchedFile:
-    """A file that the kubelet keeps fresh. It is in memory, so that no thread is needed to read it."""
+    """A file that the kubelet renews. It is in memory, so that reading does not block the loop."""
 
     def __init__(self, path: Path) -> None:
         self.text = path.read_text().strip()
         self._path = path
         self._stamp = (0, 0)
 
-    def refresh(self, *, afresh: bool = False) -> None:
-        """Read it when it is another one, or in any case."""
+    def refresh(self, *, force: bool = False) -> None:
+        """Read the file when it has changed, or always with `force`."""
         try:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_ino)
-            if afresh or stamp != self._stamp:
+            if force or stamp != self._stamp:
                 self.text = self._path.read_text().strip() or self.text
                 self._stamp = stamp
-        except OSError:  # between two versions of the volume: what we have is still good
+        except OSError:  # between two versions of the volume: the last text is still valid
             return
 
 
 class _PodIdentity:
-    """The token of the pod's account, and its cluster's CA."""
+    """The token of the Pod's ServiceAccount, and the CA of its cluster."""
 
     source: Final = POD
 
     def __init__(self, account: Path, *, server: str) -> None:
         self._server = server
         self._ca, self._token = _WatchedFile(account / "ca.crt"), _WatchedFile(account / "token")
-        self._looked_s = time.monotonic()
+        self._refreshed_s = time.monotonic()
 
     @property
     def ca_pem(self) -> str:
@@ -64,23 +64,23 @@ class _PodIdentity:
         return Configuration(host=self._server, ca_cert_data=self.ca_pem)
 
     def authorization(self) -> str:
-        if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
+        if time.monotonic() - self._refreshed_s > _REFRESH_S:
             self._refresh()
         return f"Bearer {self._token.text}" if self._token.text else ""
 
     async def renew(self) -> bool:
         before = self._token.text
-        self._refresh(afresh=True)
+        self._refresh(force=True)
         return self._token.text != before
 
-    def _refresh(self, *, afresh: bool = False) -> None:
-        self._looked_s = time.monotonic()
+    def _refresh(self, *, force: bool = False) -> None:
+        self._refreshed_s = time.monotonic()
         for file in (self._ca, self._token):
-            file.refresh(afresh=afresh)
+            file.refresh(force=force)
 
 
 class _AdminIdentity:
-    """What the admin's kubeconfig says; it is read again when the server refuses it (exec plugins, OIDC)."""
+    """The user's kubeconfig; it is read again after a 401 (exec plugins, OIDC)."""
 
     source: Final = KUBECONFIG
 
@@ -109,7 +109,7 @@ class _AdminIdentity:
 async def connect_local_transport(
     *, kubeconfig: Path | None, context: str | None, methods: frozenset[str]
 ) -> Transport:
-    """Make the transport to our own cluster; InvalidOption when there is none."""
+    """Make the transport to the local cluster; InvalidOption when its credentials cannot be used."""
     try:
         identity = await load_local_identity(os.environ, kubeconfig=kubeconfig, context=context)
         return Transport(identity=identity, methods=methods)
@@ -133,9 +133,9 @@ def _name_source(kubeconfig: Path | None) -> str:
 async def load_local_identity(
     environment: Mapping[str, str], *, kubeconfig: Path | None, context: str | None
 ) -> Identity:
-    """Find out how our own cluster is reached: the kubeconfig named, else KUBECONFIG, else the Pod's account.
+    """Find the credentials of the local cluster: `kubeconfig`, else KUBECONFIG, else the Pod's ServiceAccount.
 
-    Outside of a Pod, and where a context is named, ~/.kube/config is the last resort.
+    Outside of a Pod, and with a `context`, ~/.kube/config replaces the ServiceAccount.
     """
     files = str(kubeconfig) if kubeconfig is not None else environment.get("KUBECONFIG", "")
     in_pod = bool(environment.get("KUBERNETES_SERVICE_HOST"))
@@ -151,7 +151,7 @@ async def _identify(files: str, *, context: str | None) -> Identity:
 
 
 def pod_server(environment: Mapping[str, str]) -> str:
-    """Spell the URL of the API server that the kubelet announces; IPv6 hosts are bracketed."""
+    """Return the URL of the API server from the kubelet's variables, with brackets for IPv6."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "") or "443"
     if not host:
@@ -167,12 +167,12 @@ async def _load(files: str, *, context: str | None) -> Configuration:
             config_file=files, context=context, client_configuration=configuration, persist_config=False
         )
     except _UNUSABLE as error:
-        raise InvalidOption(_why_unusable(files, error, context=context)) from error
+        raise InvalidOption(_explain_kubeconfig(files, error, context=context)) from error
     return configuration
 
 
-def _why_unusable(files: str, error: Exception, *, context: str | None) -> str:
-    """Return what is wrong with a kubeconfig, never in the library's words: they may quote its content."""
+def _explain_kubeconfig(files: str, error: Exception, *, context: str | None) -> str:
+    """Return the problem of a kubeconfig, without the library's message, which may quote its content."""
     try:
         contexts, current = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
         names = sorted(str(found["name"]) for found in contexts)

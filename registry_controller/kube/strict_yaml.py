@@ -1,4 +1,4 @@
-"""YAML from strangers: one document, no anchors, no aliases, no tags, no duplicate keys, bounded in every direction."""
+"""Loads untrusted YAML: one document, no anchors, aliases, tags or duplicate keys, and with limits on all sizes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CLOSING: Final = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 class _Strict(_Loader):  # type: ignore[misc]
-    """A safe loader that refuses what could say two things at once."""
+    """A safe loader that refuses ambiguous input."""
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
-        """Find a tag. A long text is one: PyYAML's expression for numbers takes fifty times its size to see that."""
+        """Return a tag. Long scalars are texts without a check: PyYAML's expression for numbers is slow on them."""
         if kind is yaml.ScalarNode and len(value) > _NUMBER_CHARS:
             return "tag:yaml.org,2002:str"
         return super().resolve(kind, value, implicit)
@@ -42,7 +42,7 @@ class _Strict(_Loader):  # type: ignore[misc]
 
 
 def _number(_loader: Any, _node: yaml.Node) -> int:
-    """Read any number or date as 0: no field of ours has one, and YAML 1.1 takes seconds to read a long one."""
+    """Return 0 for any number or date: no field has one, and a long number of YAML 1.1 takes seconds."""
     return 0
 
 
@@ -51,7 +51,7 @@ for _kind in ("int", "float", "timestamp"):
 
 
 def load_document(text: str) -> Any:
-    """Load one YAML document; raise InvalidKubeconfig, without any of the text in the message."""
+    """Load one YAML document; raise InvalidKubeconfig without the text."""
     if len(text) > _SIZE_BYTES:
         raise InvalidKubeconfig(f"kubeconfig: is larger than {_SIZE_BYTES // 1024} KiB")
     try:
@@ -61,16 +61,16 @@ def load_document(text: str) -> Any:
         problem = f"is not valid YAML{_line(getattr(error, 'problem_mark', None))}"
     except (ValueError, OverflowError, RecursionError):
         problem = "holds a value that cannot be read"
-    raise InvalidKubeconfig(f"kubeconfig: {problem}")  # not in the except: the parser's own error quotes the text
+    raise InvalidKubeconfig(f"kubeconfig: {problem}")  # outside of the except: the parser's error quotes the text
 
 
 def _line(mark: Any) -> str:
-    """Say where something stands; the C parser and the Python parser have marks of their own, or none."""
+    """Return the line of a mark as text; the marks of the C parser and of the Python parser differ."""
     return f" (line {mark.line + 1})" if mark is not None else ""
 
 
 def _check_events(text: str) -> None:
-    """Look before building: what an alias would multiply is never built."""
+    """Check the events first, so that aliases never multiply nodes."""
     depth = documents = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
         where = _line(event.start_mark)

@@ -1,4 +1,4 @@
-"""TLS contexts from PEM text, without leaving a file behind."""
+"""Makes TLS contexts from PEM text, without permanent files."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _WORDS: Final = 100  # characters
 
 
 def relax(context: ssl.SSLContext) -> None:
-    """Verify as Go does, which is what clusters' certificates are made for.
+    """Verify certificates as Go does.
 
-    Python 3.13 refuses CAs without key identifiers (VERIFY_X509_STRICT), of which there are many; and Go trusts
-    whatever stands in the bundle, an intermediate too.
+    Python 3.13 refuses CAs without key identifiers (VERIFY_X509_STRICT), which are common. Go trusts every certificate
+    of the bundle, also an intermediate one.
     """
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def scratch_context() -> ssl.SSLContext:
-    """Make a context in which to try what a connection would load; it is never connected with."""
+    """Make a context that only checks whether OpenSSL loads certificates."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def load_certificate(context: ssl.SSLContext, *, certificate_pem: str, key_pem: str) -> None:
-    """Load a certificate and its key; OpenSSL takes them from a path only."""
+    """Load a certificate and its key; OpenSSL reads them only from a path."""
     with _unnamed_file(f"{key_pem}\n{certificate_pem}".encode()) as path:
         context.load_cert_chain(path)
 
@@ -48,7 +48,7 @@ def spell_words(text: str) -> str:
 
 @contextlib.contextmanager
 def _unnamed_file(content: bytes) -> Iterator[str]:
-    """Give content a path: memory where the system can (no /tmp is needed), else a file for a moment."""
+    """Yield a path for content: in memory where the system supports it, without /tmp, else a temporary file."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("certificate")
         try:

@@ -1,7 +1,7 @@
-"""HTTP answers and client exceptions, turned into our errors; once, here.
+"""Turns HTTP answers into errors of `api.errors`.
 
-Law: a message holds only words of ours and names of fields. What a server writes into a Status can quote the
-object (validation does, webhooks may), so its text is looked at, never passed on.
+Law: a message holds only our own words and names of fields. A server's Status may quote the object (validation does,
+webhooks may), so that its text is matched, and never passed on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
 
 STATUS_BYTES: Final = 64 * 1024
-"""The longest Status that is read of an error that quotes nothing we sent."""
+"""The longest Status that is read when the request had no body to quote."""
 
 _RETRY_AFTER_CAP_S: Final = 300.0
 _CAUSES: Final = 5
@@ -31,7 +31,7 @@ _DENIED: Final = re.compile(
     r"""(admission webhook) "([a-zA-Z0-9.-]{1,253})" denied|(ValidatingAdmissionPolicy) '([a-zA-Z0-9.-]{1,253})' with"""
 )
 _UNAUTHORIZED: Final = re.compile(r'User "[^"]*" cannot ')
-_TAIL: Final = 300  # characters: the server quotes the value first and says what is wrong with it last
+_TAIL: Final = 300  # characters: the server quotes the value first; the problem is at the end
 
 
 class Cause(msgspec.Struct):
@@ -53,7 +53,7 @@ class Details(msgspec.Struct):
 
 
 class StatusAnswer(msgspec.Struct):
-    """A Kubernetes Status, as far as we read it."""
+    """The fields of a Kubernetes Status that are read."""
 
     kind: str = ""
     message: str = ""

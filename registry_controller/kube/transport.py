@@ -1,7 +1,7 @@
-"""One API server's connections: the kubernetes client's transport, made strict.
+"""The connections to one API server: the transport of the kubernetes client with strict limits.
 
-Law: no redirects, no proxy from the environment, no cookies, nothing decompressed, every answer bounded in bytes
-and time, and no method but those that it was built for.
+Law: no redirects, no proxy from the environment, no cookies, no decompression, limits in bytes and time for every
+answer, and only the methods that a transport was built with.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from registry_controller.kube.responses import (
 from registry_controller.kube.translate import STATUS_BYTES
 
 DRY_RUN: Final = "dryRun=All"
-"""The parameter with which a server says what it would store, and stores nothing."""
+"""The parameter that makes a server return the object of a write without storing it."""
 
 ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""The largest object that is read, and page of a list. etcd takes 1.5 MiB, which texts that are spelled with escapes
-make four times as much; a page has room for 500 objects of 16 KiB, and is asked for in smaller ones without."""
+"""The largest object, and the largest page of a list. etcd accepts 1.5 MiB, and escapes make texts up to four times as
+long; a page has room for 500 objects of 16 KiB, and a larger page is requested in smaller ones."""
 
 _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 60.0  # below the 90 s after which Go servers' load balancers drop idle connections
@@ -55,23 +55,24 @@ class Identity(Protocol):
 
     @property
     def source(self) -> ConnectionSource:
-        """Where a person changes how the server is reached."""
+        """Return the names of the places where a person corrects the connection."""
 
     @property
     def configuration(self) -> Configuration:
-        """Where the server is, and all that a TLS context is made of."""
+        """Return the server and the settings of the TLS context."""
 
     def authorization(self) -> str:
         """Return the Authorization header's value; empty for none."""
 
     async def renew(self) -> bool:
-        """Look for newer credentials, and another CA, after a refusal; say whether there are newer credentials."""
+        """Read credentials and CA again after a refusal; return whether the credentials are new."""
 
 
 class Transport(RESTClientObject):
-    """Sessions to one server. `answers` counts HTTP answers but 401 and 5xx: proofs of life.
+    """Sends requests to one server.
 
-    `on_new_ca` hears that the server's certificate is from another CA than before, and that this one is trusted.
+    `answers` counts the HTTP answers that prove that the server is alive: all but 401 and 5xx. `on_new_ca` is called
+    after another CA, which is trusted, has issued the certificate of the server.
     """
 
     def __init__(self, *, identity: Identity, methods: frozenset[str]) -> None:
@@ -106,7 +107,7 @@ class Transport(RESTClientObject):
         gvr: GVR | None = None,
         key: ObjectKey | None = None,
     ) -> bytes:
-        """Ask once and read the whole answer; raise from the tree of `api.errors`, and nothing else."""
+        """Send one request and read the whole answer; raise errors of `api.errors` only."""
         try:
             async with self._deadline(timeout_s):
                 response = await self._open(method, path, body=body, content_type=content_type)
@@ -114,7 +115,7 @@ class Transport(RESTClientObject):
                     if response.status in _ANSWERED:
                         self._check_page(response, what=what)
                         return await read_answer(response, limit=limit_bytes, what=what)
-                    # What validation says of an object that was written quotes it.
+                    # Validation quotes the object that was written.
                     limit = STATUS_BYTES if body is None else limit_bytes
                     content = await read_error_body(response, limit=limit, what=what)
                 finally:
@@ -127,7 +128,7 @@ class Transport(RESTClientObject):
     async def stream(
         self, path: str, *, what: str, open_s: float, silence_s: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a GET whose answer is read in chunks; a chunk that takes longer than `silence_s` ends it."""
+        """Open a GET and yield the chunks of its answer; `silence_s` seconds without a chunk end it."""
         try:
             async with self._deadline(open_s):
                 response = await self._open("GET", path, silence_s=silence_s)
@@ -150,19 +151,19 @@ class Transport(RESTClientObject):
 
     @property
     def ca_pem(self) -> str:
-        """The CA with which the server is verified; empty for the system's."""
+        """Return the CA that verifies the server; empty for that of the system."""
         return self._identity.ca_pem
 
     async def close(self) -> None:
-        """Close every connection; what is under way ends as Unreachable."""
+        """Close every connection; open requests end as Unreachable."""
         self._closed = True
         for deadline in self._deadlines:
-            with contextlib.suppress(RuntimeError):  # it has just passed by itself
+            with contextlib.suppress(RuntimeError):  # it has just expired
                 deadline.reschedule(0.0)
-        for response in self._streams:  # aiohttp itself would leave its reader waiting for ever
+        for response in self._streams:  # by default aiohttp leaves its reader waiting forever
             response.content.set_exception(aiohttp.ClientConnectionError("closed"))
         await super().close()
-        await asyncio.sleep(0)  # transports close their sockets in the loop's next turn
+        await asyncio.sleep(0)  # transports close their sockets in the next turn of the loop
 
     def _failure(self, error: Exception, *, what: str) -> RegistryError:
         return error_of_failure(error, what=what, server=self.server, source=self._identity.source)
@@ -185,7 +186,7 @@ class Transport(RESTClientObject):
             raise ProtocolError(f"{what}: {explain_web_page(self.server, self._identity.source)}")
 
     def _deadline(self, timeout_s: float) -> _Deadline:
-        """Limit a wait; closing ends it at once."""
+        """Limit a wait; `close` ends it at once."""
         return _Deadline(timeout_s, among=self._deadlines)
 
     async def _open(
@@ -207,20 +208,20 @@ class Transport(RESTClientObject):
         if response.status == 401 and await self._identity.renew():
             response.release()
             response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
-        if response.status != 401 and response.status < 500:  # 5xx may come from a proxy before a dead server
+        if response.status != 401 and response.status < 500:  # a proxy before a dead server may send 5xx
             self.answers += 1
         return response
 
     async def _has_other_ca(self, refused: ssl.SSLContext) -> bool:
-        """Look whether servers are to be verified with another CA by now than `refused` has; say whether so."""
+        """Read the CA again; return whether it differs from that of the context `refused`."""
         if self.ssl_context is refused:
             await self._identity.renew()
             if self._identity.ca_pem == self._ca_pem:
                 return False
-            fresh = RESTClientObject(self._identity.configuration).ssl_context  # it connects only when it is asked to
+            fresh = RESTClientObject(self._identity.configuration).ssl_context  # it connects only for a request
             tls.relax(fresh)
             self._ca_pem = self._identity.ca_pem
-            self.ssl_context = self._extra["ssl"] = fresh  # of new connections: those that are there were verified
+            self.ssl_context = self._extra["ssl"] = fresh  # for new connections: open ones were verified
             if self.on_new_ca is not None:
                 self.on_new_ca()
         return True
@@ -229,7 +230,7 @@ class Transport(RESTClientObject):
         self, method: str, path: str, *, body: bytes | None, content_type: str, silence_s: float | None
     ) -> aiohttp.ClientResponse:
         if not is_allowed(method, path, self._methods):
-            raise AssertionError(f"{method} is never sent to {self.server}")
+            raise AssertionError(f"{method} is not allowed on the connection to {self.server}")
         if self._closed:
             raise Unreachable(f"{self.server}: the connection was closed here")
         headers = self._headers
@@ -268,7 +269,7 @@ class Transport(RESTClientObject):
 
 
 class _Deadline:
-    """A timeout that can be found while it runs."""
+    """A timeout that is listed while it runs."""
 
     def __init__(self, timeout_s: float, *, among: set[asyncio.Timeout]) -> None:
         self._timeout = asyncio.timeout(timeout_s)
@@ -286,7 +287,7 @@ class _Deadline:
 
 
 def is_allowed(method: str, path: str, methods: frozenset[str]) -> bool:
-    """Say whether a connection was built for a request; `PUT dryRun=All` among its methods is for dry runs only."""
+    """Return whether a connection allows a request; `PUT dryRun=All` among its methods allows dry runs only."""
     if method in methods:
         return True
     return f"{method} {DRY_RUN}" in methods and DRY_RUN in path.partition("?")[2].split("&")

@@ -1,4 +1,4 @@
-"""Watches as streams of events, from raw bytes."""
+"""Reads watches as streams of events, from raw bytes, and single objects."""
 
 from __future__ import annotations
 
@@ -16,33 +16,17 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.listing import (
     DECODE_ERRORS,
     REVISION_LENGTH,
-    Page,
     check_scope,
-    list_objects,
-    read_revision,
 )
-from registry_controller.kube.object import PartialObject, decode_manifest, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.kube.translate import STATUS_BYTES, StatusAnswer, error_of_status
-
-__all__ = [
-    "Page",
-    "PartialObject",
-    "WatchEvent",
-    "WatchEventType",
-    "decode_manifest",
-    "decode_object",
-    "list_objects",
-    "read_object",
-    "read_revision",
-    "watch_events",
-]
 
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
 class WatchEventType(enum.Enum):
-    """What happened, as the watch spells it. A fifth, ERROR, is raised."""
+    """The type of an event. A fifth type, ERROR, is raised as an error."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -51,9 +35,9 @@ class WatchEventType(enum.Enum):
 
 
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event. `refused` says why the object cannot be used (then `heard` is None); bookmarks have none.
+    """One event. `refused` is the reason why the object cannot be used; `object` is None then, and for a bookmark.
 
-    `resource_version` is where a watch resumes after this event, opaque; empty when it is not known.
+    A watch resumes after this event from `resource_version`, which is opaque, and empty when unknown.
     """
 
     type: WatchEventType
@@ -85,16 +69,16 @@ _TYPES: Final = {kind.value: kind for kind in WatchEventType}
 
 
 async def read_cluster_id(reader: Reader, *, timeout_s: float = 10.0) -> ClusterUID:
-    """Read a cluster's own ID: the UID of its namespace kube-system."""
+    """Return the ID of a cluster: the UID of its namespace kube-system."""
     raw = await reader.get(meta.NAMESPACES, _KUBE_SYSTEM, timeout_s=timeout_s)
     return ClusterUID(decode_object(raw, kind=meta.NAMESPACE).uid)
 
 
 async def read_object(reader: Reader, gvr: GVR, key: ObjectKey, *, kind: GVK, timeout_s: float) -> PartialObject:
-    """Read one object by name; ProtocolError for an answer that is another one."""
+    """Read one object by name; ProtocolError when the answer is another object."""
     obj = decode_object(await reader.get(gvr, key, timeout_s=timeout_s), kind=kind)
     if obj.key != key:
-        raise ProtocolError(f"get {gvr} {key}: the answer is another object: {obj.key}")
+        raise ProtocolError(f"get {gvr} {key}: the answer is another object, {obj.key}")
     return obj
 
 
@@ -112,7 +96,7 @@ async def watch_events(
 ) -> AsyncGenerator[WatchEvent, None]:
     """Watch until the server ends the stream; raise its ERROR event (Gone for an expired resourceVersion).
 
-    `initial` asks for what exists first (WatchList); a bookmark with `is_initial_end` follows it.
+    With `initial` the existing objects come first (WatchList), and then a bookmark with `is_initial_end`.
     """
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
     query["resourceVersion"] = resource_version
@@ -120,13 +104,13 @@ async def watch_events(
         query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     what = f"watch {gvr} ({selection})"
     async with reader.stream(gvr, selection, query=query, silence_s=silence_s) as chunks:
-        on_bytes()  # the answer itself
-        pending = bytearray()  # pieces of their own would take more memory than what they say
-        with reader.lines.open() as begun:
+        on_bytes()  # the headers of the answer
+        pending = bytearray()  # a list of chunks would take more memory than their bytes
+        with reader.lines.open() as open_line:
             async for chunk in chunks:
                 on_bytes()
                 head, newline, rest = chunk.partition(b"\n")
-                begun.grow(len(head), what=what)
+                open_line.grow(len(head), what=what)
                 if not newline:
                     pending += head
                     continue
@@ -139,8 +123,8 @@ async def watch_events(
                 for line in lines:
                     yield _decode_event(line, gvr=gvr, kind=kind, selection=selection, what=what)
                 pending += last
-                begun.end()
-                begun.grow(len(last), what=what)
+                open_line.end()
+                open_line.grow(len(last), what=what)
 
 
 def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, what: str) -> WatchEvent:
@@ -151,12 +135,12 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
             mark = _MARK.decode(found.object).metadata
             ends = (mark.annotations or {}).get(_INITIAL_END) == "true"
             if len(mark.resource_version) > REVISION_LENGTH:
-                raise ProtocolError(f"{what}: a bookmark of a resourceVersion that is none")
+                raise ProtocolError(f"{what}: a bookmark with an invalid resourceVersion")
             return WatchEvent(WatchEventType.BOOKMARK, None, mark.resource_version, ends)
         if event_type is None:
             status = _decode_status(found.object) if found.type == "ERROR" else None
     except DECODE_ERRORS:
-        raise ProtocolError(f"{what}: a line that is no event") from None
+        raise ProtocolError(f"{what}: a line that is not an event") from None
     if event_type is None:
         if status is None:
             raise ProtocolError(f"{what}: an event of an unknown type")
@@ -171,7 +155,7 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
 
 def _decode_status(raw: msgspec.Raw) -> StatusAnswer:
     if memoryview(raw).nbytes > STATUS_BYTES:
-        raise msgspec.DecodeError("a Status that is none")
+        raise msgspec.DecodeError("an invalid Status")
     return _STATUS.decode(raw)
 
 

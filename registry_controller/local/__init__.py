@@ -1,1 +1,1 @@
-"""What this cluster publishes of itself: its Cluster, its Secret, the core rules."""
+"""The objects that this cluster publishes: its Cluster, its Secret, the core rules."""

@@ -16,7 +16,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
 from registry_controller.kube.connect import object_path
-from registry_controller.report.reasons import granting
+from registry_controller.report.reasons import describe_grant
 
 SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
 
@@ -159,7 +159,7 @@ def _forbidden(error: Forbidden, *, verb: str, gvr: GVR, namespace: str) -> Forb
         return error
     where = f" in namespace {namespace}" if namespace else ""
     return Forbidden(
-        f"cannot {verb} {gvr}{where}: forbidden; {granting(meta.CONTROLLER_AGGREGATED, place='here')}",
+        f"cannot {verb} {gvr}{where}: forbidden; {describe_grant(meta.CONTROLLER_AGGREGATED, place='here')}",
         status=error.status,
         reason=error.reason,
     )

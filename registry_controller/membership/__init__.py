@@ -1,1 +1,1 @@
-"""Who counts as a member: departures, tombstones, what relays may bring."""
+"""The members of the group: departures, tombstones, limits on relays."""

@@ -62,7 +62,8 @@ class LeaveCommand:
         if name:
             await self._find(name)
             return (
-                f"Declare that Cluster {name} is gone for good, remove it from all members, and delete its copies here?"
+                f"Declare that Cluster {name} is gone for good, so that all members remove it, and delete its copies "
+                "here whose rules have the deletionPolicy Delete?"
             )
         own = [cluster.name for cluster in await self._clusters() if cluster.cluster_id == self._local]
         called = f" {', '.join(own)}" if own else ""

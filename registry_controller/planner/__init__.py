@@ -1,4 +1,4 @@
-"""What the daemon would do, and why; the engine without a writer.
+"""Plans and explanations of the daemon's writes; the engine without a writer.
 
-Law: nothing here can write. What is decided is decided by the code that the daemon runs.
+Law: the planner cannot write. The daemon's own code decides.
 """

@@ -16,10 +16,8 @@ from typing import Any, Final
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, RegistryError, TooManyRequests, Unreachable
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.source_cache import SourceCache
 from registry_controller.core.decision.decision import Apply, Decision, Hold
 from registry_controller.engine import Engine
 from registry_controller.kube.connect import Reader, Writer, connect_peer
@@ -80,7 +78,7 @@ class DryRun:
         connect_peer: Callable[[Credentials], Reader],
     ) -> None:
         self.engine = Engine(
-            settings, home=local_client, local=local, connect_peer=connect_peer, listener=_IgnoreChanges()
+            settings, client=local_client, local=local, connect_peer=connect_peer, observer=_IgnoreChanges()
         )
         self.settings = settings
         self.local_client = local_client
@@ -254,27 +252,27 @@ class _NoLimit:
 
 
 class _IgnoreChanges:
-    """A listener that ignores every change: a dry run reads the caches once they are complete."""
+    """An observer that ignores every change: a dry run reads the caches once they are complete."""
 
-    def target_changed(self, target: Target, lane: str = "") -> None:
+    def on_target_changed(self, target: Target, flow: str = "") -> None:
         pass
 
-    def clusters_changed(self) -> None:
+    def on_peers_changed(self) -> None:
         pass
 
-    def cache_changed(self, cache: SourceCache | LocalCache) -> None:
+    def on_watches_changed(self) -> None:
         pass
 
-    def own_kind_changed(self, plural: str, name: str) -> None:
+    def on_own_kind_changed(self, plural: str, name: str) -> None:
         pass
 
-    def credentials_changed(self, key: ObjectKey) -> None:
+    def on_credentials_changed(self, key: ObjectKey) -> None:
         pass
 
-    def tokens_changed(self) -> None:
+    def on_tokens_changed(self) -> None:
         pass
 
-    def tombstones_changed(self) -> None:
+    def on_tombstones_changed(self) -> None:
         pass
 
 

@@ -17,7 +17,7 @@ from registry_controller.core.decision.decision import Reason
 from registry_controller.core.decision.ownership import Marks, is_membership, read_marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.engine import Engine
-from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.planner.dry_run import DryRun
 from registry_controller.planner.plan import PlanAction, PlanRow, build_rows, explain_row, get_rule_name
 from registry_controller.planner.planned_deletions import hold_halted_deletions
@@ -28,10 +28,10 @@ from registry_controller.planner.rule_fit import (
     list_local_features,
     list_rules_for,
 )
-from registry_controller.report.reasons import words_of
+from registry_controller.report.reasons import message_of
 from registry_controller.status.readiness import list_problems
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S
-from registry_controller.watch.stream import why_unheard
+from registry_controller.watch.stream import explain_unread
 
 _MAX_CONCURRENT: Final = 16
 _WRITES: Final = frozenset({PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE})
@@ -109,7 +109,7 @@ class _LocalObject(NamedTuple):
         return self.marks.is_copy if self.marks is not None else self.error is not None
 
 
-async def explain(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
+async def explain_object(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Explanation:
     """Explain one object of the local cluster or of a peer.
 
     Where the object cannot be read, the explanation uses lists, provenance and rules alone.
@@ -131,7 +131,7 @@ async def explain(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -> Expla
         fits = evaluate_rules(engine, ref, {kind: here.obj}, features=list_local_features(engine))
         sources = [ExplainedSource(ref, marks, fits), *owned]
     if here.error is not None:
-        unread = [UnreadObject(engine.local, why_unheard(kind, here.error, at_home=True)), *unread]
+        unread = [UnreadObject(engine.local, explain_unread(kind, here.error, is_local=True)), *unread]
     targets = {target, *(become for source in sources for become in source.targets)}
     problems = list_problems(engine, rules={get_rule_name(stored) for stored in list_rules_for(engine, kind)})
     return Explanation(
@@ -203,8 +203,8 @@ def _build_unwanted_row(engine: Engine, target: Target, here: _LocalObject) -> P
     if marks is not None and marks.owner is not None:
         rule = marks.provenance.rule if marks.provenance is not None else ""
         why = Reason.NO_LONGER_WANTED
-        return explain_row(engine, PlanRow(PlanAction.SKIP, target, rule, marks.owner, why.value, words_of(why)))
-    why, message = Reason.NOT_WANTED, words_of(Reason.NOT_WANTED)
+        return explain_row(engine, PlanRow(PlanAction.SKIP, target, rule, marks.owner, why.value, message_of(why)))
+    why, message = Reason.NOT_WANTED, message_of(Reason.NOT_WANTED)
     if target == here.target and here.may_be_copy:
         message += "; a copy that the daemon may not read stays as it is"
     return PlanRow(PlanAction.SKIP, target, "", ClusterUID(""), why.value, message)
@@ -230,7 +230,7 @@ async def _read_sources(engine: Engine, refs: Iterable[SourceRef]) -> tuple[list
             try:
                 return await _read_source(engine, ref)
             except RegistryError as error:
-                return UnreadObject(ref.owner, why_unheard(ref.kind, error, at_home=False))
+                return UnreadObject(ref.owner, explain_unread(ref.kind, error, is_local=False))
 
     async with asyncio.TaskGroup() as scope:
         tasks = [scope.create_task(read_one(ref), name=f"read at {ref.owner}") for ref in sorted(refs, key=_sort_key)]

@@ -26,7 +26,7 @@ from registry_controller.engine import Engine
 from registry_controller.planner.dry_run import DryRun, PlannedResult
 from registry_controller.planner.planned_deletions import limit_deletions
 from registry_controller.planner.recording_client import RecordedWrite
-from registry_controller.report.reasons import words_of
+from registry_controller.report.reasons import message_of
 from registry_controller.status.readiness import find_unserved_kinds, list_problems
 from registry_controller.sync.outcomes import WriteFailure, outcomes_of, rule_of
 from registry_controller.sync.results import ResultClass
@@ -178,8 +178,8 @@ def get_reason(planned: PlannedResult) -> tuple[str, str]:
     if error is not None:
         return (isinstance(error, ApiError) and error.reason) or type(error).__name__, str(error)
     if {"create", "delete"} <= {write.verb for write in planned.writes}:
-        return reason.value, f"{words_of(reason)}; it is deleted and created again"
-    return reason.value, words_of(reason)
+        return reason.value, f"{message_of(reason)}; it is deleted and created again"
+    return reason.value, message_of(reason)
 
 
 def _find_source(state: TargetState, owner: ClusterUID) -> SourceRef | None:

@@ -18,7 +18,7 @@ from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.core.rules.mismatch import find_feature_mismatch, find_mismatch
 from registry_controller.engine import Engine
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.planner.plan import find_idle_reason, get_rule_name
 from registry_controller.watch.body_cache import decode_body
 

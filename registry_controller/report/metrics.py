@@ -100,10 +100,6 @@ class Metrics:
         total.inc()
         duration.observe(seconds)
 
-    def event_received(self, *, peer: str, kind: str) -> None:
-        """Count a watch event."""
-        self.watch_events_total.labels(peer=peer, kind=kind).inc()
-
     def forget_peer(self, peer: str) -> None:
         """Drop every series of a peer that is no longer a member."""
         for metric in (self.watch_events_total, self.reflector_stalled, self.objects_synced, self.held):

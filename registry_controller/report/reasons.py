@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.core.decision.decision import Reason
 
-WORDS: Final[Mapping[Reason, str]] = {
+MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.CREATE: "it is wanted and not here",
     Reason.UPDATE: "it follows its source",
     Reason.ADOPT: "it is taken over unchanged, from a time before provenance annotations",
@@ -64,7 +64,7 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.BEING_DELETED: "it is being deleted here",
 }
 
-AS_FALSE: Final[Mapping[Reason, str]] = {
+MESSAGES_FOR_FALSE: Final[Mapping[Reason, str]] = {
     Reason.SYNC_DISABLED: 'resource-sync-disabled is on the source, and counts with any value, "false" too: remove it '
     "to have a copy made",
     Reason.COPY_FROZEN: 'resource-sync-disabled is on the copy, and counts with any value, "false" too: remove it to '
@@ -73,25 +73,25 @@ AS_FALSE: Final[Mapping[Reason, str]] = {
 """The messages where the annotation's value is `false`."""
 
 
-def words_of(reason: Reason) -> str:
+def message_of(reason: Reason) -> str:
     """Return the message of a reason, a sentence without its full stop."""
-    return WORDS[reason]
+    return MESSAGES[reason]
 
 
-def granting(label: str, *, place: str) -> str:
+def describe_grant(label: str, *, place: str) -> str:
     """Return how to grant a missing right, by a ClusterRole with that label; `place` is `here` or `there` (S3)."""
     return f'grant it with a ClusterRole labelled {label}: "true" {place}'
 
 
-def with_grant(error: RegistryError, *, at_home: bool) -> str:
+def with_grant(error: RegistryError, *, is_local: bool) -> str:
     """Return an error's message; for a right that is missing, with what grants it here or at the peer (S3)."""
     if not (isinstance(error, Forbidden) and error.lacks_right):
         return str(error)
-    label = meta.CONTROLLER_AGGREGATED if at_home else meta.READER_AGGREGATED
-    return f"{error}; {granting(label, place='here' if at_home else 'there')}"
+    label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
+    return f"{error}; {describe_grant(label, place='here' if is_local else 'there')}"
 
 
-def unless_narrowed(*, place: str) -> str:
+def describe_narrowing(*, place: str) -> str:
     """Return when a missing right on Secrets is intended; only the chart of that cluster has this information."""
     return (
         f"unless rbac.narrowSecrets is set {place}: then it is lacking on purpose, and Secrets are reached in the "

@@ -66,6 +66,8 @@ class Gauges:
         for (peer, kind), count in counts.items():
             added = count - self._counted_events[(peer, kind)]
             self._metrics.watch_events_total.labels(peer=peer, kind=kind).inc(max(added, 0))
+        for peer in {peer for peer, _ in self._counted_events} - {peer for peer, _ in counts}:
+            self._metrics.forget_peer(peer)
         self._counted_events = counts
 
     def _count_copies(self) -> None:

@@ -12,7 +12,7 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.engine import Engine
-from registry_controller.watch.stream import SelectionList, SelectionStream, why_unheard
+from registry_controller.watch.stream import SelectionList, SelectionStream, explain_unread
 
 
 def list_pending(engine: Engine) -> list[str]:
@@ -129,7 +129,7 @@ def _list_stream_errors(
     """List why a kind's streams are not complete; each message begins with the kind."""
     for stream in streams:
         if stream.error is not None:
-            yield f"{kind.kind}: {why_unheard(kind, stream.error, at_home=is_local)}"
+            yield f"{kind.kind}: {explain_unread(kind, stream.error, is_local=is_local)}"
         elif not stream.is_complete:
             yield f"{kind.kind}: not listed in time"
 

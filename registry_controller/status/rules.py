@@ -25,7 +25,7 @@ from registry_controller.core.status.rule import PeerCounts, build_rule_status
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import SAMPLES, FailedTarget, ResultClass, Results
-from registry_controller.watch.stream import SelectionList, SelectionStream, why_unheard
+from registry_controller.watch.stream import SelectionList, SelectionStream, explain_unread
 
 _FORBIDDEN: Final = "Forbidden"
 """The reason of a write that the API server refuses: a missing right, a quota, a webhook."""
@@ -200,5 +200,5 @@ class _WatchProblems:
             if isinstance(error, _TRANSIENT):
                 transient = transient or str(error)
             elif error is not None:
-                self.problems.append(f"{place}: {kind.kind}: {why_unheard(kind, error, at_home=place == 'here')}")
+                self.problems.append(f"{place}: {kind.kind}: {explain_unread(kind, error, is_local=place == 'here')}")
         return transient

@@ -15,7 +15,7 @@ from registry_controller.core.decision.provenance import provenance_of, with_pro
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import DesiredCopy
@@ -78,8 +78,7 @@ class Applier:
         self, state: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...], obj: PartialObject
     ) -> Result:
         owner, made_from = decision.claim.owner, MadeFrom(decision.claim, offer.record.hits, beside)
-        is_same = offer.cache.records.get(offer.key) is offer.record
-        if not is_same or offer.cache.is_outdated(offer.record, offer.hit):  # the target is enqueued again
+        if not offer.cache.is_current(offer.key, offer.record, offer.hit):  # the target is enqueued again
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         with self._sources.evaluations.measure(offer.cache.kind):
             manifest = decode_body(obj.raw, what=str(offer.key))

@@ -25,7 +25,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip, owner_of
 from registry_controller.report.logs import get_logger
 from registry_controller.report.metrics import Metrics
-from registry_controller.report.reasons import granting
+from registry_controller.report.reasons import describe_grant
 from registry_controller.sync.outcomes import RECHECKED, WriteFailure, outcomes_of
 from registry_controller.sync.reconciler import Judgment, Reconciliation
 from registry_controller.sync.results import Results
@@ -119,5 +119,5 @@ class Controller:
 def _message(error: RegistryError) -> str:
     """Return what went wrong; of a missing right, also what grants it (S3)."""
     if isinstance(error, Forbidden) and error.lacks_right:
-        return f"{error}; {granting(meta.CONTROLLER_AGGREGATED, place='here')}"
+        return f"{error}; {describe_grant(meta.CONTROLLER_AGGREGATED, place='here')}"
     return str(error)

@@ -22,7 +22,7 @@ from registry_controller.core.diff.digest import content_digest
 from registry_controller.core.diff.drift import Drift, compare, merge
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 
 

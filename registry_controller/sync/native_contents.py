@@ -16,7 +16,8 @@ from registry_controller.core.decision.ownership import read_marks
 from registry_controller.core.rules.matching import CUSTOM_RESOURCE_DEFINITION, is_made_by_kubernetes
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import PartialObject, decode_manifest, list_objects
+from registry_controller.kube.listing import list_objects
+from registry_controller.kube.object import PartialObject, decode_manifest
 
 _NOBODY_MADE: Final = frozenset(
     {

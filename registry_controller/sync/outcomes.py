@@ -13,7 +13,7 @@ from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, NeedsProof, Reason, Skip, owner_of
 from registry_controller.core.decision.ownership import Doubt, Voice
 from registry_controller.core.decision.state import Claim, Rival, TargetState
-from registry_controller.report.reasons import AS_FALSE, words_of
+from registry_controller.report.reasons import MESSAGES_FOR_FALSE, message_of
 from registry_controller.sync.results import Place, ReportedResult, ResultClass, TargetResult
 
 RECHECKED: Final = frozenset(
@@ -119,7 +119,7 @@ def _message(state: TargetState, decision: Decision) -> str:
     else:
         offered = (claim for claim in state.claims if claim.owner == owner_of(decision))
         is_doubtful = reason is Reason.SYNC_DISABLED and any(c.sync_disabled is Doubt.SAYS_FALSE for c in offered)
-    return AS_FALSE[reason] if is_doubtful else _MESSAGES.get(reason, "")
+    return MESSAGES_FOR_FALSE[reason] if is_doubtful else _MESSAGES.get(reason, "")
 
 
 def _waiting(state: TargetState) -> list[ReportedResult]:
@@ -129,7 +129,7 @@ def _waiting(state: TargetState) -> list[ReportedResult]:
     for claim in state.claims:
         if _is_offered(claim):
             outcome = TargetResult(claim.rule, claim.owner, ResultClass.WAITING, reason.value)
-            report = ReportedResult(outcome, words_of(reason), claim.source)
+            report = ReportedResult(outcome, message_of(reason), claim.source)
             waiting += [report, *_of_rivals(report, claim.rivals)]
     return waiting + _barred(state, {one.outcome.place for one in waiting})
 
@@ -166,7 +166,7 @@ def _barred(state: TargetState, reported: Set[Place]) -> list[ReportedResult]:
             if barrier is not None and (rule, claim.owner) not in reported:
                 reason = BARRED[barrier]
                 report = ReportedResult(
-                    TargetResult(rule, claim.owner, ResultClass.SKIPPED, reason.value), words_of(reason)
+                    TargetResult(rule, claim.owner, ResultClass.SKIPPED, reason.value), message_of(reason)
                 )
                 found.setdefault((rule, claim.owner), report)
     return list(found.values())
@@ -192,7 +192,7 @@ _UNREPORTED: Final = frozenset({
 })  # fmt: skip
 
 _MESSAGES: Final = {
-    reason: words_of(reason)
+    reason: message_of(reason)
     for reason in (
         Reason.LOCAL_OBJECT_EXISTS,
         Reason.NAMESPACE_MISSING,

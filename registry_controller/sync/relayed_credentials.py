@@ -1,7 +1,7 @@
-"""What other members hold of the credentials of one that refuses ours: they are tried, and nothing of them is stored.
+"""Tries the credentials that relays have for a member, when the local ones do not work. Nothing of them is stored.
 
-Laws: whatever somebody says of another's credentials costs the good ones nothing · once a member was Ready it is
-dialled nowhere else, and trusted by no other CA · what a person carried here, or froze, is what is used.
+Laws: wrong credentials at a relay do not delay the good ones · a member that was Ready is dialled at no other address,
+and with no other CA · credentials that a person carried to this cluster, or froze, are used alone.
 """
 
 from __future__ import annotations
@@ -19,70 +19,71 @@ from registry_controller.cache.registry import Registry
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_manifest
+from registry_controller.kube.object import decode_manifest
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.state_reader import Offer, StateReader
 
 READ_TIMEOUT_S: Final = 5.0
 _AT_ONCE: Final = 4
-"""So many are tried after each try of our own: whoever makes up many keeps the good ones back for a while only."""
+"""Credentials that are tried after each try of the local ones: many wrong ones delay the good ones, not longer."""
 
-_Place = tuple[ClusterUID, ObjectKey]
+_Key = tuple[ClusterUID, ObjectKey]
 _State = tuple[str, int]
 
 
 class RelayedCredentials:
-    """What is said of one member. The others' Secrets are read once in each state that they have."""
+    """The credentials that relays have for one member. A relay's Secret is read once for each of its states."""
 
     def __init__(
         self,
         *,
         registry: Registry,
         relays: RelayPolicy,
-        views: StateReader,
+        states: StateReader,
         connection: Callable[[ClusterUID], Connection | None],
         network_name: str,
     ) -> None:
         self._registry = registry
         self._relays = relays
-        self._views = views
+        self._states = states
         self._connection = connection
         self._network_name = network_name
         self._turn = 0
-        self._read: dict[_Place, tuple[_State, Credentials | None]] = {}
+        self._read: dict[_Key, tuple[_State, Credentials | None]] = {}
 
     async def credentials_for(self, name: str, held: Credentials, *, refused: bool) -> Sequence[Credentials]:
-        """List other credentials for a Cluster's member: some of them, in turn. `held` are those that do not work.
+        """List credentials for a Cluster's member: at most four, in turn. `held` are the local ones, which do not work.
 
-        `refused` says that the API server itself did not take them. Else others help only where it may be elsewhere.
+        `refused` is True when the API server itself refused them. Otherwise relays are asked only about a member that
+        may have another address.
         """
-        found = self._registry.clusters.get(name)
-        cluster = found.cluster if found is not None else None
+        stored = self._registry.clusters.get(name)
+        cluster = stored.cluster if stored is not None else None
         if cluster is None or cluster.secret is None:
             return ()
-        state, offers = self._views.read(secret_target(cluster.secret))
+        state, offers = self._states.read(secret_target(cluster.secret))
         claims = relayed_claims(state)
         is_pinned = self._relays.is_pinned(cluster.cluster_id)
         if not claims or (is_pinned and not refused):
             return ()
-        said = await self._credentials([offers[state.claims.index(claim)] for claim in claims])
-        distinct = dict.fromkeys(self._dialled(said, cluster))
-        allowed = (way for way in distinct if way.verified_address == held.verified_address or not is_pinned)
-        return self._next([way for way in allowed if way != held])
+        found = await self._credentials([offers[state.claims.index(claim)] for claim in claims])
+        distinct = dict.fromkeys(self._with_endpoint(found, cluster))
+        allowed = (one for one in distinct if one.verified_address == held.verified_address or not is_pinned)
+        return self._next([one for one in allowed if one != held])
 
-    def _next(self, ways: Sequence[Credentials]) -> Sequence[Credentials]:
-        begin = self._turn % len(ways) if ways else 0
-        chosen = [*ways[begin:], *ways[:begin]][:_AT_ONCE]
+    def _next(self, credentials: Sequence[Credentials]) -> Sequence[Credentials]:
+        begin = self._turn % len(credentials) if credentials else 0
+        chosen = [*credentials[begin:], *credentials[:begin]][:_AT_ONCE]
         self._turn += len(chosen)
         return chosen
 
     def reset(self) -> None:
-        """Forget what was read: the member answers."""
+        """Drop the credentials: the member answers."""
         self._read, self._turn = {}, 0
 
-    def _dialled(self, said: Iterable[Credentials | None], cluster: Cluster) -> Iterable[Credentials]:
-        """Apply the endpoint of our own Cluster, as to the credentials that are stored here."""
-        for credentials in said:
+    def _with_endpoint(self, found: Iterable[Credentials | None], cluster: Cluster) -> Iterable[Credentials]:
+        """Apply the endpoint of the local Cluster object, as to the stored credentials."""
+        for credentials in found:
             try:
                 if credentials is not None:
                     yield with_endpoint(credentials, cluster.endpoint_for(self._network_name))
@@ -93,15 +94,15 @@ class RelayedCredentials:
         was, self._read = self._read, {}
         async with asyncio.TaskGroup() as scope:
             for offer in offers:
-                place, state = _place(offer), _state(offer)
-                if place in was and was[place][0] == state:
-                    self._read[place] = was[place]
+                key, state = _key(offer), _state(offer)
+                if key in was and was[key][0] == state:
+                    self._read[key] = was[key]
                 else:
-                    scope.create_task(self._ask(offer), name=f"hearsay {offer.key}")
-        return [self._read[place][1] for place in map(_place, offers) if place in self._read]
+                    scope.create_task(self._read_secret(offer), name=f"relayed credentials {offer.key}")
+        return [self._read[key][1] for key in map(_key, offers) if key in self._read]
 
-    async def _ask(self, offer: Offer) -> None:
-        """Read one member's Secret; what is none is remembered as such, what cannot be read now is read later."""
+    async def _read_secret(self, offer: Offer) -> None:
+        """Read the Secret at one relay. An invalid one is recorded; one that cannot be read is read later."""
         connection, state = self._connection(offer.cache.peer), _state(offer)
         if connection is None:
             return
@@ -113,10 +114,10 @@ class RelayedCredentials:
             pass
         except RegistryError:
             return
-        self._read[_place(offer)] = (state, found)
+        self._read[_key(offer)] = (state, found)
 
 
-def _place(offer: Offer) -> _Place:
+def _key(offer: Offer) -> _Key:
     return (offer.cache.peer, offer.key)
 
 

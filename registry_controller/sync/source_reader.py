@@ -10,7 +10,8 @@ from typing import Final
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID
 from registry_controller.clusters.peer import Connection
-from registry_controller.kube.watch import PartialObject, read_object
+from registry_controller.kube.object import PartialObject
+from registry_controller.kube.watch import read_object
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S
 from registry_controller.sync.state_reader import Offer
 from registry_controller.watch.body_cache import BodyCache, BodyKey

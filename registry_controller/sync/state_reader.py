@@ -1,20 +1,22 @@
-"""Reads the caches into the state of a target. There is no await: a state is of one moment."""
+"""Reads the caches into the TargetState that `core` decides on.
+
+Law: nothing here awaits, so a state is of one moment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.caches import Caches
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
-from registry_controller.cache.members import Members
 from registry_controller.cache.source_cache import SourceCache, SourceRecord
-from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.liveness import Liveness
+from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import (
     Marks,
@@ -36,13 +38,13 @@ from registry_controller.core.decision.state import (
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.core.rules.matching import is_container
 from registry_controller.core.rules.policy import Barrier
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
 
 
 class Offer(NamedTuple):
-    """The record behind a claim, from which the copy is rendered."""
+    """The source of a claim: the object's record and the rule's match, from which the copy is rendered."""
 
     cache: SourceCache
     key: ObjectKey
@@ -51,10 +53,9 @@ class Offer(NamedTuple):
 
 
 class MadeFrom(NamedTuple):
-    """The input of a copy, for comparing.
+    """The input of a copy, for comparison.
 
-    `hits` are all hits of its source: a younger rule may lose now (W2). `beside` are the hits of the source's other
-    versions.
+    `hits` are the matches of its source: a younger rule may lose it now (W2). `beside` are matches in other versions.
     """
 
     claim: Claim
@@ -63,39 +64,30 @@ class MadeFrom(NamedTuple):
 
 
 class StateReader:
-    """Reads all caches."""
+    """Reads the state of one target from the caches, the members and their departures."""
 
     def __init__(
         self,
         *,
         local: ClusterUID,
-        sources: SourceIndex,
-        copies: CopyIndex,
-        members: Members,
-        standing: Callable[[], Liveness],
-        namespace_state: Callable[[str], NamespaceState],
-        creates_namespaces: Callable[[str], bool],
+        caches: Caches,
+        clusters: ClusterProvider,
         rule_states: RuleStates,
         departures: Departures,
-        leaving: TombstoneTracker,
-        successors: Callable[[str], frozenset[ClusterUID]],
-        has_chosen_rules: Callable[[ClusterUID, GVK], bool],
+        tombstones: TombstoneTracker,
     ) -> None:
-        self._has_chosen_rules = has_chosen_rules
-        self._successors = successors
-        self._departures = departures
-        self._leaving = leaving
-        self._rule_states = rule_states
         self.local = local
-        self._sources = sources
-        self._copies = copies
-        self._members = members
-        self._standing = standing
-        self._namespace_state = namespace_state
-        self._creates_namespaces = creates_namespaces
+        self._sources = caches.sources
+        self._copies = caches.copies
+        self._members = caches.members
+        self._namespaces = caches.namespaces
+        self._clusters = clusters
+        self._rule_states = rule_states
+        self._departures = departures
+        self._tombstones = tombstones
 
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
-        """Return the state of a target, and the offers behind its claims, in their order."""
+        """Read the state of a target, and the offers of its claims, in the order of the claims."""
         cache = self._copies.cache_of(target.group, target.kind)
         record = cache.records.get(target.key) if cache else None
         offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
@@ -106,58 +98,62 @@ class StateReader:
         current = self._current(target, cache, record, membership=membership)
         copied_from = _copied_from(current, record, cache.kind if cache else None, target, membership=membership)
         provenance = record.marks.provenance if record is not None else None
-        standing = self._standing()
+        liveness = self._clusters.liveness()
         natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
         tracking, offered_at = self._tracking(copied_from, record)
         owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
-        gone = self._leaving.gone(natural, record.marks if record is not None else None)
+        gone = self._tombstones.gone(natural, record.marks if record is not None else None)
         state = TargetState(
             target=target,
             claims=claims,
             current=current,
             local=self.local,
-            known=standing.known,
-            alive=standing.alive,
-            contested=standing.contested,
+            known=liveness.known,
+            alive=liveness.alive,
+            contested=liveness.contested,
             membership=membership,
             local_synced=record is not None or (cache is not None and cache.covers(target.namespace)),
-            namespace=self._namespace_state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
+            namespace=self._namespaces.state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
             create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims if claim.barrier is None),
             copied_from=copied_from,
             tracking=Tracking.ABSENT if owner_leaves else tracking,
             offered_at=offered_at,
             rule=self._rule(copied_from, provenance),
-            others_synced=self._are_others_synced(copied_from),
+            others_synced=self._are_rules_synced(copied_from),
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             moved=self._is_moved(copied_from, provenance),
             barrier=None if membership or record is None else self._barrier(target, record, copied_from),
             saw_match=tracking is Tracking.ABSENT and self._saw_match(copied_from, record),
-            departed=(gone if membership else self._leaving.judged(gone & standing.known)).union(
-                self._departures.left, self._left_behind(current, standing)
+            departed=(gone if membership else self._tombstones.judged(gone & liveness.known)).union(
+                self._departures.left, self._left_behind(current, liveness)
             ),
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None
             and (owner_leaves or natural in gone)
             and self._departures.leaves_behind(natural),
-            successors=self._successors(target.name) if natural is not None else frozenset(),
+            successors=self._clusters.rebuilt.successors(target.name) if natural is not None else frozenset(),
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
             gone=gone,
-            has_left=self._leaving.now.has_left,
+            has_left=self._tombstones.now.has_left,
         )
         return state, offers
 
-    def _left_behind(self, current: CurrentCopy | None, standing: Liveness) -> frozenset[ClusterUID]:
-        """Return the owner of a copy in a cluster that has left and has no Cluster of that owner any more."""
-        owner = current.marks.owner if current is not None and self._leaving.now.has_left else None
-        return frozenset() if owner is None or owner in standing.known else frozenset({owner})
+    def _creates_namespaces(self, rule: str) -> bool:
+        active = self._clusters.active.get(rule)
+        return active is not None and active.rule.create_namespaces
+
+    def _left_behind(self, current: CurrentCopy | None, liveness: Liveness) -> frozenset[ClusterUID]:
+        """Return the owner of a copy in a cluster that has left the group and has no Cluster of that owner any more."""
+        owner = current.marks.owner if current is not None and self._tombstones.now.has_left else None
+        return frozenset() if owner is None or owner in liveness.known else frozenset({owner})
 
     def wants(self, target: Target, source: SourceRef, obj: PartialObject) -> bool:
-        """Report whether a rule makes the target of an object read by name; a failed evaluation counts as true."""
+        """Return whether a rule makes the target of an object that was read by name; True where that is unknown."""
         return any(cache.wants(target, obj) for cache in self._sources.caches_of_kind(source.owner, source.kind))
 
     def kind_read(self, source: SourceRef) -> GVK:
-        """Return a source's kind in a version that is read from its owner; its former version may not be served."""
+        """Return a source's kind in a version that is read from its owner; the old version may not be served."""
         kinds = [cache.kind for cache in self._sources.caches_of_kind(source.owner, source.kind)]
         return source.kind if source.kind in kinds or not kinds else kinds[0]
 
@@ -175,9 +171,9 @@ class StateReader:
                 provenance = record.marks.provenance
                 known = provenance if provenance is not None and provenance.owner == owner else None
                 revision = known.revision if known is not None else 0
-                # Credentials do not show to which membership they belong.
+                # The membership of credentials is unknown.
                 membership = known.uid if known is not None and offer.cache.kind.group == meta.GROUP else ""
-                has_left = self._leaving.bars(peer, owner, membership)
+                has_left = self._tombstones.bars(peer, owner, membership)
         else:
             voice = voice_of(record.marks, peer=peer, local=self.local)
         return Claim(
@@ -241,7 +237,7 @@ class StateReader:
         return (active for cache in self._sources.caches_of_kind(source.owner, source.kind) for active in cache.rules)
 
     def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
-        """Return whether a copy's source is in the caches, and its resourceVersion there, else 0."""
+        """Return whether a peer offers a copy's source, and at which resourceVersion, else 0."""
         if source is None:
             return Tracking.NO_RULE, 0
         rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
@@ -281,16 +277,16 @@ class StateReader:
         if cache is not None and record is not None:
             cache.record_write(target.key, Rendered(None, record.outranked_rules))
 
-    def _are_others_synced(self, source: SourceRef | None) -> bool:
+    def _are_rules_synced(self, source: SourceRef | None) -> bool:
         if source is None:
             return True
         caches = self._sources.caches_of_kind(source.owner, source.kind)
-        return self._has_chosen_rules(source.owner, source.kind) and all(
+        return self._clusters.has_chosen_rules(source.owner, source.kind) and all(
             cache.synced_for(active.rule.name) for cache in caches for active in cache.rules
         )
 
     def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
-        """Report whether the rule that made a copy makes another one of its source now."""
+        """Return whether the rule that made a copy makes another copy of its source now."""
         if source is None or provenance is None:
             return False
         caches = self._sources.caches_of_kind(source.owner, source.kind)
@@ -298,7 +294,7 @@ class StateReader:
         return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
 
     def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
-        """Return the barrier of the rule that made a copy; without provenance, of all rules that read its owner."""
+        """Return why the rule that made a copy may not write it; without provenance, why no rule for its owner may."""
         if record.marks.provenance is not None or source is None:
             return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
         found = [
@@ -326,7 +322,7 @@ def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:
 
 
 def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
-    """Keep a copy's newer revision on the source's record, because another owner may take the copy over."""
+    """Record the revision that a copy shows while the peer shows an older one: another owner may take the copy over."""
     source = (provenance.owner, provenance.source.group, provenance.source.kind, provenance.key)
     for cache, key, record, _ in offers:
         if (cache.peer, cache.kind.group, cache.kind.kind, key) == source:
@@ -336,7 +332,7 @@ def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
 def _copied_from(
     current: CurrentCopy | None, record: CopyRecord | None, kind: GVK | None, target: Target, *, membership: bool
 ) -> SourceRef | None:
-    """Return the source of a copy; without provenance, from its marks and its own name."""
+    """Return the object that a copy was made from; without provenance, by the copy's marks and its own name."""
     if current is None or record is None or kind is None or not current.marks.is_copy:
         return None
     owner = (current.natural if membership else None) or current.marks.owner

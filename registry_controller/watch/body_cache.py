@@ -1,6 +1,6 @@
-"""Objects that were heard and not yet consumed: bodies as raw bytes, one slot a key, the last one wins, bounded.
+"""Caches the bodies of objects between their event and their use: raw bytes, the last one for each key, with a limit.
 
-A body that had to give way is read again from its server when it is needed.
+A body over the limit is dropped, and read again from its server when it is needed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
 from registry_controller.kube.object import PartialObject, decode_manifest
 
 LIMIT_BYTES: Final = 96 * 1024 * 1024
-_METADATA_BYTES: Final = 1024  # what was decoded of an object, roughly, but labels and annotations
-_ENTRY_BYTES: Final = 100  # of a mapping, without its texts
+_METADATA_BYTES: Final = 1024  # the decoded part of an object without labels and annotations, about
+_ENTRY_BYTES: Final = 100  # of a mapping, without the texts
 
 
 class BodyKey(NamedTuple):
-    """Where a body was heard; an empty cluster is our own."""
+    """The cluster, kind and key of a body; an empty cluster is the local one."""
 
     cluster: ClusterUID
     kind: GVK
@@ -27,7 +27,7 @@ class BodyKey(NamedTuple):
 
 
 def decode_body(raw: bytes, *, what: str) -> Manifest:
-    """Decode an object; InvalidObject for one that cannot be used (too deep, no object)."""
+    """Decode an object; InvalidObject for an unusable one (too many levels, not an object)."""
     try:
         return decode_manifest(raw)
     except ProtocolError:
@@ -35,7 +35,7 @@ def decode_body(raw: bytes, *, what: str) -> Manifest:
 
 
 class BodyCache:
-    """A bounded store of what was heard; the oldest give way first."""
+    """Keeps bodies up to a limit of bytes; the oldest are dropped first."""
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._held: dict[BodyKey, tuple[PartialObject, int]] = {}
@@ -43,7 +43,7 @@ class BodyCache:
         self.size_bytes = 0
 
     def put(self, slot: BodyKey, obj: PartialObject) -> None:
-        """Keep an object until it is taken."""
+        """Keep an object."""
         self.drop(slot)
         size = _size_of(obj)
         self._held[slot] = (obj, size)
@@ -52,19 +52,19 @@ class BodyCache:
             self.drop(next(iter(self._held)))
 
     def peek(self, slot: BodyKey) -> PartialObject | None:
-        """Look at an object without consuming it."""
+        """Return an object, and keep it."""
         held = self._held.get(slot)
         return held[0] if held is not None else None
 
     def drop(self, slot: BodyKey) -> None:
-        """Forget an object."""
+        """Drop an object."""
         held = self._held.pop(slot, None)
         if held is not None:
             self.size_bytes -= held[1]
 
 
 def _size_of(obj: PartialObject) -> int:
-    """Tell what an object takes of memory, in bytes: short labels take twenty times as much as they are long."""
+    """Estimate the memory of an object in bytes: short labels take twenty times their length."""
     texts = itertools.chain.from_iterable((*obj.labels.items(), *obj.annotations.items()))
     entries = (len(obj.labels) + len(obj.annotations)) * _ENTRY_BYTES
     return len(obj.raw) + _METADATA_BYTES + entries + sum(map(sys.getsizeof, texts))

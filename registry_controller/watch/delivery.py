@@ -30,7 +30,7 @@ class KeySet:
         return len(self._known)
 
     def begin(self) -> None:
-        """Begin a list, and drop the names of a list that did not end."""
+        """Start a list, and drop the names of a list that did not end."""
         self._named = {}
 
     def add(self, key: ObjectKey) -> None:
@@ -61,8 +61,8 @@ class Delivery:
     """The state of one selection at its server, as its handler knows it.
 
     `resume_at` is the resourceVersion from which a watch resumes, empty before a complete list; `revision` is the
-    same as a number. `is_tainted` is True after an object that could not be read, until the next list. `refused`
-    counts such objects, and `is_stalled` is True between an error and the recovery from it.
+    same as a number. `is_tainted` is True after an object that could not be read, until the next list. `is_stalled` is
+    True between an error and the recovery from it.
     """
 
     def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
@@ -71,8 +71,6 @@ class Delivery:
         self._keys = KeySet(check_room)
         self.resume_at = ""
         self.revision = 0
-        self.synced = False
-        self.refused = 0
         self.is_tainted = False
         self.is_stalled = False
 
@@ -82,7 +80,7 @@ class Delivery:
         return len(self._keys)
 
     def begin_list(self) -> None:
-        """Begin a list."""
+        """Start a list."""
         self.is_tainted = False
         self._keys.begin()
         self._handler.on_list()
@@ -108,7 +106,6 @@ class Delivery:
         self.revision = revision(resource_version)
         if self.is_tainted:
             return
-        self.synced = True
         self._handler.on_synced(self.revision)
         self.recover()
 
@@ -145,9 +142,8 @@ class Delivery:
         self.resume_at = ""
         self._handler.on_reset()
 
-    def refuse(self, message: str, *, count: int = 1) -> None:
-        """Count objects that cannot be read, and report them as an error."""
-        self.refused += count
+    def refuse(self, message: str) -> None:
+        """Report an object that cannot be read as an error."""
         self.is_tainted = True
         self.stall(ProtocolError(message))
 

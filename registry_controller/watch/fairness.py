@@ -1,6 +1,6 @@
-"""Breath: who has much to do on the loop lets others run now and then.
+"""Shares the event loop fairly: long work leaves time for other tasks.
 
-A stream whose bytes are here already never waits by itself.
+A task that reads a stream whose bytes have arrived does not wait by itself.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 _TURN_S: Final = 0.01
-_PAUSE: Final = 0.25  # of the time that a piece took: a request of a probe, or the steps of a write, fit in
+_PAUSE: Final = 0.25  # part of the time that an evaluation took: enough for a probe, or for the steps of a write
 _LONGEST_S: Final = 1.0
 
 
 class EvaluationLimiter:
-    """Those of many tasks: after a piece of work that took longer than a turn, the loop is others' for a while.
+    """Rate-limits CPU-heavy evaluations by sort: after a long one, the loop idles for a part of its time.
 
-    Tasks wait for it only with work of a sort (any value) whose last piece was long, one after the other: so however
-    many tasks there are, no two long pieces follow each other at once, and what is quick waits for none. After a long
-    piece of a sort that was quick before, all wait, each for itself: others may become long with it.
+    An evaluation is long when it takes over 10 ms; the pause is a quarter of its time, at most 1 s. A sort is any
+    hashable value. Only tasks of a sort whose last evaluation was long wait, one after the other. So no two long
+    evaluations follow each other without a pause, for any number of tasks, and quick sorts do not wait. After the
+    first long evaluation of a quick sort, tasks of all sorts wait once, because their sorts may become long as well.
     """
 
     def __init__(self) -> None:
         self._long: set[Hashable] = set()
-        self._is_surprised = False
+        self._has_new_sort = False
         self._rests_until_s = 0.0
         self._gate = asyncio.Lock()
 
     @contextlib.contextmanager
     def measure(self, sort: Hashable) -> Iterator[None]:
-        """Measure a piece of work, in which nobody is awaited."""
+        """Measure an evaluation, which contains no await."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
@@ -39,21 +40,21 @@ class EvaluationLimiter:
         finally:
             ended_s = loop.time()
             if ended_s - began_s > _TURN_S:
-                self._is_surprised = sort not in self._long
+                self._has_new_sort = sort not in self._long
                 self._long.add(sort)
                 self._rests_until_s = ended_s + min(_PAUSE * (ended_s - began_s), _LONGEST_S)
             else:
                 self._long.discard(sort)
 
     def drop_kind(self, sort: Hashable) -> None:
-        """Forget how long pieces of that sort take."""
+        """Drop a sort."""
         self._long.discard(sort)
 
     async def wait(self, sort: Hashable) -> bool:
-        """Wait until work of that sort may begin, which is to follow at once; say whether others may have run."""
+        """Wait until an evaluation of a sort may start; return whether other tasks may have run."""
         has_waited = False
         while sort not in self._long:
-            if not self._is_surprised or not await self._rest():
+            if not self._has_new_sort or not await self._rest():
                 return has_waited
             has_waited = True
         async with self._gate:
@@ -62,7 +63,7 @@ class EvaluationLimiter:
         return True
 
     async def _rest(self) -> bool:
-        """Sleep until the end of the pause as it is known now; false when there is none."""
+        """Sleep until the present end of the pause; return False without a pause."""
         pause_s = self._rests_until_s - asyncio.get_running_loop().time()
         if pause_s <= 0:
             return False
@@ -71,13 +72,13 @@ class EvaluationLimiter:
 
 
 class LoopYielder:
-    """A stretch of one task's work, which began at a time of the loop: others have the loop after each turn of it."""
+    """Yields to other tasks after each 10 ms of one task's work, which began at `since_s` of the loop's time."""
 
     def __init__(self, since_s: float = 0.0) -> None:
         self._since_s = since_s
 
     async def yield_if_due(self) -> None:
-        """Let others run, if that is due."""
+        """Yield to other tasks after 10 ms."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._since_s >= _TURN_S:
             await asyncio.sleep(0)
@@ -85,18 +86,18 @@ class LoopYielder:
 
 
 class KindLimiter:
-    """One task's, whose work is all of one sort. It lets others run after each turn, however short the pieces."""
+    """Limits the work of one task, all of one sort. It also yields after each 10 ms of short evaluations."""
 
     def __init__(self, turns: EvaluationLimiter, sort: Hashable) -> None:
         self._turns = turns
         self._sort = sort
-        self._stint = LoopYielder()
+        self._yielder = LoopYielder()
 
     def measure(self) -> contextlib.AbstractContextManager[None]:
-        """Measure a piece of work."""
+        """Measure an evaluation."""
         return self._turns.measure(self._sort)
 
     async def wait(self) -> None:
-        """Let others run, if that is due, before a piece of work."""
-        await self._stint.yield_if_due()
+        """Wait before an evaluation, and yield to other tasks when that is due."""
+        await self._yielder.yield_if_due()
         await self._turns.wait(self._sort)

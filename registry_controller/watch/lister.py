@@ -1,4 +1,4 @@
-"""Lists a selection once, beside the watch that covers it, and tries again until that has succeeded."""
+"""Lists a selection once, beside the watch that covers it, and retries until the list is complete."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from registry_controller.api.errors import NotServed, ProtocolError, RegistryErr
 from registry_controller.api.meta import GVK, revision
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import list_objects
+from registry_controller.kube.listing import list_objects
 from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
 from registry_controller.watch.reflector import ServerObserver, proves_life
 from registry_controller.watch.retry import RetryDelay
 from registry_controller.watch.stream import SelectionList
 
-_OUTDATED: Final = "list {} ({}): it comes from before what the watch has shown"
+_OUTDATED: Final = "list {} ({}): it is older than the objects of the watch"
 
 
 async def list_until_complete(
@@ -27,7 +27,7 @@ async def list_until_complete(
     observer: ServerObserver,
     turns: EvaluationLimiter,
 ) -> None:
-    """List a selection by quorum reads; after an error, wait as long as its kind asks for, and list again."""
+    """List a selection by quorum reads; after an error, wait as long as its class requires, and list again."""
     delay, limiter = RetryDelay(), KindLimiter(turns, kind)
     while not listing.is_complete:
         try:
@@ -66,6 +66,6 @@ async def _list(
             refused += page.refused
             resource_version = page.resource_version
     if refused:
-        raise ProtocolError(f"list {gvr} ({listing.selection}): {refused} items are no such objects")
+        raise ProtocolError(f"list {gvr} ({listing.selection}): {refused} items are not objects of {kind}")
     if not listing.on_synced(revision(resource_version)):
         raise ProtocolError(_OUTDATED.format(gvr, listing.selection))

@@ -1,7 +1,7 @@
 """Lists and watches one kind at one API server, forever: list, watch, resume, list again.
 
-Law: a reflector never returns. It handles what a server may do (refuse, vanish, send wrong data, be slow); an error of
-our own code propagates and ends the daemon. It never reports a list as complete that is not.
+Law: a reflector never returns. It handles all faults of a server (refusals, lost connections, wrong data, slow
+answers); an error of our own code propagates and ends the daemon. It never reports an incomplete list as complete.
 """
 
 from __future__ import annotations
@@ -117,21 +117,6 @@ class Reflector:
         """Return the number of known objects."""
         return self._delivery.size
 
-    @property
-    def revision(self) -> int:
-        """Return the last delivered resourceVersion; 0 before a list."""
-        return self._delivery.revision
-
-    @property
-    def synced(self) -> bool:
-        """Return whether a list was ever complete."""
-        return self._delivery.synced
-
-    @property
-    def refused(self) -> int:
-        """Return the number of objects that could not be read."""
-        return self._delivery.refused
-
     async def run(self) -> NoReturn:
         """List and watch until cancelled."""
         loop = asyncio.get_running_loop()
@@ -233,7 +218,7 @@ class Reflector:
                 await self._delivery.add(page.items)
                 if page.refused:
                     words = f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
-                    self._delivery.refuse(words, count=page.refused)
+                    self._delivery.refuse(words)
                 if page.is_last:
                     await self._delivery.end_list(page.resource_version)
 

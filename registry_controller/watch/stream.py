@@ -1,4 +1,4 @@
-"""Where the reflector of one selection puts its events, and where a list beside it does."""
+"""Receives the events of one selection's reflector, and the objects of a list beside it, for a cache."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
-from registry_controller.kube.watch import PartialObject
-from registry_controller.report.reasons import granting, unless_narrowed
+from registry_controller.kube.object import PartialObject
+from registry_controller.report.reasons import describe_grant, describe_narrowing
 from registry_controller.watch.event_handler import EventHandler
 
 
@@ -32,14 +32,14 @@ class StreamHandler(Protocol):
         """Note that the stream's error changed."""
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
-        """Note that the stream's objects may be out of date, and that its next list is the truth."""
+        """Note that the stream's objects may be out of date, and that its next list replaces them."""
 
 
 class SelectionStream(EventHandler):
     """One selection of a cache. `bit` marks the records of the objects that this stream has.
 
-    Everything that its server stored up to `revision` has come, or comes with the list that is under way. `generation`
-    is that of the cache's rules when the last list began, `listed` when the last complete one did, -1 before.
+    Every object that its server stored up to `revision` was received, or comes with the present list. `generation` is
+    that of the cache's rules at the start of the last list, `listed` at the start of the last complete list, -1 before.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
@@ -68,7 +68,7 @@ class SelectionStream(EventHandler):
         self._cache.on_delete(self, key, obj)
 
     def on_synced(self, revision: int) -> None:
-        """Note that everything that existed at a revision has come."""
+        """Note that every object that existed at a revision was received."""
         self.revision = max(self.revision, revision)
         self.is_complete = True
         self.error = None
@@ -80,7 +80,7 @@ class SelectionStream(EventHandler):
         self._cache.on_stream_changed(self)
 
     def on_reset(self) -> None:
-        """Note that the objects may be out of date: what follows is the truth, even if it is older."""
+        """Note that the objects may be out of date: the next events replace them, also with older revisions."""
         self.is_complete = False
         self.revision = 0
         self._cache.on_stream_reset(self)
@@ -98,7 +98,7 @@ class SelectionStream(EventHandler):
 
 
 class ListHandler(Protocol):
-    """A cache that has a part of a stream's selection listed beside the watch."""
+    """A cache with a list of a part of a stream's selection, beside the watch."""
 
     def on_listed(self, listing: SelectionList, obj: PartialObject) -> None:
         """Take an object of the list."""
@@ -111,10 +111,10 @@ class ListHandler(Protocol):
 
 
 class SelectionList:
-    """One list of a selection whose watch, `cover`, goes on meanwhile. It shows known objects to rules that are new.
+    """One list of a selection, while its watch, `cover`, continues. It delivers known objects to new rules.
 
-    `generation` is that of the cache's rules when the list was asked for. Objects that the watch has named since then
-    are left out: the watch is at least as recent, and its events were evaluated by the new rules.
+    `generation` is that of the cache's rules at the request of the list. Objects that the watch has named since then
+    are left out: the watch is at least as recent, and the new rules have evaluated its events.
     """
 
     def __init__(self, cache: ListHandler, selection: Selection, cover: SelectionStream, *, generation: int) -> None:
@@ -138,11 +138,11 @@ class SelectionList:
             self._cache.on_listed(self, obj)
 
     def refuse_outdated(self) -> None:
-        """Let the list not count: it holds an older state than the watch had shown before."""
+        """Mark the list as outdated: it holds an older state than the watch."""
         self._is_outdated = True
 
     def on_synced(self, revision: int) -> bool:
-        """End the list; return false where it must be repeated, because it comes from before what is known."""
+        """End the list; return False when it must be repeated, because it is older than the watch."""
         if self._is_outdated or revision < self._began_at:
             self._is_outdated = False
             return False
@@ -152,19 +152,19 @@ class SelectionList:
         return True
 
     def on_error(self, error: RegistryError) -> None:
-        """Note why the list cannot be had now."""
+        """Keep the error of the list."""
         self.error = error.without_traceback()
         self._cache.on_list_failed(self)
 
 
-def why_unheard(kind: GVK, error: RegistryError, *, at_home: bool) -> str:
-    """Say why a kind cannot be heard here, or there: verb and resource, and what to do (R2, S3)."""
-    place = "here" if at_home else "there"
+def explain_unread(kind: GVK, error: RegistryError, *, is_local: bool) -> str:
+    """Return why a kind cannot be read here, or at the peer: verb, resource, and what to do (R2, S3)."""
+    place = "here" if is_local else "there"
     if isinstance(error, Forbidden):
-        label = meta.CONTROLLER_AGGREGATED if at_home else meta.READER_AGGREGATED
-        words = f"cannot {error}; {granting(label, place=place)}"
+        label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
+        words = f"cannot {error}; {describe_grant(label, place=place)}"
         is_secret = (kind.group, kind.kind) == (meta.SECRET.group, meta.SECRET.kind)
-        return f"{words}, {unless_narrowed(place=place)}" if is_secret else words
+        return f"{words}, {describe_narrowing(place=place)}" if is_secret else words
     if isinstance(error, NotServed):
         group = f"group {kind.group}" if kind.group else "the core group"
         correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"

@@ -25,6 +25,7 @@ BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
 SHELL = [block for block in BLOCKS if block.language in ("sh", "bash", "shell", "console")]
 YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag != "example"]  # those: unit, e2e
 RULES, OPERATIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "operations.md"
+DEVELOPMENT, PACKAGE = ROOT / "docs" / "development.md", ROOT / "registry_controller"
 CRD = ROOT / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
 VALUES = ROOT / "deploy" / "helm" / "cluster-registry" / "values.yaml"
 
@@ -79,6 +80,13 @@ def test_a_link_leads_to_a_file_and_a_heading(path: Path) -> None:
         found = (path.parent / name).resolve() if name else path
         assert found.exists(), f"{path.name} links to {target}"
         assert not anchor or anchor in _anchors(found), f"{path.name} links to {target}"
+
+
+def test_the_table_of_changes_names_files_that_exist() -> None:
+    rows = table(DEVELOPMENT, header="you want to change")
+    assert len(rows) >= 12
+    named = {name for row in rows for name in re.findall(r"`([^`]+(?:/|\.[a-z]+))`", " ".join(row[1:]))}
+    assert {name for name in named if not any((root / name).exists() for root in (PACKAGE, ROOT))} == set()
 
 
 def test_the_table_of_options_is_that_of_the_code() -> None:

@@ -100,7 +100,7 @@ def test_a_dead_member_goes_by_the_word_of_another_and_stays_away(members: list[
     """O6, O4: also from who hears of it later; and it comes again where it was said to have left."""
     first, second, third = members
     assert "is Ready" in leave(first, third.name, code=1)
-    assert "there is none here" in leave(first, "nobody", code=1)
+    assert "Cluster nobody: does not exist here" in leave(first, "nobody", code=1)
     third.cluster.apiserver.kill()
     eventually(lambda: first.get("cluster", third.name)["status"]["state"] == "Failed", within_s=60)
     leave(first, third.name)
@@ -122,4 +122,4 @@ def test_a_dead_member_goes_by_the_word_of_another_and_stays_away(members: list[
 
 def test_who_is_no_member_cannot_leave(members: list[Member]) -> None:
     """O6: and is told so."""
-    assert "give no name" in leave(members[0], members[0].name, code=1)
+    assert "without a name" in leave(members[0], members[0].name, code=1)

@@ -45,10 +45,10 @@ class Settings:
 class Tombstones:
     """No member has left."""
 
-    def keeps(self) -> tuple[()]:
+    def list_missing(self) -> tuple[()]:
         return ()
 
-    def drops(self) -> tuple[()]:
+    def list_unwanted(self) -> tuple[()]:
         return ()
 
 

@@ -21,7 +21,9 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.kube.connect import Reader, Writer, connect_local, connect_peer
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import read_secret, render, with_endpoint
-from registry_controller.kube.watch import PartialObject, WatchEventType, list_objects, watch_events
+from registry_controller.kube.listing import list_objects
+from registry_controller.kube.object import PartialObject
+from registry_controller.kube.watch import WatchEventType, watch_events
 from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.reflector import Reflector, WatchScope
 
@@ -139,8 +141,10 @@ class Memory(EventHandler):
 
 
 @contextlib.asynccontextmanager
-async def following(reader: Reader, memory: Memory, **options: bool) -> AsyncIterator[Reflector]:
-    scope = WatchScope(CONFIGMAP, EVERYTHING, **options)
+async def following(
+    reader: Reader, memory: Memory, *, kind: GVK = CONFIGMAP, **options: bool
+) -> AsyncIterator[Reflector]:
+    scope = WatchScope(kind, EVERYTHING, **options)
     reflector = Reflector(reader=reader, discovery=Discovery(reader), scope=scope, handler=memory)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reflector.run(), name="reflector")
@@ -424,14 +428,13 @@ async def test_a_reflector_follows(home: Writer, watch_list: bool) -> None:
     memory = Memory()
     async with following(home, memory, uses_watch_list=watch_list) as reflector:
         await eventually(lambda: memory.completions == 1)
-        assert reflector.synced
         stored = json.loads(await home.create(CONFIGMAPS, "default", manifest(name, a="1")))
         await eventually(lambda: key in memory.objects)
         assert json.loads(memory.objects[key].raw)["data"] == {"a": "1"}
         info = stored["metadata"]
         await home.delete(CONFIGMAPS, key, uid=info["uid"], resource_version=info["resourceVersion"])
         await eventually(lambda: (key, True) in memory.removed)
-        assert reflector.revision > int(info["resourceVersion"])
+        assert reflector._delivery.revision > int(info["resourceVersion"])
         assert not memory.troubles
 
 
@@ -450,7 +453,7 @@ async def test_a_reflector_lists_in_pages_where_there_is_no_watch_list(old_clust
 async def test_a_reflector_survives_its_server(old_cluster: Cluster) -> None:
     home = kept(await connect_local(kubeconfig=old_cluster.kubeconfig))
     memory = Memory()
-    async with following(home, memory) as reflector:
+    async with following(home, memory):
         await eventually(lambda: memory.completions == 1)
         await asyncio.to_thread(old_cluster.apiserver.kill)
         await eventually(lambda: not memory.is_current)
@@ -458,7 +461,7 @@ async def test_a_reflector_survives_its_server(old_cluster: Cluster) -> None:
         await home.create(CONFIGMAPS, "default", manifest("after"))
         await eventually(lambda: ObjectKey("default", "after") in memory.objects)
         await eventually(lambda: memory.is_current)
-        assert reflector.synced
+        assert memory.completions >= 1
     await home.close()
 
 
@@ -470,7 +473,7 @@ async def test_a_missing_right_and_a_missing_kind_are_said_and_tried_again(
     async with following(peer, memory, kind=meta.SECRET) as reflector:
         await eventually(lambda: bool(memory.troubles))
         assert isinstance(memory.troubles[0], errors.Forbidden)
-        assert not reflector.synced
+        assert not memory.completions
         await asyncio.to_thread(
             cluster.kubectl, "create", "clusterrole", "more", "--verb=get,list,watch", "--resource=secrets"
         )
@@ -483,7 +486,7 @@ async def test_a_missing_right_and_a_missing_kind_are_said_and_tried_again(
             "--serviceaccount=default:reader",
         )
         async with asyncio.timeout(20):
-            while not reflector.synced:
+            while not memory.completions:
                 reflector.retry_now()
                 await asyncio.sleep(0.2)
         assert memory.is_current

@@ -29,11 +29,12 @@ USER: Final = "users[0].user"
 CREDENTIALS: Final = "; use token, or client-certificate-data with client-key-data"
 FLATTEN: Final = "-data instead, which kubectl config view --flatten --minify --raw writes"
 VERIFYING: Final = "; use certificate-authority-data"
-IMPERSONATING: Final = "; a peer is read as who the credentials say"
-PLAIN: Final = "is no plain URL; it must be ASCII, without spaces, escapes, zone, query or fragment"
+IMPERSONATING: Final = "; the daemon uses the identity of the credentials"
+PLAIN: Final = "is not a plain URL; it must be ASCII, without spaces, escapes, zone, query or fragment"
 SPLIT: Final = "has no valid host and port; an IPv6 address needs brackets"
 CHARACTERS: Final = "must be printable ASCII, without spaces and line breaks"
-QUOTES: Final = "is no text; put it in quotes"
+PATH: Final = "has a path with special characters; use letters, digits and ._~:@+- only"
+QUOTES: Final = "is not a text; put it in quotes"
 IN_SECRET: Final = "Secret {}: "
 
 
@@ -269,11 +270,11 @@ YAML: Final = (
     _row("an open list", f"a: [{CANARY}\n", f"{TOP}: is not valid YAML (line 2)"),
     _row("an unknown YAML version", f"%YAML 9.9\n---\n{GOOD}", f"{TOP}: is not valid YAML (line 1)"),
     _row("JSON", yaml.safe_dump(document(), default_flow_style=True), Accepted()),
-    _row("only a comment", f"# {CANARY}\n", f"{TOP}: is no mapping"),
-    _row("null", f"~ # {CANARY}\n", f"{TOP}: is no mapping"),
-    _row("a list", f"- {CANARY}\n", f"{TOP}: is no mapping"),
-    _row("a number", f"42 # {CANARY}\n", f"{TOP}: is no mapping"),
-    _row("a text", CANARY, f"{TOP}: is no mapping"),
+    _row("only a comment", f"# {CANARY}\n", f"{TOP}: is not a mapping"),
+    _row("null", f"~ # {CANARY}\n", f"{TOP}: is not a mapping"),
+    _row("a list", f"- {CANARY}\n", f"{TOP}: is not a mapping"),
+    _row("a number", f"42 # {CANARY}\n", f"{TOP}: is not a mapping"),
+    _row("a text", CANARY, f"{TOP}: is not a mapping"),
     _row("a date that is none", f"{GOOD}preferences: 2020-99-99\n", Accepted()),
     _row("a key that is a number", f"{GOOD}1: {CANARY}\n",
          f"{TOP}: has a key that is not text (line {_END}); put it in quotes"),
@@ -289,14 +290,17 @@ YAML: Final = (
 )  # fmt: skip
 
 SHAPES: Final = (
-    _row("no current-context", document(top={"current-context": None}), "current-context: is missing"),
-    _row("another current-context", document(top={"current-context": CANARY}), "current-context: names no context"),
+    _row("no current-context", document(top={"current-context": None}),
+         "current-context: is missing; name one of the contexts"),
+    _row("another current-context", document(top={"current-context": CANARY}),
+         "current-context: names no context; name one of the contexts"),
     _row("a current-context that is a number", document(top={"current-context": 5}), f"current-context: {QUOTES}"),
     _row("a context naming no cluster", document(context={"cluster": CANARY}),
-         "contexts[0].context.cluster: names no cluster"),
-    _row("a context naming no user", document(context={"user": CANARY}), "contexts[0].context.user: names no user"),
+         "contexts[0].context.cluster: names no cluster of the kubeconfig"),
+    _row("a context naming no user", document(context={"user": CANARY}),
+         "contexts[0].context.user: names no user of the kubeconfig"),
     _row("a context naming nobody", document(top={"contexts": [{"name": "c", "context": {}}]}),
-         "contexts[0].context.cluster: names no cluster"),
+         "contexts[0].context.cluster: names no cluster of the kubeconfig"),
     _row("a context that is not used naming nobody",
          document(top={"contexts": [{"name": "c", "context": {"cluster": "a", "user": "u"}}, {"name": "d"}]}),
          Accepted()),
@@ -304,18 +308,18 @@ SHAPES: Final = (
     _row("preferences and extensions", document(top={"preferences": {"colors": True}, "extensions": [{"a": 1}]}),
          Accepted()),
     _row("verifying", document(cluster={"insecure-skip-tls-verify": False}), Accepted()),
-    _row("users that are a mapping", document(top={"users": {"u": {"token": CANARY}}}), "users: is no list"),
-    _row("users that are a text", document(top={"users": CANARY}), "users: is no list"),
-    _row("a user that is a text", document(top={"users": [CANARY]}), "users[0]: is no mapping"),
+    _row("users that are a mapping", document(top={"users": {"u": {"token": CANARY}}}), "users: is not a list"),
+    _row("users that are a text", document(top={"users": CANARY}), "users: is not a list"),
+    _row("a user that is a text", document(top={"users": [CANARY]}), "users[0]: is not a mapping"),
     _row("a user without a name", document(top={"users": [{"user": {"token": CANARY}}]}),
-         "users[0].name: is missing or not the only one of that name"),
+         "users[0].name: is missing, or another entry has the same name"),
     _row("two users of one name",
          document(top={"users": [{"name": "u", "user": {"token": CANARY}}, {"name": "u", "user": {"token": "b"}}]}),
-         "users[1].name: is missing or not the only one of that name"),
+         "users[1].name: is missing, or another entry has the same name"),
     _row("a name that is true", document(top={"users": [{"name": True, "user": {"token": CANARY}}]}),
          f"users[0].name: {QUOTES}"),
     _row("credentials that are a list", document(top={"users": [{"name": "u", "user": [CANARY]}]}),
-         f"{USER}: is no mapping"),
+         f"{USER}: is not a mapping"),
 )  # fmt: skip
 
 
@@ -336,7 +340,7 @@ SERVERS: Final = (
              "must not hold a user or password; use token or a client certificate"),
     _address("a path", "https://a.test/k8s/clusters/c-1", Accepted("https://a.test/k8s/clusters/c-1")),
     _address("a trailing slash", "https://a.test:6443/", Accepted()),
-    _address("a path that climbs", f"https://a.test/x/../{CANARY}", "has a path that is not plain"),
+    _address("a path that climbs", f"https://a.test/x/../{CANARY}", PATH),
     _address("a path with an escape", f"https://a.test/%2e%2e/{CANARY}", PLAIN),
     _address("a query", f"https://a.test/?token={CANARY}", PLAIN),
     _address("a fragment", f"https://a.test/#{CANARY}", PLAIN),
@@ -347,9 +351,9 @@ SERVERS: Final = (
     _address("something behind a bracket", f"https://[::1]{CANARY}:6443", SPLIT),
     _address("brackets around a name", "https://[a.test]", SPLIT),
     _address("brackets around no address", "https://[2001:db8]", SPLIT),
-    _address("port 0", "https://a.test:0", "has no valid port"),
+    _address("port 0", "https://a.test:0", "has no valid port; give 1 to 65535 or none"),
     _address("port 99999", "https://a.test:99999", SPLIT),
-    _address("an empty port", "https://a.test:", "has no valid port"),
+    _address("an empty port", "https://a.test:", "has no valid port; give 1 to 65535 or none"),
     _address("a port that is a name", f"https://a.test:{CANARY}", SPLIT),
     _address("a name that is not ASCII", "https://bücher.test", PLAIN),
     _address("a name in punycode", "https://xn--bcher-kva.test", Accepted("https://xn--bcher-kva.test")),
@@ -358,13 +362,13 @@ SERVERS: Final = (
     _address("a tab", "https://a\t.test", PLAIN),
     _address("a backslash", f"https://a.test\\@{CANARY}", PLAIN),
     _address("upper case", "HTTPS://A.TEST:6443", Accepted()),
-    _address("an empty host", f"https:///{CANARY}", "has no host"),
+    _address("an empty host", f"https:///{CANARY}", "has no host; write https://HOST:PORT"),
     _address("no scheme", "a.test", "must be an https URL"),
     _address("a name and port without a scheme", "a.test:6443", "must be an https URL"),
     _address("a file as the server", f"file:///{CANARY}", "must be an https URL"),
     _address("a socket as the server", f"unix:///{CANARY}", "must be an https URL"),
-    _address("an empty label", "https://a..test", "has no valid host"),
-    _address("a long host", f"https://{'a' * 254}", "has no valid host"),
+    _address("an empty label", "https://a..test", "has no valid host; write https://HOST:PORT"),
+    _address("a long host", f"https://{'a' * 254}", "has no valid host; write https://HOST:PORT"),
     _address("a long server", f"https://a.test/{'a' * 1024}", PLAIN),
     _address("loopback", "https://127.0.0.1:6443", Accepted("https://127.0.0.1:6443")),
     _address("loopback by name", "https://localhost:6443", Accepted("https://localhost:6443")),
@@ -375,7 +379,7 @@ SERVERS: Final = (
          Accepted(ca=False)),
     _row("a TLS server name", document(cluster={"tls-server-name": "b.test"}), Accepted(tls_server_name="b.test")),
     _row("a TLS server name with a line break", document(cluster={"tls-server-name": f"b\n{CANARY}"}),
-         f"{CLUSTER}.tls-server-name: is no host name"),
+         f"{CLUSTER}.tls-server-name: is not a host name"),
     _row("an endpoint", document(cluster={"tls-server-name": "b.test"}), Accepted("https://b.test:1"),
          endpoint=Endpoint("", "b.test:1", "")),
     _row("an endpoint with a password", GOOD,
@@ -417,7 +421,7 @@ _ONE: Final = ": has one of client-certificate-data and client-key-data; both ar
 
 MATERIAL: Final = (
     _ca("no CA", "", Accepted(ca=False)),
-    _ca("a CA that is no base64", f"%{CANARY}", "is not base64"),
+    _ca("a CA that is no base64", f"%{CANARY}", "is not base64; encode it again"),
     _ca("a CA that is garbage", b64(CANARY), "holds no readable certificate; it must be PEM"),
     _ca("a CA that is a key", b64(KEY_PEM), "holds no readable certificate; it must be PEM"),
     _ca("a CA that is DER", b64(x509.load_pem_x509_certificate(CA_PEM).public_bytes(serialization.Encoding.DER)),
@@ -432,7 +436,7 @@ MATERIAL: Final = (
     _pair("another key", LEAF_PEM, _pem(_OTHER), _STRANGE_KEY),
     _pair("an encrypted key", LEAF_PEM, _pem(_OTHER, password=CANARY.encode()), _UNREADABLE_KEY),
     _pair("a key that is garbage", LEAF_PEM, CANARY.encode(), _UNREADABLE_KEY),
-    _pair("a key that is no base64", LEAF_PEM, f"%{CANARY}", ".client-key-data: is not base64"),
+    _pair("a key that is no base64", LEAF_PEM, f"%{CANARY}", ".client-key-data: is not base64; encode it again"),
     _pair("a key that is a certificate", LEAF_PEM, LEAF_PEM, _UNREADABLE_KEY),
     _pair("a key of 20 KB", LEAF_PEM, KEY_PEM.ljust(20_000), ".client-key-data: is larger than 16 KiB"),
     _pair("a certificate that is garbage", CANARY.encode(), KEY_PEM,

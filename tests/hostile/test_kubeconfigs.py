@@ -18,7 +18,7 @@ from registry_controller.cache.credentials import CredentialStore
 from registry_controller.core.status.cluster import ClusterFacts, build_cluster_status
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
-from registry_controller.kube.watch import decode_object
+from registry_controller.kube.object import decode_object
 from registry_controller.report import logs
 from tests.hostile.kubeconfigs import (
     CANARY,
@@ -63,7 +63,7 @@ def judged(row: Row) -> Credentials | str:
     Its API server leaves out Secrets of other types, for which it does not ask (tests/e2e/test_members.py).
     """
     store = CredentialStore(on_change=lambda key: None)
-    store.judge(KEY.namespace, None)
+    store.set_error(KEY.namespace, None)
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -72,7 +72,7 @@ def judged(row: Row) -> Credentials | str:
         "data": encoded(row),
     }
     if row.secret_type == meta.REGISTRY_SECRET_TYPE:
-        store.upsert(decode_object(json.dumps(secret).encode()))
+        store.set_secret(decode_object(json.dumps(secret).encode()))
     found = store.find(KEY)
     assert found is not None
     if isinstance(found, str):
@@ -233,7 +233,7 @@ def test_p4_a_secret_of_another_type_is_not_even_heard() -> None:
     """P4, P8: the daemon lists Secrets of its own type, and says so about one that it does not find there."""
     store = CredentialStore(on_change=lambda key: None)
     assert store.find(KEY) is None
-    store.judge(KEY.namespace, None)
+    store.set_error(KEY.namespace, None)
     assert store.find(KEY) == f"Secret {KEY} of type {meta.REGISTRY_SECRET_TYPE} does not exist"
 
 

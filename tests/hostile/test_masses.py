@@ -14,8 +14,9 @@ from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.listing import list_objects
 from registry_controller.kube.object import MANIFEST_BYTES, decode_manifest
-from registry_controller.kube.watch import list_objects, watch_events
+from registry_controller.kube.watch import watch_events
 from tests.hostile.cases import Case, config_map, good_name
 from tests.hostile.server.stranger import Grounds, Stranger
 from tests.hostile.tables import FAMILIES
@@ -27,7 +28,7 @@ CASES = {case.does: case for family in FAMILIES for case in family.cases}
 ROWS = {
     "answers errors of 5,000,000 causes": "403",
     "gives a continue token of 1 MiB": "is longer than any server says it",
-    "sends 200,000 labels": "an object with more metadata than any has",
+    "sends 200,000 labels": "an object with more metadata than is accepted",
     "offers 300,000 empty lists": "an object that is too large",
 }
 

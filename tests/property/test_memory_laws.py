@@ -27,6 +27,7 @@ from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
+from tests.unit.cache.observers import Observer
 
 PEER = ClusterUID("peer")
 KIND = GVK("", "v1", "ConfigMap")
@@ -59,10 +60,7 @@ def _feed(*labels: str, tap: PeerObjects | None = None) -> tuple[SourceCache, So
     changed: list[Target] = []
     sources = SourceIndex(
         bodies=BodyCache(),
-        on_change=lambda target, _: changed.append(target),
-        on_complete=lambda *_: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
+        observer=Observer(on_claim_changed=lambda target, _: changed.append(target)),
     )
     cache = SourceCache(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
     sources.open(cache)
@@ -136,9 +134,7 @@ class _Store:
     def __init__(self) -> None:
         self.copies = CopyIndex(
             bodies=BodyCache(),
-            on_change=lambda *_: self._look(),
-            on_complete=lambda *_: None,
-            on_standing=lambda _: None,
+            observer=Observer(on_copy_changed=lambda *_: self._look()),
         )
         self.cache = LocalCache(kind=KIND, selections=[EVERYTHING], index=self.copies)
         (self.stream,) = self.cache.streams.values()

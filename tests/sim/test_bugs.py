@@ -28,7 +28,7 @@ def _at_one(function: Callable[..., Any], name: str, is_broken: list[bool]) -> C
 def test_a_mistake_of_ours_is_said_of_its_object_and_ends_nothing(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """W1: it is no "no match" either; its words may hold data, and are not said (A6)."""
     is_broken = [True]
-    where, name = (active, "matching_entries") if place == "as rules are asked" else (applier, "desired")
+    where, name = (active, "find_matching_entries") if place == "as rules are asked" else (applier, "build_copy")
     monkeypatch.setattr(where, name, _at_one(getattr(where, name), "odd-one", is_broken))
 
     async def scenario(group: SimGroup) -> None:

@@ -11,7 +11,7 @@ from tests.sim.schedule.farewells import declare, held, stones
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
 from registry_controller.api.meta import ObjectKey
-from registry_controller.planner.explain import explain
+from registry_controller.planner.explain import explain_object
 from tests.sim.cluster.dry_run import open_dry_run
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
@@ -108,7 +108,7 @@ def test_a_copy_whose_owner_is_cloned_says_that_this_is_why_nothing_becomes_of_i
         await _cloned(group)
         async with open_dry_run(group, "a") as dry_run:
             kind, gvr = await dry_run.engine.discovery.find("configmap")
-            found = await explain(dry_run, kind, gvr, ObjectKey("default", "copied"))
+            found = await explain_object(dry_run, kind, gvr, ObjectKey("default", "copied"))
         (row,) = found.planned
         assert (row.action.value, row.reason) == ("wait", "OwnerCloned")
         assert found.problems == [f"peer b: {SAID}", f"peer c: {SAID}"]

@@ -53,7 +53,7 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
         assert found.owner == group["b"].id
         assert _decisions(found) == [("one", "skip", "InSync")]
         (source,) = found.sources
-        assert [(opinion.rule, opinion.fit) for opinion in source.fits] == [
+        assert [(fit.rule, fit.fit) for fit in source.fits] == [
             ("plain", Fit.MATCHES), ("asking", Fit.MISSES), ("renaming", Fit.MISSES), ("resting", Fit.IDLE),
             ("unreadable", Fit.IDLE),
         ]  # fmt: skip

@@ -79,7 +79,7 @@ def test_what_may_be_read_nowhere_is_explained_by_the_rules_alone() -> None:
         assert f"not read: peer b: {REFUSED} cluster-registry.k8s.cisco.com/reader-aggregated" in text
         group["a"].create(rule("own", WIDGET, WANTED))
         found, names = await explained(group, "widget", "one")
-        assert [(opinion.rule, opinion.fit) for opinion in found.rules] == [
+        assert [(fit.rule, fit.fit) for fit in found.rules] == [
             ("own", Fit.UNREAD), ("from-b", Fit.IDLE),
         ]  # fmt: skip
         text = format_explanation(found, names)

@@ -112,8 +112,8 @@ def test_a_copy_that_was_renamed_while_its_source_was_not_seen_goes_when_it_is()
         a.start_again()
         await asyncio.sleep(2.0)
         override = {"type": "replace", "path": "/metadata/name", "value": "{{ .Object.GetName }}-of-b"}
-        entry = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}], "mutations": {"overrides": [override]}}
-        a.apply(rule("maps", CONFIG_MAP, entry))
+        match = {"labels": [{"matchLabels": {"sync": "yes"}}], "namespaces": ["default"]}  # another watch, as late
+        a.apply(rule("maps", CONFIG_MAP, {"match": [match], "mutations": {"overrides": [override]}}))
         await asyncio.sleep(5.0)
         assert a.find("ConfigMap", "x", namespace="default")
         wire.lag = 0

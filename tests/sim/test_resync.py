@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import Target
-from registry_controller.sync.resync import PERIOD_S
+from registry_controller.sync.enqueue import PERIOD_S
 from registry_controller.sync.workqueue import WorkQueue
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 

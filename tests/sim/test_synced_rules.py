@@ -10,7 +10,7 @@ import pytest
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ObjectKey
-from registry_controller.planner.explain import explain
+from registry_controller.planner.explain import explain_object
 from registry_controller.planner.plan import PlanAction
 from registry_controller.planner.rule_fit import Fit
 from registry_controller.sync import pace
@@ -82,9 +82,9 @@ def test_a_rule_from_a_peer_does_nothing_and_says_why_and_one_that_was_made_here
         assert "SYNCED_RULES_ENABLED" in synced["message"]
         async with open_dry_run(group, "a") as dry_run:
             kind, gvr = await dry_run.engine.discovery.find("configmap")
-            (source,) = (await explain(dry_run, kind, gvr, ObjectKey("default", "one"))).sources
-        (opinion,) = source.fits
-        assert (opinion.fit, opinion.path) == (Fit.IDLE, "SYNCED_RULES_ENABLED")
+            (source,) = (await explain_object(dry_run, kind, gvr, ObjectKey("default", "one"))).sources
+        (fit,) = source.fits
+        assert (fit.fit, fit.path) == (Fit.IDLE, "SYNCED_RULES_ENABLED")
         found = await plan(group, "a", here.get("ResourceSyncRule", "from-b"))
         assert not found.rows
         assert any("SYNCED_RULES_ENABLED" in note for note in found.notes)

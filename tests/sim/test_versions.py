@@ -9,7 +9,7 @@ import pytest
 
 from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.planner.explain import explain
+from registry_controller.planner.explain import explain_object
 from registry_controller.planner.rule_fit import Fit
 from tests.sim.cluster.dry_run import open_dry_run, plan
 from tests.sim.cluster.group import SimGroup, rule, simulate
@@ -108,8 +108,8 @@ def test_a_kind_is_found_as_people_call_it_in_the_best_version_that_has_it(
             found, gvr = await dry_run.engine.discovery.find(word)
             assert found == GVK(**kind)
             if kind == RELIC:
-                (source,) = (await explain(dry_run, found, gvr, ObjectKey("default", "x"))).sources
-                assert [(opinion.rule, opinion.fit) for opinion in source.fits] == [("relics", Fit.MATCHES)]
+                (source,) = (await explain_object(dry_run, found, gvr, ObjectKey("default", "x"))).sources
+                assert [(fit.rule, fit.fit) for fit in source.fits] == [("relics", Fit.MATCHES)]
 
     simulate(scenario, n=2)
 

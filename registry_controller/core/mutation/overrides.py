@@ -32,7 +32,7 @@ _STEPS: Final = {Modifier.PREV: -1, Modifier.NEXT: 1, Modifier.BEFORE: 0, Modifi
 
 
 class OverrideAction(enum.Enum):
-    """The action of an override; the values are those of the API."""
+    """The action of an override; the values are as in the API."""
 
     REPLACE = "replace"
     REMOVE = "remove"

@@ -29,7 +29,7 @@ _KEYWORDS: Final[dict[str, Scalar]] = {
 _INTEGER: Final = re.compile(
     r"(?P<sign>[+-]?)(?:0[bB](?P<b2>[01]+)|0[oO]?(?P<b8>[0-7]+)|0[xX](?P<b16>[0-9a-fA-F]+)|(?P<b10>0|[1-9][0-9]*))"
 )
-_SIGNED_BINARY: Final = re.compile(r"0b(?P<sign>[+-])(?P<b2>[01]+)")  # Go strips the prefix and reads what is left
+_SIGNED_BINARY: Final = re.compile(r"0b(?P<sign>[+-])(?P<b2>[01]+)")  # Go strips the prefix and reads the rest
 _NUMBER: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _FRACTION: Final = re.compile(r"\.[0-9]+([eE][-+]?[0-9]+)?")
 _INT64: Final = range(-(2**63), 2**63)

@@ -21,7 +21,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.core.mutation.yaml_scalar import InvalidScalar, Scalar, is_merge_key, read_scalar
 from registry_controller.gotemplate.limits import Budget
 
-_MAX_LENGTH: Final = 256 * 1024  # a quarter of what a Secret or ConfigMap can hold
+_MAX_LENGTH: Final = 256 * 1024  # a quarter of the limit of a Secret or ConfigMap
 _MAX_DEPTH: Final = 64
 _MAX_VALUES: Final = 50_000
 _STEPS_A_VALUE: Final = 2  # so that all values of a rule together have at most _MAX_VALUES

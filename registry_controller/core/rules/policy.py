@@ -92,7 +92,9 @@ class RulePolicy:
         for verb, kinds in (("reads", [(rule.kind.group, rule.kind.kind)]), ("writes", sorted(written))):
             for group, kind in kinds if self.kinds else ():
                 if not any(listed.covers(group, kind) for listed in self.kinds):
-                    message = f"does not list {GroupKind(group, kind)}, which this rule of another cluster {verb}"
+                    message = (
+                        f"does not list {GroupKind(group, kind)}, which the rule {verb}: it belongs to another cluster"
+                    )
                     return BarredRule(Barrier.NOT_ALLOWED, "SYNCED_RULES_KINDS", message)
         return None
 
@@ -101,7 +103,7 @@ class RulePolicy:
             # The type of each Secret decides whether it is the registry's, so Secrets are checked one by one.
             is_checked_alone = group == meta.GROUP or _is_secret(group, kind)
             if not is_checked_alone and any(listed.covers(group, kind) for listed in self.closed_kinds):
-                message = f"covers {GroupKind(group, kind)}, which the rule writes: no copies of it are written here"
+                message = f"covers {GroupKind(group, kind)}, which the rule writes: its copies are not written here"
                 return BarredRule(Barrier.CLOSED, "CLOSED_KINDS", message)
         return None
 

@@ -72,7 +72,7 @@ class _NodeTraits:
 
 
 # The first match wins. The first four are younger than the API. They stand before EKS, because EKS is recognized only
-# by labels and annotations that its nodes lack. All others are in the order of the first release.
+# by labels and annotations that its nodes lack. The rest is in the order of the first release.
 _DISTRIBUTIONS: Final[tuple[tuple[str, Callable[[_NodeTraits], bool]], ...]] = (
     # rancher/rke2 is built from k3s-io/k3s, whose annotations begin with the name of the program.
     ("RKE2", lambda node: node.has_annotation("rke2.io/") or "+rke2" in node.kubelet),

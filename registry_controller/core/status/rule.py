@@ -89,10 +89,11 @@ def build_rule_status(
     """Compute the status of one rule; `conditions` have no times, and a condition with the status None is removed.
 
     `barred` has reason and message when the rule may not act here, or when that is unknown; otherwise both are empty.
-    `idle` lists why it reads no peer (no peer has the feature, not selected here), `problems` what an administrator
-    must solve (`peer b: cannot watch secrets.v1: forbidden; ...`), `pending` what ends by itself. `halted` and
-    `restored` are the messages of DeletionHalted and HistoryRestored; empty when these do not hold. `current` is the
-    stored status: it has the times of the last writes before a restart, so that a restart writes nothing.
+    `idle` lists why it reads no peer (no peer has the feature, not selected here), `problems` the errors that need an
+    administrator (`peer b: cannot watch secrets.v1: forbidden; ...`), `pending` the errors that end by themselves.
+    `halted` and `restored` are the messages of DeletionHalted and HistoryRestored; empty when these do not hold.
+    `current` is the stored status: it has the times of the last writes before a restart, so that a restart writes
+    nothing.
     """
     facts = _RuleFacts(generation, verdict, suspended, barred, idle, peers, problems, pending, halted)
     conditions = [

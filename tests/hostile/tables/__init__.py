@@ -31,6 +31,6 @@ are copied, and for 300,000 keys."""
 
 def markdown() -> str:
     """Spell the table for the docs, one case a row."""
-    lines = ["| What the server does | What happens here | What is said |", "|---|---|---|"]
+    lines = ["| The server | Effect here | Message |", "|---|---|---|"]
     lines += [f"| {case.does} | {case.happens} | {case.told} |" for family in FAMILIES for case in family.cases]
     return "\n".join(lines) + "\n"

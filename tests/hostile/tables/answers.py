@@ -31,7 +31,7 @@ from tests.hostile.shown import (
 
 _ANOTHER: Final = "is another cluster: the UID of its kube-system namespace is"
 _UNREADABLE: Final = "an object without readable metadata"
-_NO_UID: Final = "has a uid that is none"
+_NO_UID: Final = "has an invalid uid"
 _FAILED: Final = "Failed"
 _OTHER: Final = "99999999-0000-4000-8000-000000000000"
 _SOME_KINDS: Final = 4  # of the core group, are read by rules and by what makes the group
@@ -177,7 +177,7 @@ ANSWERS: Final = (
     _proof("answers with an empty body", replies(b""), _UNREADABLE),
     _proof("answers that there is no kube-system", refuses(404, "NotFound"), "has no namespace kube-system"),
     Case(
-        "answers who it is without end",
+        "answers the identity check without end",
         (ends("the answer is left at 8 MiB", at_bytes=8 * MIB), ASKED),
         lambda server: server.order(blank_body(), PROOF),
         said=("the answer is larger than 8 MiB",),
@@ -188,14 +188,14 @@ ANSWERS: Final = (
         refuses(401, "Unauthorized"),
         "401",
         "newer ones come through any member",
-        claims=(told("its Cluster says where newer credentials come from"),),
+        claims=(told("the status of its Cluster explains where newer credentials come from"),),
     ),
     _everywhere("grants nothing", refuses(403, "Forbidden"), "403"),
     _everywhere("answers 500 for ever", refuses(500, "InternalError"), "500"),
     _everywhere("answers 503 with HTML", replies(b"<h1>no</h1>", code=503), "503"),
     _everywhere("answers 429 for ever", refuses(429, "TooManyRequests"), "429"),
     _everywhere(
-        "answers 429 to who it is, come back in a year",
+        "answers 429 to the identity check, come back in a year",
         refuses(429, "TooManyRequests", headers={"Retry-After": _YEAR}),
         "429",
     ),
@@ -249,29 +249,29 @@ ANSWERS: Final = (
         "/version",
         replies({"gitVersion": 5}),
         "has a version that is a number",
-        holds("none is said", _no_version),
-        said=("/version is not what an API server says",),
+        holds("no version is reported", _no_version),
+        said=("/version is no answer of an API server",),
     ),
     _asked(
         "/version",
         replies(lambda: b"v" * 10 * 1024 * 1024),
         "has a version of 10 MiB",
         _AT_ONE_MIB,
-        holds("none is said", _no_version),
+        holds("no version is reported", _no_version),
         said=("the answer is larger than 1 MiB",),
     ),
     _asked(
         "/version",
         replies({"gitVersion": "v1\n\x1b[31m" + "9" * 100_000}),
         "has a version with control characters",
-        comes("what is before them is said: `v1`", _plain_version),
+        comes("the text before them is reported: `v1`", _plain_version),
     ),
     _asked(
         CORE,
         replies([]),
         "serves a list in place of its kinds",
         _KINDS,
-        said=("/api/v1 is not what an API server says",),
+        said=("/api/v1 is no answer of an API server",),
         copied=(),
     ),
     _asked(

@@ -33,7 +33,7 @@ def _native_stays(sight: Sight) -> None:
 
 _NOT_COPIED: Final = holds("is not copied: only the owner is a source", _is_absent)
 _REFUSED: Final = (
-    holds("is refused by the API server here", _is_absent), stays("the others are copied")
+    holds("is refused by the API server here", _is_absent), stays("the other objects are copied")
 )  # fmt: skip
 _LEFT: Final = holds("is not copied", _is_absent)
 _PLAIN: Final = stays("is copied as its own, without it")
@@ -100,20 +100,22 @@ def _in_a_stream(does: str, words: str, *states: tuple[str, list[tuple[str, Any]
 
 CLAIMS: Final = (
     _offers(
-        "says that an object is another member's",
+        "marks an object as another member's",
         _NOT_COPIED,
         _marked(lambda server: {meta.OWNER: server.victims.honest_uid}),
     ),
     _offers(
-        "says that an object is home's own", _NOT_COPIED, _marked(lambda server: {meta.OWNER: server.victims.home_uid})
+        "marks an object as the local cluster's own",
+        _NOT_COPIED,
+        _marked(lambda server: {meta.OWNER: server.victims.home_uid}),
     ),
     _offers(
-        "says that an object is of a cluster that nobody knows",
+        "marks an object as an unknown cluster's",
         _NOT_COPIED,
         _marked(lambda server: {meta.OWNER: "nobody"}),
     ),
     _offers(
-        "says that an object is of a cluster with an ID of 1 MiB",
+        "marks an object with an owner's ID of 1 MiB",
         _NOT_COPIED,
         _marked(lambda server: {meta.OWNER: "x" * 1024 * 1024}),
     ),
@@ -157,7 +159,9 @@ CLAIMS: Final = (
 )
 
 CONTENTS: Final = (
-    _offers("offers what its kind does not allow", _REFUSED, _changed(("data.text", 5)), "create configmaps.v1"),
+    _offers(
+        "offers an object that its kind does not allow", _REFUSED, _changed(("data.text", 5)), "create configmaps.v1"
+    ),
     _offers(
         "offers an object of 2 MiB", _REFUSED, _changed(("data.text", "x" * 2 * 1024 * 1024)), "create configmaps.v1"
     ),
@@ -197,7 +201,7 @@ CONTENTS: Final = (
         last="last",
     ),
     _in_a_stream(
-        "gives an object revision 2^63, which is none",
+        "gives an object revision 2^63, which is not valid",
         "is copied as it is last",
         ("first", [("metadata.resourceVersion", str(2**63))]),
         ("last", [("metadata.resourceVersion", "5000")]),

@@ -41,7 +41,7 @@ _LATE: Final = "no answer in time"
 _BROKEN: Final = "the answer is no valid HTTP"
 _LOST: Final = "connection lost"
 _LARGE: Final = "the answer is larger than 8 MiB"
-COMPRESSED: Final = "the answer is compressed, which was not asked for"
+COMPRESSED: Final = "the answer is compressed, which was not requested"
 _FAILED: Final = "Failed"
 
 _TWICE: Final = paced(DIALLED.words, dials, each=2)  # the client itself tries once more what a closed connection ended
@@ -107,9 +107,9 @@ CONNECTIONS: Final = (
         state=_FAILED,
         copied=HONEST,
     ),
-    _at_all("accepts, and says nothing", silence, _LATE),
+    _at_all("accepts, and sends nothing", silence, _LATE),
     _at_all("closes every connection without an answer", hangs_up, _LOST, _TWICE),
-    _at_all("speaks another protocol", sends(b"SSH-2.0-OpenSSH_9.9\r\n", again=b"x" * 1000, every_s=0.01), _BROKEN),
+    _at_all("uses another protocol", sends(b"SSH-2.0-OpenSSH_9.9\r\n", again=b"x" * 1000, every_s=0.01), _BROKEN),
     Case(
         "closes the connection after each answer",
         (holds("is read over new connections, one for each answer", _one_each),),
@@ -140,7 +140,7 @@ CONNECTIONS: Final = (
     _proof("announces two lengths", sends(_OK + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"), _BROKEN),
     _proof("announces a negative length", sends(_OK + b"Content-Length: -1\r\n\r\n{}"), _BROKEN),
     _proof(
-        "announces chunks that are none",
+        "announces invalid chunks",
         sends(_OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n"),
         _BROKEN,
     ),
@@ -152,7 +152,7 @@ CONNECTIONS: Final = (
     ),
     *(
         _proof(
-            f"says who it is in 256 KiB that are 256 MiB, with {encoding}",
+            f"answers the identity check in 256 KiB that are 256 MiB, with {encoding}",
             compresses(encoding),
             COMPRESSED,
             NOT_DECOMPRESSED,

@@ -35,11 +35,11 @@ from tests.hostile.shown import (
 )
 from tests.hostile.tables.connections import COMPRESSED
 
-_NO_LIST: Final = "the answer is no list"
+_NO_LIST: Final = "the answer is not a list"
 _LARGE: Final = "the answer is larger than 8 MiB"
 _AGAIN: Final = (LISTED, NOT_DELETED)
 _RARELY: Final = (LISTED_RARELY, NOT_DELETED)
-_LEFT_OUT: Final = (stays("the others are used"),)
+_LEFT_OUT: Final = (stays("the other items are used"),)
 _READ: Final = (stays("is read"),)
 
 
@@ -115,7 +115,7 @@ LISTS: Final = (
     _listed(
         "has pages without end, with nothing in them",
         endless_pages(lambda number: []),
-        "its pages hold next to nothing",
+        "its pages are almost empty",
         *_RARELY,
     ),
     _listed(
@@ -131,25 +131,25 @@ LISTS: Final = (
 )
 
 ITEMS: Final = (
-    _beside("lists null, numbers and texts as items", _LEFT_OUT, None, 5, "x", [], said="4 items are no such objects"),
-    _beside("lists objects of another kind", _LEFT_OUT, _SECRET, said="1 items are no such objects"),
+    _beside("lists null, numbers and texts as items", _LEFT_OUT, None, 5, "x", [], said="4 items are not objects of"),
+    _beside("lists objects of another kind", _LEFT_OUT, _SECRET, said="1 items are not objects of"),
     _beside(
         "lists objects of another namespace",
         _LEFT_OUT,
         config_map("a", namespace="kube-system"),
-        said="1 items are no such objects",
+        said="1 items are not objects of",
     ),
     _beside(
         "lists objects without a name",
         _LEFT_OUT,
         {"metadata": {"namespace": "default"}},
-        said="1 items are no such objects",
+        said="1 items are not objects of",
     ),
     _beside(
         "lists objects with an empty kind",
         _LEFT_OUT,
         {**config_map("a"), "kind": "", "apiVersion": ""},
-        said="1 items are no such objects",
+        said="1 items are not objects of",
     ),
     _beside("lists up to a revision that is no number", _READ, said="", resourceVersion="yesterday"),
     _beside("lists up to revision 2^63", _READ, said="", resourceVersion=str(2**63)),

@@ -88,7 +88,7 @@ def _asked_rarely(*, watched: bool) -> Claim:
 
 
 _SAID: Final = "offers more than 150000 objects"
-_LEFT: Final = told("150,000 are remembered")
+_LEFT: Final = told("150,000 are kept")
 
 MASSES: Final = (
     Case(

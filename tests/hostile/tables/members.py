@@ -123,7 +123,7 @@ def _cluster_comes(sight: Sight) -> None:
     assert _EVIL.format(sight.server.name) in _clusters_here(sight)
 
 
-_NOBODY: Final = holds("nobody is dialled", _nobody_is_dialled)
+_NOBODY: Final = holds("no server is dialled", _nobody_is_dialled)
 
 
 def _row(
@@ -140,27 +140,27 @@ MEMBERS: Final = (
     *(
         _row(
             f"holds 10,000 Clusters with {whose} ID",
-            (told("256 are heard"), holds("none is taken", _none_is_taken)),
+            (told("256 are read"), holds("none is taken", _none_is_taken)),
             _holds("/clusters", _clusters(victim)),
             f"{_MOST} 256 objects of the kind Cluster",
         )
-        for whose, victim in (("home's", "{0.home_uid}"), ("another member's", "{0.honest_uid}"))
+        for whose, victim in (("the local", "{0.home_uid}"), ("another member's", "{0.honest_uid}"))
     ),
     _row(
         "holds 10,000 ClusterFeatures",
-        (told("1,024 are heard"),),
+        (told("1,024 are read"),),
         _holds("/clusterfeatures", _features),
         f"{_MOST} 1024 objects of the kind ClusterFeature",
     ),
     _row(
         "holds 5,000 rules",
-        (told("1,024 are heard"),),
+        (told("1,024 are read"),),
         _holds("/resourcesyncrules", _foreign_rules),
         f"{_MOST} 1024 objects of the kind ResourceSyncRule",
     ),
     _row(
-        "holds a Cluster and a Secret for home",
-        (holds("home's stay as they are", own_stays), _NOBODY),
+        "holds a Cluster and a Secret for the local cluster",
+        (holds("the local ones stay as they are", own_stays), _NOBODY),
         _speaks_for_home,
     ),
     _row(

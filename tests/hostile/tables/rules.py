@@ -156,7 +156,7 @@ RULES: Final = (
     ),
     _row(
         "has 60 rules that write the same objects, each otherwise, with templates that take long",
-        (stays("the oldest writes"), told("that the others do not, and why, is said"), SERVED),
+        (stays("the oldest writes"), told("the status explains why the other rules do not write"), SERVED),
         _has_dear_rivals,
         "which is older, wants it otherwise",
         brings=f"{_RULE}-*",
@@ -164,7 +164,7 @@ RULES: Final = (
     ),
     _row(
         "has 100 rules of 1 MiB each",
-        (comes("up to 8 come, and the others are left", _rules(1, 8)),),
+        (comes("up to 8 come, and the rest are left", _rules(1, 8)),),
         _has_heavy_rules,
         # The stream is full first, or the list that is asked for while its peer is slow to open one.
         ("offers more than 8 MiB of the kind ResourceSyncRule", "the answer is larger than 8 MiB"),

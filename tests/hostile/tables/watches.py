@@ -13,7 +13,7 @@ from tests.hostile.server.deeds import compresses, ends_the_stream, says, silenc
 from tests.hostile.server.stranger import Deed, Stranger
 from tests.hostile.server.world import parse
 from tests.hostile.shown import (
-    HEARD_ANEW,
+    LISTED_AGAIN,
     MAPS,
     MIB,
     NOT_DECOMPRESSED,
@@ -30,10 +30,10 @@ from tests.hostile.shown import (
 from tests.hostile.tables.connections import COMPRESSED
 from tests.hostile.tables.lists import without_streams
 
-_KEPT: Final = (STAYS, HEARD_ANEW)
+_KEPT: Final = (STAYS, LISTED_AGAIN)
 _AGAIN: Final = (STAYS, WATCHED)
-_NAMED: Final = "an object with the name"
-_NO_EVENT: Final = "a line that is no event"
+_NAMED: Final = "an object with an invalid name"
+_NO_EVENT: Final = "a line that is not an event"
 
 
 def _after(make: Callable[[Stranger], Deed]) -> Deed:
@@ -106,25 +106,25 @@ def _with(*changes: tuple[str, Any]) -> Any:
 
 
 EVENTS: Final = (
-    _event("sends events of another kind", {**config_map("a"), "kind": "Secret"}, "is of another kind than"),
+    _event("sends events of another kind", {**config_map("a"), "kind": "Secret"}, "is not of the kind"),
     _event(
         "sends events of another namespace",
         config_map("a", namespace="kube-system"),
-        "is in a namespace that was not asked for",
+        "is in a namespace that was not requested",
     ),
     _event(
-        "sends events of no namespace", _with(("metadata.namespace", None)), "is in a namespace that was not asked for"
+        "sends events of no namespace", _with(("metadata.namespace", None)), "is in a namespace that was not requested"
     ),
     _event("sends names with slashes", _named("../../secrets/a"), _NAMED),
     _event("sends the name `..`", _named(".."), _NAMED),
     _event("sends an empty name", _named(""), _NAMED),
     _event("sends a name of 10 KB", _named("x" * 10_000), _NAMED),
     _event("sends a name with control characters", _named("a\x1b[2J"), _NAMED),
-    _event("sends a uid of 10 KB", _with(("metadata.uid", "x" * 10_000)), "has a uid that is none"),
+    _event("sends a uid of 10 KB", _with(("metadata.uid", "x" * 10_000)), "has an invalid uid"),
     _event(
         "sends a creation time of 10 KB",
         _with(("metadata.creationTimestamp", "2" * 10_000)),
-        "has a creationTimestamp that is none",
+        "has an invalid creationTimestamp",
     ),
 )
 
@@ -137,7 +137,7 @@ LINES: Final = (
     _event(
         "sends 200,000 labels",
         _with(("metadata.labels", {f"{number}": "" for number in range(200_000)})),
-        "an object with more metadata than any has",
+        "an object with more metadata than is accepted",
     ),
     _event(
         "sends labels that are numbers", _with(("metadata.labels", {"a": 5})), "an object without readable metadata"
@@ -176,11 +176,11 @@ ERRORS: Final = (
     _error("sends an error 500", status(500, "InternalError"), "500"),
     _error("sends an error 403", status(403, "Forbidden"), "403"),
     _error("sends an error without a code", {"kind": "Status"}, "500"),
-    _sends("sends 410 in every stream", (STAYS, HEARD_ANEW), _line("ERROR", status(410, "Expired"))),
+    _sends("sends 410 in every stream", (STAYS, LISTED_AGAIN), _line("ERROR", status(410, "Expired"))),
     _sends("ends every stream at once", _AGAIN, then=ends_the_stream),
-    _watched("tells of states and bookmarks that go back", (stays("what is newer stays"),), _goes_back),
+    _watched("sends states and bookmarks that go back", (stays("the newer states stay"),), _goes_back),
     _sends(
-        "deletes what it never had",
+        "deletes an object that it never had",
         (stays("nothing is deleted"),),
         _line("DELETED", _with(("metadata.resourceVersion", "9999"), ("metadata.name", "native"))),
     ),

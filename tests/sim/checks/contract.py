@@ -19,7 +19,8 @@ from registry_controller.api.selection import Selection
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.kube.connect import Writer, object_path
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import WatchEvent, WatchEventType, list_objects, read_revision, watch_events
+from registry_controller.kube.listing import list_objects, read_revision
+from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
 
 CONFIG_MAPS: Final = GVR("", "v1", "configmaps", True)
 ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)

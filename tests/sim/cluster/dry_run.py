@@ -12,7 +12,7 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.connect import DRY_RUNNING, READING, Reader, Writer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.planner.dry_run import DryRun, start_dry_run
-from registry_controller.planner.explain import Explanation, explain
+from registry_controller.planner.explain import Explanation, explain_object
 from registry_controller.planner.output import ClusterNames
 from registry_controller.planner.plan import Plan, PlanAction, make_plan
 from tests.sim.cluster.apiserver import Write
@@ -54,7 +54,7 @@ async def explained(
     """Explain an object; return the explanation and the names of clusters for its text."""
     async with open_dry_run(group, at) as dry_run:
         found, gvr = await dry_run.engine.discovery.find(kind)
-        return await explain(dry_run, found, gvr, ObjectKey(namespace, name)), ClusterNames(dry_run.engine)
+        return await explain_object(dry_run, found, gvr, ObjectKey(namespace, name)), ClusterNames(dry_run.engine)
 
 
 async def plan(group: SimGroup, at: str, *rules: Manifest, wait_s: float = 20.0) -> Plan:

@@ -27,6 +27,7 @@ from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync import results
 from registry_controller.sync.results import Results
 from registry_controller.watch.body_cache import BodyCache, BodyKey
+from tests.unit.cache.observers import Observer
 
 PEER = ClusterUID("peer")
 MAP = GVK("", "v1", "ConfigMap")
@@ -49,10 +50,7 @@ def a_feed(entry: dict[str, Any], *, kind: GVK = MAP) -> tuple[SourceCache, Sour
     assert verdict.accepted, verdict
     sources = SourceIndex(
         bodies=BodyCache(limit_bytes=MIB),
-        on_change=lambda *_: None,
-        on_complete=lambda *_: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
+        observer=Observer(),
     )
     cache = SourceCache(
         peer=PEER, kind=kind, rules=(activate(rule, created_at="", owner=ClusterUID("home")),), sources=sources
@@ -171,6 +169,49 @@ def test_of_what_a_peer_holds_marks_take_little() -> None:
     finally:
         tracemalloc.stop()
     assert {record.marks.owner for record in cache.records.values()} == {"o"}
+
+
+def test_a_record_takes_as_much_after_its_rule_was_edited_as_before() -> None:
+    """R6: 374 bytes with its place in a full mapping; what an edit needs beside is given back."""
+    cache, sources = a_feed({"match": [{}]})
+    (stream,) = cache.streams.values()
+    count, sizes = 2000, []
+    found = [obj(f"n{number}", 1000 + number) for number in range(count)]
+    keys = [each.key for each in found]
+
+    def measure() -> None:
+        for key in keys:
+            sources.bodies.drop(BodyKey(PEER, MAP, key))
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0] / count)
+
+    edited, _ = read_and_validate({
+        "metadata": {"name": "r", "uid": "r", "generation": 2},
+        "spec": {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"},
+                 "rules": [{"match": [{}], "mutations": {"labels": {"add": {"a": "1"}}}}]},
+    })  # fmt: skip
+    assert edited is not None
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for each in found:
+            stream.on_object(each)
+        stream.on_synced(9000)
+        measure()
+        cache.set_rules((activate(edited, created_at="", owner=ClusterUID("home")),))
+        (listing,) = cache.lists.values()
+        for each in found:
+            listing.on_object(each)
+        assert listing.on_synced(9000)
+        assert not cache.lists
+        del listing
+        measure()
+    finally:
+        tracemalloc.stop()
+    before, after = sizes
+    assert before < 430
+    assert after < before + 8
+    assert all(record.hits[0].entries == edited.entries for record in cache.records.values())
 
 
 def test_names_that_come_and_go_leave_nothing() -> None:

@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.cache.replicas import Replicas, chosen
-from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 
 _pods = st.sets(st.text("abc-123", min_size=1, max_size=8), min_size=1, max_size=5)
 

@@ -21,12 +21,13 @@ from registry_controller.core.mutation.mutate import build_copy
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import TargetPolicy
 from registry_controller.core.rules.validation import read_and_validate
-from registry_controller.kube.watch import PartialObject, decode_object
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync.rule_conflicts import losers_of
 from registry_controller.sync.state_reader import Offer
 from registry_controller.watch import limits
 from registry_controller.watch.body_cache import BodyCache
 from registry_controller.watch.stream import SelectionStream
+from tests.unit.cache.observers import Observer
 
 PEER, HOME = ClusterUID("peer"), ClusterUID("home")
 MAP = GVK("", "v1", "ConfigMap")
@@ -72,10 +73,7 @@ def _rule(name: str, entry: dict[str, Any], *, owner: ClusterUID) -> ActiveRule:
 def a_feed(*rules: ActiveRule, kind: GVK = MAP) -> tuple[SourceCache, SelectionStream, EvaluationUsage]:
     sources = SourceIndex(
         bodies=BodyCache(),
-        on_change=lambda *_: None,
-        on_complete=lambda *_: None,
-        on_standing=lambda _: None,
-        on_back=lambda *_: None,
+        observer=Observer(),
     )
     cache = SourceCache(peer=PEER, kind=kind, rules=rules, sources=sources)
     sources.open(cache)
@@ -260,7 +258,7 @@ def test_words_on_what_other_clusters_rules_cannot_tell_are_limited(monkeypatch:
 
 def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that is too much is left as it was, and the others come; what goes makes limits."""
-    monkeypatch.setattr(limits, "MOST_WEIGHT", 10_000)
+    monkeypatch.setattr(limits, "MOST_BYTES", 10_000)
     every, _ = read_and_validate({
         "metadata": {"name": "core", "uid": "core", "generation": 1},
         "spec": {"groupVersionKind": meta.RULE._asdict(), "rules": [{"match": [{}]}]},
@@ -274,9 +272,7 @@ def test_rules_of_another_cluster_weigh_no_more_than_a_limit_together(monkeypatc
     offer("one", 4_000, status={"text": "x" * 20_000})
     offer("two", 4_000)
     assert stream.error is None
-    with pytest.raises(
-        TooMuch, match="it offers more than 0 MiB of the kind ResourceSyncRule: the others are not heard"
-    ):
+    with pytest.raises(TooMuch, match="it offers more than 0 MiB of the kind ResourceSyncRule: the rest is not read"):
         offer("three", 4_000)
     assert [key.name for key in cache.records] == ["one", "two"]
     stream.on_delete(ObjectKey("ns", "one"), None)

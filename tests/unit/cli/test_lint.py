@@ -41,7 +41,7 @@ def lint(text: str, tmp_path: Path) -> tuple[int, list[str]]:
     [
         pytest.param(MISPLACED, "/rule.yaml:10:11: error: spec.rules[0].match[0].name: ", id="a name misplaced"),
         pytest.param(UNKNOWN, "/rule.yaml:10:3: error: spec.deletionpolicy: is not a field", id="a field misspelled"),
-        pytest.param(STRAY, "/rule.yaml:10:7: error: spec.rules[1].match: is required", id="a stray dash"),
+        pytest.param(STRAY, "/rule.yaml:10:7: error: spec.rules[1].match: is missing", id="a stray dash"),
         pytest.param(CONTENT, "/rule.yaml:10:15: error: spec.rules[0].match[0].content[0].key", id="a path in gjson"),
         pytest.param(OVERRIDE, "/rule.yaml:13:13: error: spec.rules[0].mutations.overrides[0].path", id="an override"),
         pytest.param(

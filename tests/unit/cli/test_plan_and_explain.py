@@ -31,7 +31,7 @@ def ask(*args: str, stdin: str = "") -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (WRONG, "<stdin>:10:7: error: spec.rules[1].match: is required"),
+        (WRONG, "<stdin>:10:7: error: spec.rules[1].match: is missing"),
         (GOOD.replace("{name: a}", "{nam: a}"), "error: spec.rules[0].match[0].objectKey.nam: is not a field"),
         ("a: [", "<stdin>:1:5: error: yaml: "),
         ("a: b", "holds no ResourceSyncRule"),

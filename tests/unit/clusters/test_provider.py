@@ -343,16 +343,18 @@ def test_only_changes_that_plans_read_cause_a_plan(
     play(scenario)
 
 
-def test_w3_every_change_causes_a_plan_while_orphans_are_watched() -> None:
+def test_w3_while_orphans_are_watched_time_alone_causes_plans() -> None:
     """The last orphan may be gone, which no object of our kinds shows."""
 
     async def scenario(stage: Stage) -> None:
-        await engage(stage, "b")
         stage.watches.has_orphans = True
+        await engage(stage, "b")
         plans = stage.observer.plans
-        stage.apply("clusters", cluster_manifest("b"))
-        await asyncio.sleep(1)
-        assert stage.observer.plans == plans + 1
+        await asyncio.sleep(10)
+        assert stage.observer.plans == plans + 2
+        stage.watches.has_orphans = False
+        await asyncio.sleep(60)
+        assert stage.observer.plans == plans + 3
 
     play(scenario)
 

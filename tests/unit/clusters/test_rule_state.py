@@ -116,12 +116,10 @@ def test_w3_a_rule_whose_fields_our_crd_does_not_know_does_nothing() -> None:
     assert not made.deletes_unwanted(provenance())
 
 
-def cache(*, has_rules: bool = True, is_complete: bool = True, held: Marks | None = None) -> Any:
+def cache(*, is_synced: bool = True, held: Marks | None = None) -> Any:
     """Build the cache of the rules that c holds."""
     records = {} if held is None else {ObjectKey("", "r"): SimpleNamespace(marks=held)}
-    return SimpleNamespace(
-        rules=["sink"] if has_rules else [], streams={"all": SimpleNamespace(is_complete=is_complete)}, records=records
-    )
+    return SimpleNamespace(is_synced=is_synced, records=records)
 
 
 NATIVE = Marks(None, None, sync_disabled=False, go_written=False)
@@ -136,8 +134,7 @@ OF_B = Marks(B, None, sync_disabled=False, go_written=False)
         (peer(), cache(held=NATIVE), RuleState.SILENT),
         (peer(), cache(held=KEPT), RuleState.GONE),
         (peer(), cache(held=OF_B), RuleState.GONE),
-        (peer(), cache(is_complete=False), RuleState.SILENT),
-        (peer(), cache(has_rules=False), RuleState.SILENT),
+        (peer(), cache(is_synced=False), RuleState.SILENT),
         (peer(), None, RuleState.SILENT),
         (peer(is_alive=False), cache(), RuleState.SILENT),
         (None, cache(), RuleState.SILENT),
@@ -147,8 +144,7 @@ OF_B = Marks(B, None, sync_disabled=False, go_written=False)
         "the rule is still there",
         "the rule is not copied any more",
         "another member's rule has its name",
-        "its list is not complete",
-        "no rule reads its rules",
+        "its list is not complete, or no rule reads its rules",
         "its rules are not watched",
         "it is silent",
         "it is not known",

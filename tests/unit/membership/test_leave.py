@@ -323,5 +323,6 @@ def test_the_question_names_the_cluster_and_the_effect() -> None:
     play(stage, ask())
     assert asked == [
         "Take this cluster own out of its group, delete its Cluster, and revoke its credentials?",
-        "Declare that Cluster b is gone for good, remove it from all members, and delete its copies here?",
+        "Declare that Cluster b is gone for good, so that all members remove it, and delete its copies here whose "
+        "rules have the deletionPolicy Delete?",
     ]

@@ -23,7 +23,7 @@ def test_what_happened_is_exposed_under_our_prefix() -> None:
     metrics = Metrics()
     metrics.decided(decision="Apply", reason="Changed")
     metrics.wrote(verb="create", kind="ConfigMap", result="ok", seconds=0.003)
-    metrics.event_received(peer="b", kind="Secret")
+    metrics.watch_events_total.labels(peer="b", kind="Secret").inc()
     metrics.workqueue_depth.set(3)
     body, content_type = metrics.render()
     text = body.decode()
@@ -45,9 +45,9 @@ def test_openmetrics_is_spoken_to_those_who_ask() -> None:
 
 def test_a_peer_that_left_leaves_no_series_behind() -> None:
     metrics = Metrics()
-    metrics.event_received(peer="b", kind="Secret")
+    metrics.watch_events_total.labels(peer="b", kind="Secret").inc()
     metrics.held.labels(peer="b", reason="x").set(1)
-    metrics.event_received(peer="c", kind="Secret")
+    metrics.watch_events_total.labels(peer="c", kind="Secret").inc()
     metrics.forget_peer("b")
     metrics.forget_peer("never-known")
     text = metrics.render()[0].decode()

@@ -18,7 +18,7 @@ from registry_controller.core.decision.ownership import NATIVE, Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.watch import decode_object
+from registry_controller.kube.object import decode_object
 from registry_controller.sync.applier import Applier
 from registry_controller.sync.copy_writer import DesiredCopy
 from registry_controller.sync.reconciler import Judgment, Result
@@ -71,6 +71,7 @@ class Bench:
             records={KEY: self.record},
             reread=self._reread,
             is_outdated=lambda record, hit: self.is_outdated,
+            is_current=lambda key, record, hit: self.cache.records.get(key) is record and not self.is_outdated,
         )
         self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",))
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)

@@ -11,7 +11,7 @@ from registry_controller.api.errors import TooMuch
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.peer_objects import read_member
-from registry_controller.kube.watch import decode_object
+from registry_controller.kube.object import decode_object
 from registry_controller.watch.limits import MOST_OBJECTS, MOST_OWN, check_room
 
 MAP = GVK("", "v1", "ConfigMap")

@@ -19,7 +19,7 @@ from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import PAGES
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.line_budget import LineBudget
-from registry_controller.kube.watch import PartialObject
+from registry_controller.kube.object import PartialObject
 from registry_controller.watch import delivery, retry
 from registry_controller.watch import reflector as module
 from registry_controller.watch.event_handler import EventHandler
@@ -172,6 +172,10 @@ class Follower:
             check_room=check_room,
         )
 
+    @property
+    def synced(self) -> bool:
+        return "complete" in self.diary.lines
+
     def on_answer(self) -> None:
         self.alive_count += 1
 
@@ -213,8 +217,8 @@ async def test_r4_one_stream_brings_everything_and_then_events() -> None:
     await follower.hears("+a@3", "+b@4", "complete", "+a@10", "-b@11")
     assert follower.server.asked[0]["sendInitialEvents"] == "true"
     assert follower.server.asked[0]["resourceVersion"] == ""
-    assert follower.reflector.revision == 11
-    assert follower.reflector.synced
+    assert follower.reflector._delivery.revision == 11
+    assert follower.synced
     assert follower.alive_count
 
 
@@ -345,14 +349,14 @@ async def test_a_list_with_nonsense_is_never_complete(nonsense: Mapping[str, Any
     bad = [line("ADDED", nonsense), *INITIAL]
     follower = Follower(Server(streams=[bad, [*INITIAL, FOREVER]]))
     await follower.hears("ProtocolError", "+a@3", "+b@4", "+a@3", "+b@4", "complete", "current")
-    assert follower.reflector.refused == 1
+    assert [type(trouble) for trouble in follower.diary.troubles] == [errors.ProtocolError]
 
 
 async def test_an_object_of_another_namespace_is_refused() -> None:
     bad = [line("ADDED", obj("a", 3, namespace="other")), bookmark(9, ends=True), FOREVER]
     follower = Follower(Server(streams=[bad]), selection=Selection("n"))
     await follower.hears("ProtocolError")
-    assert not follower.reflector.synced
+    assert not follower.synced
 
 
 async def test_nonsense_after_the_list_is_listed_again_and_removes_nothing_meanwhile() -> None:
@@ -432,7 +436,7 @@ async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monk
     with pytest.raises(TimeoutError):
         await follower.until(lambda: len(follower.server.asked) > 1, within_s=0.5)
     assert follower.diary.lines == ["+a@3", "TooMuch"]
-    assert not follower.reflector.synced
+    assert not follower.synced
 
 
 async def test_initial_events_that_never_end_are_left_for_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,7 +465,7 @@ async def test_retry_now_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     def holds() -> bool:
         if follower.diary.troubles:
             follower.reflector.retry_now()
-        return follower.reflector.synced
+        return follower.synced
 
     await follower.until(holds)
 
@@ -480,7 +484,7 @@ async def test_a_server_that_comes_back_refusing_is_asked_again_soon(monkeypatch
     monkeypatch.setattr(retry, "backoff_s", note_bound)
     away, refusing = errors.Unreachable("away"), errors.Forbidden("not yet", status=403)
     follower = Follower(Server(streams=[*[away] * 8, *[refusing] * 10, [*INITIAL, FOREVER]]))
-    await follower.until(lambda: follower.reflector.synced)
+    await follower.until(lambda: follower.synced)
     assert bounds[:8] == sorted(bounds[:8])
     assert bounds[8] == bounds[0]
     assert bounds[17] == 60.0
@@ -492,7 +496,7 @@ async def test_a_swapped_connection_resumes_without_a_stall() -> None:
     follower = Follower(old)
 
     def holds() -> bool:
-        if follower.reflector.synced and not old.closed.is_set():
+        if follower.synced and not old.closed.is_set():
             from registry_controller.kube.discover import Discovery
 
             follower.reflector.swap(new, Discovery(new))
@@ -517,7 +521,7 @@ async def test_w3_one_that_does_not_resume_is_outdated_by_another_connection() -
     follower = Follower(old, resumes=False)
 
     def holds() -> bool:
-        if follower.reflector.synced and not old.closed.is_set():
+        if follower.synced and not old.closed.is_set():
             from registry_controller.kube.discover import Discovery
 
             follower.reflector.swap(new, Discovery(new))
@@ -554,7 +558,7 @@ async def test_a_list_at_which_rules_look_for_long_lets_others_run(
     turns = 0
 
     def holds() -> bool:
-        return follower.reflector.synced
+        return follower.synced
 
     async def count() -> None:
         nonlocal turns

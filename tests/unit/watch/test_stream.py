@@ -6,7 +6,7 @@ import pytest
 
 from registry_controller.api.errors import Forbidden
 from registry_controller.api.meta import GVK, RULE, SECRET
-from registry_controller.watch.stream import why_unheard
+from registry_controller.watch.stream import explain_unread
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 LOOKALIKE = GVK("example.com", "v1", "Secret")
@@ -22,7 +22,7 @@ PURPOSE = ", unless rbac.narrowSecrets is set {}: then it is lacking on purpose,
 def test_a_right_that_is_missing_is_named_and_of_secrets_that_it_may_be_so_on_purpose(
     kind: GVK, may_be_meant: bool, at_home: bool, label: str, place: str
 ) -> None:
-    said = why_unheard(kind, Forbidden("list them: 403 Forbidden"), at_home=at_home)
+    said = explain_unread(kind, Forbidden("list them: 403 Forbidden"), is_local=at_home)
     granting = f'grant it with a ClusterRole labelled cluster-registry.k8s.cisco.com/{label}-aggregated: "true" {place}'
     assert said.startswith(f"cannot list them: 403 Forbidden; {granting}")
     assert (PURPOSE.format(place) in said) is may_be_meant

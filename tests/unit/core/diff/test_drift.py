@@ -11,11 +11,9 @@ from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import CLUSTER, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.core.diff.digest import content_digest
 from registry_controller.core.diff.drift import Comparison, Drift, compare, merge
 
 US = meta.FIELD_MANAGER
-KEY = b"k" * 32
 
 
 def entry(fields: dict[str, Any], *, manager: str = US, operation: str = "Update") -> dict[str, Any]:
@@ -304,40 +302,3 @@ def test_what_is_nested_too_deeply_is_an_error() -> None:
 
     with pytest.raises(InvalidObject, match="nested too deeply"):
         compare(nested(), nested(), manager=US)
-    with pytest.raises(InvalidObject, match="nested too deeply"):
-        content_digest(nested(), key=KEY)
-
-
-def test_the_digest_leaves_out_what_no_author_writes() -> None:
-    plain = obj(data={"b": "2", "a": "1"}, metadata={"annotations": {meta.PROVENANCE: origin(revision=1)}})
-    stored = {
-        "metadata": {
-            "name": "one",
-            "namespace": "apps",
-            "annotations": {meta.PROVENANCE: origin(revision=2)},
-            "labels": {},
-            "uid": "u",
-            "resourceVersion": "7",
-            "finalizers": ["f"],
-        },
-        "data": {"a": "1", "b": "2"},
-        "status": {"x": 1},
-    }
-    assert content_digest(plain, key=KEY) == content_digest(stored, key=KEY)
-    assert len(content_digest(plain, key=KEY)) == 16
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        obj(data={"a": "2"}),
-        obj(data={"a": "1"}, metadata={"labels": {"a": "1"}}),
-        obj(data={"a": "1"}, metadata={"annotations": {"a": "1"}}),
-        obj(data={"a": "1"}, metadata={"annotations": {meta.PROVENANCE: "nonsense"}}),
-        obj(data={"a": 2**70}),
-    ],
-)
-def test_the_digest_tells_other_content_and_other_keys_apart(changed: dict[str, Any]) -> None:
-    plain = obj(data={"a": "1"})
-    assert content_digest(changed, key=KEY) != content_digest(plain, key=KEY)
-    assert content_digest(plain, key=b"other") != content_digest(plain, key=KEY)

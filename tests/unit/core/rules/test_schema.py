@@ -71,3 +71,31 @@ def test_nothing_that_a_schema_says_is_unknown_to_lint(name: str) -> None:
     ours = {".spec.rules": 1, ".spec.rules[].match[]": 2} if name.startswith("resourcesyncrules") else {}
     said = {path: len(one[cel]) for path, one in found.items() if cel in one}
     assert said == ours, "rules in CEL are checked by core.rules.validation, too"
+
+
+def test_fields_that_the_server_did_not_store_are_pruned() -> None:
+    sent = {"spec": {"kept": 1, "lost": {"a": 1}, "null": None, "list": [{"a": 1, "b": 2}, {"a": 1}]}}
+    stored = {"spec": {"kept": 1, "list": [{"a": 1}, {"a": 1}], "default": True}}
+    assert schema.find_pruned_fields(sent, stored=stored) == ("spec.lost", "spec.list[0].b")
+    assert schema.find_pruned_fields(sent, stored={}) == ("spec.kept", "spec.lost", "spec.list")
+    assert schema.find_pruned_fields({}, stored=stored) == ()
+
+
+def _crd(version: str, properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    root = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}, "metadata": {}}}
+    return {"spec": {"versions": [{"name": version, "schema": {"openAPIV3Schema": root}}]}}
+
+
+def test_fields_that_an_installed_definition_lacks_are_found() -> None:
+    item = {"type": "object", "properties": {"a": {}, "b": {}}}
+    ours = _crd("v1", {"same": {}, "new": {"properties": {"below": {}}}, "list": {"items": item}})
+    theirs = _crd("v1", {"same": {}, "list": {"items": {"properties": {"a": {}}}}, "theirs": {}})
+    assert schema.find_unknown_properties(ours, installed=theirs, version="v1") == ("spec.new", "spec.list[].b")
+    assert schema.find_unknown_properties(ours, installed=_crd("v2", {}), version="v1") == ("spec",)
+    assert schema.find_unknown_properties(ours, installed=ours, version="v1") == ()
+
+
+def test_a_field_that_preserves_unknown_fields_loses_none() -> None:
+    ours = _crd("v1", {"free": {"properties": {"a": {}}}})
+    theirs = _crd("v1", {"free": {"x-kubernetes-preserve-unknown-fields": True}})
+    assert schema.find_unknown_properties(ours, installed=theirs, version="v1") == ()

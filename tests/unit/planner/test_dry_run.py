@@ -1,4 +1,4 @@
-"""The parts of planning that need no cluster: the pencil, what is staged, the words."""
+"""A dry run: the requests that its client may send, and how rules of a file replace stored rules."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.errors import Conflict, Forbidden
 from registry_controller.cache.registry import Registry
-from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.decision import Hold, Reason
 from registry_controller.kube.connect import DRY_RUNNING, READING, WRITING
 from registry_controller.kube.transport import is_allowed
-from registry_controller.planner.dry_run import merge_stored, stage_rule
-from registry_controller.report.reasons import WORDS
+from registry_controller.planner.dry_run import PlannedResult, merge_stored, stage_rule
+from tests.unit.planner.planned_results import APPLY, PEER, planned
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 OWNED = {meta.OWNER: "somebody", "note": "old"}
@@ -48,14 +49,14 @@ def rule(**info: Any) -> dict[str, Any]:
         ("PUT", "/api/v1/namespaces/a/secrets/b", WRITING, True),
     ],
 )
-def test_a_rehearsal_may_read_and_ask_and_nothing_else(
+def test_a_dry_run_may_read_and_send_dry_run_updates_and_nothing_else(
     method: str, path: str, methods: frozenset[str], allowed: bool
 ) -> None:
     """S1: a plan is unable to write."""
     assert is_allowed(method, path, methods) is allowed
 
 
-def test_a_new_rule_is_born_now() -> None:
+def test_a_new_rule_is_created_now() -> None:
     info = meta.metadata_of(merge_stored(rule(labels={"a": "1"}), None, now=NOW))
     assert info == {"name": "r", "creationTimestamp": "2026-05-01T12:00:00Z", "generation": 1, "labels": {"a": "1"}}
 
@@ -85,6 +86,16 @@ def test_a_staged_rule_stands_in_the_registry_in_the_place_of_the_other() -> Non
     assert (held.rule.suspend, held.rule.uid, held.marks.owner) == (False, "u", "somebody")
 
 
-def test_every_reason_has_words_and_no_two_the_same() -> None:
-    assert set(WORDS) == set(Reason)
-    assert len(set(WORDS.values())) == len(WORDS)
+@pytest.mark.parametrize(
+    ("planned", "is_stable"),
+    [
+        (planned(APPLY), True),
+        (planned(APPLY, result=Hold(Reason.STALE_SOURCE, PEER)), False),
+        (planned(APPLY, error=Conflict("changed", status=409)), False),
+        (planned(APPLY, error=Forbidden("refused", status=403)), True),
+        (planned(Hold(Reason.OWNER_SILENT, PEER)), True),
+    ],
+    ids=["a write", "a source that changed", "a conflict", "a refused write", "a hold"],
+)
+def test_a_result_is_stable_unless_something_changed_while_it_was_read(planned: PlannedResult, is_stable: bool) -> None:
+    assert planned.is_stable is is_stable

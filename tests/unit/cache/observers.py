@@ -1,0 +1,26 @@
+"""Observers of caches whose methods a test chooses; the others do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def _ignore(*_: Any) -> None:
+    pass
+
+
+class Observer:
+    """Calls the functions that it was made with: `Observer(on_claim_changed=...)`."""
+
+    def __init__(self, **methods: Callable[..., None]) -> None:
+        known = {
+            "on_claim_changed", "on_source_known", "on_source_synced", "on_cache_status_changed",
+            "on_copy_changed", "on_local_synced", "on_local_status_changed",
+        }  # fmt: skip
+        assert methods.keys() <= known, methods
+        for name in known:
+            setattr(self, name, methods.get(name, _ignore))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)

@@ -1,0 +1,264 @@
+"""Places that come and go in the local cache of a kind, and the one writer of its records. R1, W3, O3."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import HERE, LocalCache, PlaceChange
+from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged
+from registry_controller.core.decision.ownership import Marks
+from registry_controller.kube.object import PartialObject, decode_object
+from registry_controller.watch.body_cache import BodyCache, BodyKey
+from tests.unit.cache.observers import Observer
+
+OWNER = ClusterUID("owner")
+MAP = GVK("", "v1", "ConfigMap")
+X, Y, COPIES = Selection("x"), Selection("y"), Selection(labels=meta.OWNER)
+KEY = ObjectKey("x", "one")
+MARKS = Marks(OWNER, None, sync_disabled=False, go_written=False)
+
+
+def obj(
+    name: str = "one", revision: int = 5, *, namespace: str = "x", owner: str = OWNER, uid: str = ""
+) -> PartialObject:
+    annotations = {meta.OWNER: owner} if owner else {}
+    info = {
+        "name": name, "namespace": namespace, "uid": uid or f"u-{name}", "resourceVersion": str(revision),
+        "annotations": annotations,
+    }  # fmt: skip
+    return decode_object(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info}).encode())
+
+
+def stored(found: PartialObject) -> Stored:
+    return Stored(found, MARKS, b"desired", b"baseline", is_plain=True)
+
+
+class World:
+    """A cache in its index, and everything that it reports."""
+
+    def __init__(self, *places: Selection) -> None:
+        self.changed: list[Target] = []
+        self.complete: list[Selection] = []
+        self.standing = 0
+        self.copies = CopyIndex(
+            bodies=BodyCache(),
+            observer=Observer(
+                on_copy_changed=lambda target, _: self.changed.append(target),
+                on_local_synced=lambda _, place: self.complete.append(place),
+                on_local_status_changed=self._stand,
+            ),
+        )
+        self.cache = self.copies.open(MAP)
+        self.cache.set_places(places)
+
+    def _stand(self, cache: LocalCache) -> None:
+        assert cache is self.cache
+        self.standing += 1
+
+    def list(self, place: Selection, *objects: PartialObject, revision: int = 10) -> None:
+        stream = self.cache.streams[place]
+        for each in objects:
+            stream.on_object(each)
+        stream.on_synced(revision)
+
+    def names(self) -> list[str]:
+        return sorted(key.name for key in self.cache.records)
+
+
+def test_a_place_that_comes_changes_no_record_and_is_reported_once_everything_in_it_is_known() -> None:
+    world = World(X)
+    world.list(X, obj())
+    record = world.cache.records[KEY]
+    assert world.cache.set_places((X, Y)) == PlaceChange(opened=(Y,))
+    assert (world.cache.covers("x"), world.cache.covers("y")) == (True, False)
+    world.list(Y, obj("two", namespace="y"))
+    assert world.cache.records[KEY] is record
+    assert world.complete == [X, Y]
+    assert world.changed == [world.cache.target(KEY), Target("", "ConfigMap", "y", "two")]
+    world.list(Y, obj("two", namespace="y"))
+    assert world.complete == [X, Y]
+
+
+def test_a_place_within_one_that_is_complete_brings_nothing_new() -> None:
+    world = World(EVERYTHING)
+    world.list(EVERYTHING, obj())
+    world.changed.clear()
+    world.cache.set_places((EVERYTHING, X))
+    world.list(X, obj())
+    assert (world.complete, world.changed) == ([EVERYTHING], [])
+    assert world.cache.set_places((EVERYTHING,)) == PlaceChange(closed=(X,))
+    world.cache.streams[EVERYTHING].on_delete(KEY, obj(revision=7))
+    assert world.names() == []
+
+
+def test_a_place_that_goes_takes_what_no_other_place_shows_and_nobody_is_asked_to_look() -> None:
+    world = World(X, Y)
+    world.list(X, obj(), obj("native", owner=""))
+    world.list(Y, obj("two", namespace="y"))
+    world.changed.clear()
+    assert world.copies.counts["", OWNER] == 2
+    late = world.cache.streams[X]
+    world.cache.set_places((Y,))
+    assert (world.names(), world.changed, world.copies.counts["", OWNER]) == (["two"], [], 1)
+    assert not world.cache.natives
+    assert world.copies.bodies.peek(BodyKey(HERE, MAP, KEY)) is None
+    late.on_object(obj())
+    late.on_synced(12)
+    assert world.names() == ["two"]
+    world.cache.set_places(())
+    assert world.copies.cache_of("", "ConfigMap") is None
+    assert list(world.copies.all_caches()) == []
+
+
+def test_records_stay_when_another_place_is_about_to_show_them() -> None:
+    world = World(X)
+    world.list(X, obj(), obj("gone", 7), obj("late", 7))
+    record = world.cache.records[KEY]
+    world.cache.set_places((COPIES,))
+    assert world.names() == ["gone", "late", "one"]
+    world.list(COPIES, obj(), revision=6)
+    assert world.cache.records[KEY] is record
+    assert world.names() == ["gone", "late", "one"]  # that list is from before they were there
+    world.changed.clear()
+    world.cache.streams[COPIES].on_object(obj("late", 7))
+    world.list(COPIES, obj(), obj("late", 7))
+    assert (world.names(), world.changed) == (["late", "one"], [world.cache.target(ObjectKey("x", "gone"))])
+
+
+def test_what_a_complete_place_does_not_have_is_not_expected_of_it() -> None:
+    world = World(X, COPIES)
+    world.list(COPIES, revision=20)
+    world.list(X, obj(), revision=20)
+    world.cache.set_places((COPIES,))
+    assert world.names() == []
+
+
+def test_a_write_in_a_place_that_went_meanwhile_is_known_and_its_kind_is_searched() -> None:
+    """W3."""
+    world = World(X)
+    world.list(X)
+    with world.cache.writing(KEY):
+        world.cache.set_places(())
+        world.cache.record_write(KEY, stored(obj()))
+    assert world.cache.has_unseen_writes
+    assert world.standing
+    assert world.names() == ["one"]
+    world.cache.set_places((COPIES,))
+    world.list(COPIES, revision=4)
+    assert world.names() == ["one"]
+    world.list(COPIES, revision=5)
+    assert world.names() == []
+
+
+def test_a_write_without_an_answer_in_such_a_place_is_searched_too() -> None:
+    world = World(X)
+    with world.cache.writing(KEY):
+        world.cache.set_places((Y,))
+    assert world.cache.has_unseen_writes
+
+
+def test_a_write_that_nobody_will_see_is_forgotten_when_its_place_stays_away() -> None:
+    world = World(X)
+    with world.cache.writing(KEY):
+        world.cache.set_places((Y,))
+        world.cache.record_write(KEY, stored(obj()))
+    assert world.names() == ["one"]
+    world.cache.set_places((Y,))
+    assert (world.names(), world.copies.counts.total()) == ([], 0)
+
+
+def test_a_kind_in_another_version_is_listed_anew_and_its_copies_are_compared_again() -> None:
+    world = World(X)
+    world.list(X, obj())
+    world.cache.record_write(KEY, stored(obj(revision=6)))
+    old = world.cache.streams[X]
+    change = world.cache.set_places((X,), kind=MAP._replace(version="v2"))
+    assert change == PlaceChange(opened=(X,), closed=(X,))
+    assert world.cache.streams[X] is not old
+    assert world.copies.cache_of("", "ConfigMap") is world.cache
+    record = world.cache.records[KEY]
+    assert (record.revision, record.desired, record.verified, record.made_from) == (6, None, 0, None)
+    world.list(X, revision=9)
+    assert world.names() == []
+
+
+def test_a_stored_write_is_no_news_when_its_event_comes() -> None:
+    world = World(X)
+    world.list(X)
+    world.cache.record_write(KEY, stored(obj(revision=12)))
+    record = world.cache.records[KEY]
+    assert (record.desired, record.baseline, record.verified, record.is_plain) == (b"desired", b"baseline", 12, True)
+    world.cache.streams[X].on_object(obj(revision=12))
+    assert (world.cache.records[KEY], world.changed) == (record, [])
+
+
+def test_a_comparison_without_a_write_counts_for_the_object_that_was_compared() -> None:
+    world = World(X)
+    world.list(X, obj())
+    slot = BodyKey(HERE, MAP, KEY)
+    assert world.copies.bodies.peek(slot) is not None
+    world.cache.record_write(KEY, InSync("another", 5, b"d", b"b", is_plain=False))
+    assert world.cache.records[KEY].desired is None
+    world.cache.record_write(KEY, InSync("u-one", 5, b"d", b"b", is_plain=False))
+    record = world.cache.records[KEY]
+    assert (record.desired, record.baseline, record.verified) == (b"d", b"b", 5)
+    assert world.copies.bodies.peek(slot) is None
+    world.cache.streams[X].on_object(obj(revision=6))
+    assert world.cache.records[KEY].verified == 5
+    world.cache.record_write(KEY, Unchanged())
+    assert world.cache.records[KEY].verified == 6
+
+
+def test_what_a_copy_was_made_from_outlives_its_events_and_not_the_object() -> None:
+    world = World(X)
+    world.list(X, obj())
+    world.cache.record_write(KEY, Rendered("source", ("loser",)))
+    world.cache.streams[X].on_object(obj(revision=6))
+    assert (world.cache.records[KEY].made_from, world.cache.records[KEY].outranked_rules) == ("source", ("loser",))
+    world.cache.streams[X].on_object(obj(revision=7, uid="new"))
+    assert world.cache.records[KEY].made_from is None
+
+
+@pytest.mark.parametrize(("verified", "expected"), [(5, 8), (4, 0)])
+def test_a_status_that_we_wrote_changes_nothing_else(verified: int, expected: int) -> None:
+    world = World(X)
+    world.list(X, obj())
+    world.cache.records[KEY].verified = verified
+    world.cache.record_write(KEY, StatusStored(b"status", obj(revision=8)))
+    record = world.cache.records[KEY]
+    assert (record.status_digest, record.revision, record.verified) == (b"status", 8, expected)
+    world.cache.record_write(KEY, StatusStored(b"other", obj(revision=9, uid="new")))
+    assert world.cache.records[KEY].status_digest == b"status"
+    world.cache.record_write(KEY, StatusStored(None))
+    assert world.cache.records[KEY].status_digest is None
+
+
+def test_results_of_a_copy_that_is_gone_are_dropped() -> None:
+    world = World(X)
+    for result in (
+        Unchanged(),
+        Rendered("source", ()),
+        StatusStored(b"s"),
+        InSync("u-one", 5, b"d", b"b", is_plain=True),
+    ):
+        world.cache.record_write(KEY, result)
+    assert not world.cache.records
+
+
+def test_a_history_that_went_back_forgets_what_its_stream_had() -> None:
+    """O3."""
+    world = World(X, Y)
+    world.list(X, obj())
+    world.list(Y, obj("two", namespace="y"))
+    world.cache.streams[X].on_reset()
+    assert world.names() == ["two"]
+    assert not world.cache.covers("x")
+    world.list(X, obj(revision=2), revision=3)
+    assert world.complete == [X, Y, X]
+    assert world.cache.records[KEY].revision == 2

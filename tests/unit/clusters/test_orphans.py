@@ -1,0 +1,167 @@
+"""Which kinds are watched for copies that no rule asks for any more. W3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, encode
+from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import LocalCache
+from registry_controller.cache.write_results import Stored
+from registry_controller.clusters.orphans import COPIES, OrphanFinder
+from registry_controller.core.decision.ownership import Marks
+from registry_controller.kube.object import PartialObject, decode_object
+from registry_controller.watch.body_cache import BodyCache
+from tests.unit.cache.observers import Observer
+
+OWNER = ClusterUID("owner")
+MAP = GVK("", "v1", "ConfigMap")
+X, Y = Selection("x"), Selection("y")
+
+
+class World:
+    """A finder, and the local caches that follow what it asks for. `rules` may undo what they made."""
+
+    def __init__(self, *rules: str) -> None:
+        self.plans = 0
+        self.copies = CopyIndex(
+            bodies=BodyCache(),
+            observer=Observer(on_local_status_changed=self._stand),
+        )
+        unused: Any = None
+        self.finder = OrphanFinder(
+            reader=unused,
+            discovery=unused,
+            copies=self.copies,
+            namespace="own",
+            may_undo=lambda rule: rule in rules,
+            found_more=self._change,
+        )
+
+    def _stand(self, cache: LocalCache) -> None:
+        self.finder.on_local_status_changed(cache)
+
+    def _change(self) -> None:
+        self.plans += 1
+
+    def plan(self, *places: Selection) -> frozenset[Selection]:
+        """Let rules write these places of ConfigMaps; return those that are watched then."""
+        wanted: Mapping[GVK, frozenset[Selection]] = {MAP: frozenset(places)} if places else {}
+        kinds = self.finder.with_kinds(wanted)
+        self.copies.open(MAP).set_places(kinds.get(MAP, ()), kind=MAP)
+        return kinds.get(MAP, frozenset())
+
+    def cache(self) -> LocalCache:
+        cache = self.copies.cache_of("", "ConfigMap")
+        assert cache is not None
+        return cache
+
+    def list(self, place: Selection, objects: Iterable[PartialObject] = (), *, revision: int = 10) -> None:
+        stream = self.cache().streams[place]
+        for each in objects:
+            stream.on_object(each)
+        stream.on_synced(revision)
+
+
+def marks(name: str, *, policy: str = "Delete") -> Marks:
+    of = Target("", "ConfigMap", "x", name)
+    provenance = Provenance(OWNER, "r", OWNER, policy, MAP, of.key, "u", "2026", 5, of)
+    return Marks(OWNER, provenance, sync_disabled=False, go_written=False)
+
+
+def copy(name: str, *, policy: str = "Delete", revision: int = 5) -> PartialObject:
+    provenance = marks(name, policy=policy).provenance
+    assert provenance is not None
+    info = {
+        "name": name, "namespace": "x", "uid": name, "resourceVersion": str(revision),
+        "annotations": {meta.OWNER: OWNER, meta.PROVENANCE: encode(provenance)},
+    }  # fmt: skip
+    return decode_object(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info}).encode())
+
+
+def test_places_that_rules_write_are_watched_and_no_more_once_everything_is_known() -> None:
+    world = World()
+    assert world.plan(EVERYTHING) == {EVERYTHING}
+    world.list(EVERYTHING, [copy("one")])
+    assert world.plan(EVERYTHING) == {EVERYTHING}
+
+
+def test_a_place_that_rules_write_no_longer_is_searched_once() -> None:
+    world = World()
+    world.plan(X, Y)
+    for place in (X, Y):
+        world.list(place)
+    assert world.plan(Y) == {Y, COPIES}
+    world.list(COPIES)
+    assert world.plan(Y) == {Y}
+
+
+def test_copies_that_may_have_to_go_are_watched_until_they_are_gone() -> None:
+    world = World()
+    world.plan(X)
+    world.list(X, [copy("one")])
+    assert world.plan() == {COPIES}
+    record = world.cache().records[ObjectKey("x", "one")]
+    world.list(COPIES, [copy("one")])
+    assert world.cache().records[ObjectKey("x", "one")] is record
+    assert world.plan() == {COPIES}
+    world.cache().streams[COPIES].on_delete(ObjectKey("x", "one"), copy("one", revision=12))
+    assert world.plan() == frozenset()
+
+
+def test_a_list_from_before_a_copy_does_not_end_the_watch() -> None:
+    world = World()
+    world.plan(X)
+    world.list(X, [copy("one", revision=9)])
+    world.plan()
+    world.list(COPIES, revision=8)
+    assert world.plan() == {COPIES}
+    world.list(COPIES, revision=9)
+    assert world.plan() == frozenset()
+
+
+def test_copies_that_stay_for_ever_are_not_watched_unless_their_rule_may_undo_them() -> None:
+    for rules, watched in (((), frozenset()), (("r",), frozenset({COPIES}))):
+        world = World(*rules)
+        world.plan(X)
+        world.list(X, [copy("one", policy="Orphan")])
+        world.plan()
+        world.list(COPIES, [copy("one", policy="Orphan")])
+        assert world.plan() == watched
+
+
+def test_a_write_that_ends_after_its_place_went_is_searched() -> None:
+    world = World()
+    world.plan(X)
+    world.list(X)
+    world.plan(Y)
+    world.list(COPIES)
+    world.list(Y)
+    cache = world.cache()
+    with cache.writing(ObjectKey("x", "one")):
+        assert world.plan(Y) == {Y}
+        world.plans = 0
+        cache.record_write(ObjectKey("x", "one"), Stored(copy("one"), marks("one"), b"d", b"b", is_plain=True))
+    assert world.plans
+    assert world.plan(Y) == {Y, COPIES}
+    world.list(COPIES, [copy("one")])
+    assert world.plan(Y) == {Y, COPIES}
+
+
+def test_where_a_kind_may_not_be_read_whole_its_namespaces_are_searched_one_by_one() -> None:
+    world = World()
+    world.plan(X)
+    world.list(X)
+    world.finder._namespaced.add(("", "ConfigMap"))
+    world.plan(X, EVERYTHING)
+    world.cache().streams[EVERYTHING].on_error(Forbidden("no"))
+    assert world.plan() == {COPIES._replace(namespace=name) for name in ("own", "x")}
+    world.list(COPIES._replace(namespace="x"))
+    world.cache().streams[COPIES._replace(namespace="own")].on_error(Forbidden("no"))
+    assert world.plan() == frozenset()

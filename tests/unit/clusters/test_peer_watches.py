@@ -1,0 +1,209 @@
+"""The tasks that fill the caches of a peer follow its rules, over whatever connection there is. R1, P7."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
+from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.cache.members import Members
+from registry_controller.cache.source_cache import RuleChange
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.peer_watches import PeerWatches
+from registry_controller.core.rules.active import ActiveRule, activate, group_by_kind
+from registry_controller.core.rules.validation import read_and_validate
+from registry_controller.kube.line_budget import LineBudget
+from registry_controller.watch.body_cache import BodyCache
+from registry_controller.watch.reflector import NoObserver
+from tests.unit.cache.observers import Observer
+
+PEER, LOCAL = ClusterUID("peer"), ClusterUID("local")
+MAP = GVK("", "v1", "ConfigMap")
+X = Selection("x")
+PLURALS = {meta.CLUSTER: meta.CLUSTERS, meta.FEATURE: meta.FEATURES, MAP: GVR("", "v1", "configmaps", True)}
+
+
+def rule(name: str, *namespaces: str, adds: str = "") -> ActiveRule:
+    entry: dict[str, Any] = {"match": [{"namespaces": list(namespaces)}] if namespaces else [{}]}
+    if adds:
+        entry["mutations"] = {"labels": {"add": {adds: "1"}}}
+    spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [entry]}
+    read, _ = read_and_validate({"metadata": {"name": name}, "spec": spec})
+    assert read is not None
+    return activate(read, created_at="", owner=LOCAL)
+
+
+class Server:
+    """A reader and its discovery. `watches` and `lists` are what was asked for of ConfigMaps, `open` what is open."""
+
+    server = "https://peer.test"
+
+    def __init__(self) -> None:
+        self.turns = asyncio.Semaphore(4)
+        self.lines = LineBudget()
+        self.answers = 0
+        self.watches: list[Selection] = []
+        self.lists: list[Selection] = []
+        self.open: list[Selection] = []
+        self.objects: dict[str, str] = {}
+
+    async def resolve(self, kind: GVK) -> GVR:
+        return PLURALS[kind]
+
+    async def list_page(self, gvr: GVR, selection: Selection, *, query: Mapping[str, str]) -> bytes:
+        if not selection.fields:  # else the question where the server's history stands
+            self.lists.append(selection)
+        info = {"resourceVersion": "9"}
+        return json.dumps({"metadata": info, "items": [self._object(name) for name in self.objects]}).encode()
+
+    def _object(self, name: str) -> dict[str, Any]:
+        info = {"name": name, "namespace": "x", "uid": name, "resourceVersion": "5"}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": info}
+
+    @asynccontextmanager
+    async def stream(
+        self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], silence_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        is_map = gvr == PLURALS[MAP]
+        if is_map:
+            self.open.append(selection)
+            self.watches.append(selection)
+        try:
+            yield self._lines(gvr, is_initial="sendInitialEvents" in query)
+        finally:
+            if is_map:
+                self.open.remove(selection)
+
+    async def _lines(self, gvr: GVR, *, is_initial: bool) -> AsyncIterator[bytes]:
+        if is_initial:
+            for name in self.objects if gvr == PLURALS[MAP] else ():
+                yield json.dumps({"type": "ADDED", "object": self._object(name)}).encode() + b"\n"
+            ends = {"k8s.io/initial-events-end": "true"}
+            info = {"resourceVersion": "9", "annotations": ends}
+            yield json.dumps({"type": "BOOKMARK", "object": {"metadata": info}}).encode() + b"\n"
+        await asyncio.get_running_loop().create_future()
+
+
+class World:
+    """The watches of one peer, and its server."""
+
+    def __init__(self) -> None:
+        self.server = Server()
+        self.sources = SourceIndex(
+            bodies=BodyCache(),
+            observer=Observer(),
+        )
+        self.watches = PeerWatches(
+            PEER,
+            sources=self.sources,
+            members=Members(on_change=lambda _: None),
+            changed=lambda: None,
+            features_changed=lambda: None,
+            observer=NoObserver(),
+        )
+
+    def set_rules(self, *rules: ActiveRule) -> RuleChange | None:
+        return self.watches.set_rules(group_by_kind(rules)).get(MAP)
+
+    def start(self, scope: asyncio.TaskGroup, server: Server | None = None) -> None:
+        reader: Any = server or self.server
+        self.watches.start(scope, reader, reader, name="peer")
+
+    def stop(self) -> None:
+        for task in self.watches.stop():
+            task.cancel()
+
+    def synced(self, rule: str) -> bool:
+        cache = self.sources.cache_of(PEER, MAP)
+        return cache is not None and cache.synced_for(rule)
+
+
+async def settled() -> None:
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
+async def test_caches_and_their_watches_come_with_rules_and_go_with_the_last_one() -> None:
+    world = World()
+    async with asyncio.TaskGroup() as scope:
+        world.start(scope)
+        assert world.set_rules(rule("a", "x")) == RuleChange(opened=(X,))
+        await settled()
+        assert (world.server.open, world.synced("a")) == ([X], True)
+        assert world.set_rules() == RuleChange(closed=(X,))
+        await settled()
+        assert (world.server.open, world.sources.cache_of(PEER, MAP)) == ([], None)
+        assert {cache.kind for cache in world.sources.caches_of(PEER)} == {meta.CLUSTER, meta.FEATURE}
+        world.stop()
+
+
+async def test_a_rule_that_changes_is_listed_beside_its_watch_which_goes_on() -> None:
+    world = World()
+    world.server.objects = {"one": "x"}
+    async with asyncio.TaskGroup() as scope:
+        world.start(scope)
+        world.set_rules(rule("a", "x"))
+        await settled()
+        assert world.set_rules(rule("a", "x", adds="new")) == RuleChange(listed=(X,))
+        assert not world.synced("a")
+        await settled()
+        assert world.synced("a")
+        assert (world.server.open, world.server.watches, world.server.lists) == ([X], [X], [X])
+        cache = world.sources.cache_of(PEER, MAP)
+        assert cache is not None
+        assert cache.records[ObjectKey("x", "one")].hits[0].entries[0].mutations.labels.add == {"new": "1"}
+        world.stop()
+
+
+async def test_a_narrow_watch_ends_when_a_wide_one_shows_everything() -> None:
+    world = World()
+    async with asyncio.TaskGroup() as scope:
+        world.start(scope)
+        world.set_rules(rule("a", "x"))
+        await settled()
+        world.set_rules(rule("a", "x"), rule("wide"))
+        await settled()
+        assert (world.server.open, world.synced("a"), world.synced("wide")) == ([EVERYTHING], True, True)
+        world.set_rules(rule("a", "x"))
+        await settled()
+        assert (world.server.open, world.synced("a")) == ([X], True)
+        world.stop()
+
+
+async def test_rules_that_change_without_a_connection_are_listed_over_the_next_one() -> None:
+    world, other = World(), Server()
+    async with asyncio.TaskGroup() as scope:
+        world.start(scope)
+        world.set_rules(rule("a", "x"), rule("b", "y"))
+        await settled()
+        world.stop()
+        await settled()
+        assert world.server.open == []
+        assert world.set_rules(rule("a", "x", adds="new"), rule("c", "z")) == RuleChange(
+            opened=(Selection("z"),), closed=(Selection("y"),), listed=(X,)
+        )
+        await settled()
+        assert not world.synced("a")
+        world.start(scope, other)
+        await settled()
+        assert (sorted(other.open), other.lists) == ([X, Selection("z")], [X])
+        assert world.synced("a")
+        assert world.synced("c")
+        world.stop()
+
+
+async def test_what_a_peer_offered_goes_with_it() -> None:
+    world = World()
+    world.server.objects = {"one": "x"}
+    async with asyncio.TaskGroup() as scope:
+        world.start(scope)
+        world.set_rules(rule("a", "x"))
+        await settled()
+        world.stop()
+        world.watches.close()
+        assert list(world.sources.all_caches()) == []

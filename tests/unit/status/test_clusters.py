@@ -1,0 +1,147 @@
+"""The status of Clusters: which facts the reporter collects from the caches."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+from registry_controller.api.errors import Forbidden
+from registry_controller.api.meta import CLUSTER, ClusterUID
+from registry_controller.cache.registry import Registry
+from registry_controller.status.clusters import ClusterStatusReporter
+from tests.unit.status.engine_parts import (
+    LOCAL,
+    OTHER,
+    PEER,
+    FakeCache,
+    FakeClusters,
+    FakePeer,
+    FakeSources,
+    RecordedStatuses,
+    cluster,
+    registry,
+    resolved,
+    stream,
+)
+
+
+class PeerCluster(NamedTuple):
+    """A Cluster at a peer."""
+
+    cluster_id: ClusterUID
+    state: str = "Ready"
+    disabled: bool = False
+
+
+def report(
+    held: Registry,
+    clusters: FakeClusters,
+    *,
+    sources: FakeSources | None = None,
+    pending: dict[ClusterUID, frozenset[ClusterUID]] | None = None,
+    quota: str = "",
+    problem: str = "",
+) -> RecordedStatuses:
+    writer = RecordedStatuses()
+    parts: dict[str, Any] = {
+        "registry": held,
+        "clusters": clusters,
+        "sources": sources or FakeSources(),
+        "tombstones": SimpleNamespace(now=SimpleNamespace(pending=pending or {})),
+        "quota": SimpleNamespace(problem=lambda peer: quota),
+        "local": SimpleNamespace(problem=problem),
+        "local_metadata": SimpleNamespace(metadata={"provider": "kind"}, problem=""),
+        "writer": writer,
+    }
+    ClusterStatusReporter(**cast(Any, parts)).report()
+    return writer
+
+
+def test_the_local_cluster_is_ready_and_has_its_metadata() -> None:
+    held = registry(clusters=[cluster("a", LOCAL)])
+    status = report(held, FakeClusters(resolved("a", LOCAL))).wanted["a"]
+    assert (status["state"], status["type"], status["provider"]) == ("Ready", "Local", "kind")
+
+
+def test_a_problem_of_the_local_cluster_is_reported_on_its_cluster() -> None:
+    held = registry(clusters=[cluster("a", LOCAL)])
+    status = report(held, FakeClusters(resolved("a", LOCAL)), problem="cannot create secrets.v1").wanted["a"]
+    assert (status["state"], status["message"]) == ("Failed", "cannot create secrets.v1")
+
+
+def test_a_cluster_that_cannot_be_read_fails_with_the_path_of_its_field() -> None:
+    broken = cluster()
+    broken["spec"]["clusterID"] = 7
+    status = report(registry(clusters=[broken]), FakeClusters()).wanted["b"]
+    assert status["state"] == "Failed"
+    assert status["message"].startswith("spec.clusterID: ")
+
+
+def test_a_cluster_whose_secret_was_not_listed_yet_keeps_its_status() -> None:
+    held = registry(clusters=[cluster()])
+    assert report(held, FakeClusters(resolved(waiting=True))).wanted == {}
+
+
+def test_a_connected_peer_is_ready_and_no_generation_is_written() -> None:
+    writer = report(registry(clusters=[cluster()]), FakeClusters(resolved(), peers=[FakePeer()]))
+    assert (writer.wanted["b"]["state"], writer.wanted["b"]["type"]) == ("Ready", "Peer")
+    assert writer.generations == {"b": 0}
+
+
+def test_a_peer_is_synced_when_it_has_the_clusters_that_are_here() -> None:
+    held = registry(clusters=[cluster("a", LOCAL), cluster()])
+    own = resolved("a", LOCAL)
+    known = {"a": PeerCluster(LOCAL), "b": PeerCluster(PEER)}
+    synced = report(held, FakeClusters(own, resolved(), peers=[FakePeer(clusters=known)]))
+    assert synced.condition("b", "ClustersSynced")["status"] == "True"
+    lacking = report(held, FakeClusters(own, resolved(), peers=[FakePeer(clusters={"b": PeerCluster(PEER)})]))
+    condition = lacking.condition("b", "ClustersSynced")
+    assert (condition["status"], condition["message"]) == ("False", "does not know cluster a")
+
+
+def test_a_disabled_cluster_and_an_alias_are_not_compared() -> None:
+    held = registry(clusters=[cluster(), cluster("c", OTHER)])
+    peer = FakePeer(clusters={"b": PeerCluster(PEER)})
+    for choice in (resolved("c", OTHER, disabled=True), resolved("c", OTHER, alias_of="x")):
+        writer = report(held, FakeClusters(resolved(), choice, peers=[peer]))
+        assert writer.condition("b", "ClustersSynced")["status"] == "True"
+
+
+def test_an_alias_is_not_read_by_its_own_name() -> None:
+    held = registry(clusters=[cluster("alias")])
+    status = report(held, FakeClusters(resolved("alias", alias_of="b"), peers=[FakePeer()])).wanted["alias"]
+    assert status["state"] == "Failed"
+    assert "cluster b, which is read instead" in status["message"]
+
+
+def test_a_peer_without_credentials_reports_why() -> None:
+    held = registry(clusters=[cluster()])
+    choice = resolved(credentials=None, auth_problem="the Secret is missing")
+    status = report(held, FakeClusters(choice, peers=[FakePeer()])).wanted["b"]
+    assert (status["state"], status["message"]) == ("InvalidAuthInfo", "the Secret is missing")
+
+
+def test_clusters_that_a_peer_does_not_let_list_are_a_problem() -> None:
+    held = registry(clusters=[cluster()])
+    error = Forbidden("list clusters: 403 Forbidden", status=403)
+    sources = FakeSources(FakeCache(CLUSTER, streams=[stream(error=error)]))
+    writer = report(held, FakeClusters(resolved(), peers=[FakePeer()]), sources=sources)
+    condition = writer.condition("b", "ClustersSynced")
+    assert (condition["status"], condition["message"]) == ("False", f"its Clusters cannot be listed: {error}")
+
+
+def test_clusters_beyond_the_quota_are_a_problem() -> None:
+    held = registry(clusters=[cluster()])
+    writer = report(held, FakeClusters(resolved(), peers=[FakePeer()]), quota="too many")
+    assert writer.condition("b", "ClustersSynced")["message"] == "too many"
+
+
+def test_members_that_report_a_silent_peer_as_left_or_rebuilt_are_named() -> None:
+    held = registry(clusters=[cluster()])
+    silent = FakePeer(connected=False, alive=False, failure="no answer")
+    clusters = FakeClusters(resolved(), peers=[silent, FakePeer(OTHER, "c")])
+    clusters.rebuilt_by = frozenset((OTHER,))
+    message = report(held, clusters, pending={PEER: frozenset((LOCAL, OTHER))}).wanted["b"]["message"]
+    assert message.startswith("no answer; ")
+    assert "reported by c and this cluster" in message
+    assert message.endswith("reported by c")

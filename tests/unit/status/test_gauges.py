@@ -1,0 +1,134 @@
+"""What a scrape reads from the engine."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from registry_controller.api.errors import Unreachable
+from registry_controller.api.meta import Target
+from registry_controller.report.metrics import Metrics
+from registry_controller.status.gauges import Gauges
+from registry_controller.sync.results import ReportedResult, ResultClass, Results, TargetResult
+from tests.unit.status.engine_parts import (
+    LOCAL,
+    OTHER,
+    PEER,
+    WIDGET,
+    FakeCache,
+    FakeClusters,
+    FakePeer,
+    FakeSources,
+    registry,
+    resolved,
+    rule,
+    stream,
+)
+
+
+class FakeQueue:
+    def __init__(self) -> None:
+        self.added = self.retried = self.length = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+
+class World:
+    """Gauges over one peer with one cache."""
+
+    def __init__(self) -> None:
+        active = registry(rules=[rule()]).active_rules(LOCAL)
+        self.metrics = Metrics()
+        self.queue = FakeQueue()
+        self.cache = FakeCache(streams=[stream(events=5)])
+        self.sources = FakeSources(self.cache)
+        self.clusters = FakeClusters(
+            resolved("a", LOCAL), resolved(), resolved("c", OTHER, disabled=True), peers=[FakePeer()], rules=active
+        )
+        self.results = Results(on_change=lambda name: None)
+        parts: dict[str, Any] = {
+            "metrics": self.metrics,
+            "queue": self.queue,
+            "clusters": self.clusters,
+            "sources": self.sources,
+            "results": self.results,
+        }
+        self.gauges = Gauges(**cast(Any, parts))
+
+    async def scrape(self) -> dict[str, float]:
+        """Return the lines of a scrape: the value of each series."""
+        text = self.gauges.render("")[0].decode()
+        lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+        return {name.removeprefix("registry_controller_"): float(value) for name, _, value in lines}
+
+    def record(self, result: ResultClass, name: str) -> None:
+        target = Target(WIDGET.group, WIDGET.kind, "default", name)
+        self.results.record(target, [ReportedResult(TargetResult("rule", PEER, result, "R"), "")])
+
+
+async def test_peers_are_counted_by_state_without_the_local_cluster() -> None:
+    series = await World().scrape()
+    assert {name: value for name, value in series.items() if name.startswith("peers{")} == {
+        'peers{state="connected"}': 1.0, 'peers{state="disabled"}': 1.0,
+    }  # fmt: skip
+
+
+async def test_a_state_without_peers_is_not_shown_any_more() -> None:
+    world = World()
+    await world.scrape()
+    world.clusters.peers[PEER].is_connected = False
+    series = await world.scrape()
+    assert 'peers{state="connected"}' not in series
+    assert series['peers{state="not connected"}'] == 1.0
+
+
+async def test_counters_of_the_queue_and_of_events_grow_by_the_difference() -> None:
+    world = World()
+    world.queue.added, world.queue.retried, world.queue.length = 7, 2, 3
+    await world.scrape()
+    world.queue.added = 9
+    (one,) = world.cache.streams.values()
+    one.events = 6
+    series = await world.scrape()
+    assert (series["workqueue_depth"], series["workqueue_adds_total"], series["workqueue_retries_total"]) == (3, 9, 2)
+    assert series['watch_events_total{kind="Widget",peer="b"}'] == 6.0
+
+
+async def test_the_events_of_a_closed_cache_are_not_subtracted() -> None:
+    world = World()
+    await world.scrape()
+    (one,) = world.cache.streams.values()
+    one.events = 1
+    series = await world.scrape()
+    assert series['watch_events_total{kind="Widget",peer="b"}'] == 5.0
+
+
+async def test_a_stream_with_an_error_is_stalled() -> None:
+    world = World()
+    (one,) = world.cache.streams.values()
+    one.error = Unreachable("no answer")
+    assert (await world.scrape())['reflector_stalled{kind="Widget",peer="b"}'] == 1.0
+
+
+async def test_synced_and_held_copies_are_counted_by_peer() -> None:
+    world = World()
+    world.record(ResultClass.SYNCED, "one")
+    world.record(ResultClass.SYNCED, "two")
+    world.record(ResultClass.HELD, "three")
+    series = await world.scrape()
+    assert series['objects_synced{kind="Widget",peer="b"}'] == 2.0
+    assert series['held{peer="b",reason="R"}'] == 1.0
+
+
+async def test_a_cluster_that_is_not_connected_is_named_by_its_id() -> None:
+    world = World()
+    world.clusters.peers.clear()
+    world.record(ResultClass.SYNCED, "one")
+    assert (await world.scrape())[f'objects_synced{{kind="Widget",peer="{PEER}"}}'] == 1.0
+
+
+async def test_a_peer_without_caches_has_no_series_any_more() -> None:
+    world = World()
+    await world.scrape()
+    world.sources.caches = ()
+    assert not [name for name in await world.scrape() if name.startswith(("watch_events_total", "reflector_stalled"))]

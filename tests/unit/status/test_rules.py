@@ -1,0 +1,239 @@
+"""The status of rules: results, watch problems and the local policy, as the reporter collects them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, InvalidObject, Unreachable
+from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.cache.registry import Registry
+from registry_controller.core.rules.policy import RulePolicy
+from registry_controller.status.rules import RuleStatusReporter
+from registry_controller.sync.results import ReportedResult, ResultClass, Results, TargetResult
+from tests.unit.status.engine_parts import (
+    LOCAL,
+    OTHER,
+    PEER,
+    WIDGET,
+    FakeCache,
+    FakeClusters,
+    FakeCopies,
+    FakePeer,
+    FakeSources,
+    RecordedStatuses,
+    registry,
+    resolved,
+    rule,
+    stream,
+)
+
+FORBIDDEN = Forbidden("watch widgets.example.com/v1: 403 Forbidden", status=403)
+
+
+class FakeLimiter:
+    """A deletion limiter that records for which rules and owners nothing waits."""
+
+    def __init__(self, halted: Mapping[ClusterUID, tuple[str, int]] | None = None) -> None:
+        self.settled: list[tuple[str, ClusterUID]] = []
+        self._halted = halted or {}
+
+    def nothing_waits(self, origin: tuple[str, ClusterUID]) -> None:
+        self.settled.append(origin)
+
+    def halted(self, name: str) -> Mapping[ClusterUID, tuple[str, int]]:
+        return self._halted
+
+    def stored_form(self, origin: tuple[str, ClusterUID]) -> None:
+        return None
+
+
+def report(
+    held: Registry,
+    *,
+    sources: FakeSources | None = None,
+    copies: FakeCopies | None = None,
+    peers: tuple[FakePeer, ...] = (FakePeer(),),
+    results: Results | None = None,
+    limiter: FakeLimiter | None = None,
+    is_idle: bool = True,
+) -> RecordedStatuses:
+    writer = RecordedStatuses()
+    clusters = FakeClusters(resolved(), peers=peers, rules=held.active_rules(LOCAL))
+    parts: dict[str, Any] = {
+        "registry": held,
+        "clusters": clusters,
+        "sources": sources or FakeSources(FakeCache()),
+        "copies": copies or FakeCopies(),
+        "results": results or Results(on_change=lambda name: None),
+        "deletion_limiter": limiter or FakeLimiter(),
+        "writer": writer,
+        "is_idle": lambda: is_idle,
+    }
+    RuleStatusReporter(**cast(Any, parts)).report("rule")
+    return writer
+
+
+def condition(writer: RecordedStatuses, kind: str) -> tuple[str, str, str]:
+    found = writer.condition("rule", kind)
+    return found["status"], found["reason"], found["message"]
+
+
+def with_result(result: ResultClass, *, reason: str = "R", message: str = "", owner: ClusterUID = PEER) -> Results:
+    results = Results(on_change=lambda name: None)
+    target = Target(WIDGET.group, WIDGET.kind, "default", "x")
+    results.record(target, [ReportedResult(TargetResult("rule", owner, result, reason), message)])
+    return results
+
+
+def test_a_deleted_rule_has_no_status() -> None:
+    assert report(registry()).wanted == {}
+
+
+def test_a_rule_that_reads_a_complete_cache_is_synced_and_its_generation_is_written() -> None:
+    writer = report(registry(rules=[rule()]))
+    assert condition(writer, "Synced")[:2] == ("True", "Synced")
+    assert writer.generations == {"rule": 3}
+
+
+def test_an_invalid_rule_counts_no_peers() -> None:
+    broken = rule(groupVersionKind={"version": "", "kind": ""})
+    writer = report(registry(rules=[broken]))
+    assert condition(writer, "Accepted")[:2] == ("False", "InvalidSpec")
+    assert writer.wanted["rule"]["clusters"] == []
+
+
+def test_a_suspended_rule_is_neither_synced_nor_stalled() -> None:
+    writer = report(registry(rules=[rule(suspend=True)]))
+    assert condition(writer, "Synced")[:2] == ("Unknown", "Suspended")
+    assert condition(writer, "Stalled")[0] == "False"
+
+
+def test_a_rule_whose_fields_the_crd_prunes_is_not_accepted() -> None:
+    held = registry(rules=[rule()])
+    held.set_pruned("rule", ("spec.suspend",))
+    status, reason, message = condition(report(held), "Accepted")
+    assert (status, reason) == ("False", "FieldsPruned")
+    assert "spec.suspend" in message
+
+
+def test_a_rule_of_another_cluster_that_the_policy_bars_is_unknown() -> None:
+    held = Registry(on_change=lambda *_: None, allowance=RulePolicy(enabled=False))
+    synced = rule()
+    synced["metadata"]["annotations"] = {meta.OWNER: PEER}
+    held.apply(meta.RULES.resource, None, synced)
+    status, reason, message = condition(report(held), "Synced")
+    assert (status, reason) == ("Unknown", "NotAllowedHere")
+    assert message.startswith("SYNCED_RULES_ENABLED: ")
+
+
+def test_a_rule_with_target_clusters_is_unclear_without_a_local_cluster() -> None:
+    writer = report(registry(rules=[rule(targetClusters={"matchLabels": {"a": "b"}})]))
+    assert condition(writer, "Synced")[:2] == ("Unknown", "LocalClusterUnclear")
+
+
+@pytest.mark.parametrize("features", [(), ({"featureName": "mesh"},)], ids=["any peer", "a feature"])
+def test_a_rule_that_reads_no_peer_is_idle(features: tuple[Mapping[str, str], ...]) -> None:
+    held = registry(rules=[rule(clusterFeatureMatch=list(features))])
+    status, reason, message = condition(report(held, peers=()), "Synced")
+    assert (status, reason) == ("True", "Idle")
+    assert ("features" in message) is bool(features)
+
+
+def test_results_are_counted_for_the_cluster_of_their_owner() -> None:
+    results = with_result(ResultClass.FAILING, message="403 Forbidden")
+    results.record_write(("rule", PEER), datetime(2026, 5, 1, tzinfo=UTC))
+    writer = report(registry(rules=[rule()]), results=results)
+    (entry,) = writer.wanted["rule"]["clusters"]
+    assert (entry["clusterID"], entry["name"], entry["matched"], entry["failing"]) == (PEER, "b", 1, 1)
+    assert entry["lastSyncTime"] == "2026-05-01T00:00:00Z"
+    assert entry["failures"][0]["object"] == "Widget.example.com default/x"
+    assert condition(writer, "Synced")[:2] == ("False", "Failing")
+
+
+def test_held_copies_are_not_matched() -> None:
+    writer = report(registry(rules=[rule()]), results=with_result(ResultClass.HELD))
+    (entry,) = writer.wanted["rule"]["clusters"]
+    assert (entry["matched"], entry["held"]) == (0, 1)
+
+
+def test_an_owner_that_is_not_read_any_more_keeps_its_results() -> None:
+    results = with_result(ResultClass.HELD, owner=OTHER)
+    writer = report(registry(rules=[rule()]), results=results, peers=())
+    assert [entry["clusterID"] for entry in writer.wanted["rule"]["clusters"]] == [OTHER]
+
+
+def test_a_write_that_is_forbidden_here_needs_an_administrator() -> None:
+    results = with_result(ResultClass.FAILING, reason="Forbidden", message="create widgets: 403 Forbidden")
+    writer = report(registry(rules=[rule()]), results=results)
+    status, _, message = condition(writer, "Stalled")
+    assert (status, message) == ("True", "here: Widget.example.com default/x: create widgets: 403 Forbidden")
+
+
+def test_a_kind_that_a_peer_forbids_to_watch_needs_an_administrator() -> None:
+    sources = FakeSources(FakeCache(streams=[stream(is_complete=False, error=FORBIDDEN)]))
+    writer = report(registry(rules=[rule()]), sources=sources)
+    status, reason, message = condition(writer, "Stalled")
+    assert (status, reason) == ("True", "ActionNeeded")
+    assert message.startswith(f"peer b: Widget: cannot {FORBIDDEN}; ")
+
+
+def test_a_peer_that_is_unreachable_is_not_read_and_needs_no_administrator() -> None:
+    sources = FakeSources(FakeCache(streams=[stream(is_complete=False, error=Unreachable("no answer"))]))
+    writer = report(registry(rules=[rule()]), sources=sources)
+    assert condition(writer, "Stalled")[0] == "False"
+    assert condition(writer, "Synced") == ("False", "Waiting", "not read: b")
+    assert writer.wanted["rule"]["clusters"][0]["lastError"] == "no answer"
+
+
+def test_an_object_on_which_the_rule_cannot_be_evaluated_is_a_problem() -> None:
+    unclear = {"rule": {ObjectKey("default", "x"): InvalidObject("spec.rules[0]", "cannot be evaluated")}}
+    writer = report(registry(rules=[rule()]), sources=FakeSources(FakeCache(unclear=unclear)))
+    assert condition(writer, "Stalled")[2] == "peer b: Widget default/x: spec.rules[0]: cannot be evaluated"
+
+
+def test_a_kind_that_is_not_watched_here_is_a_problem_or_pending_by_its_error() -> None:
+    for error, stalled, message in (
+        (FORBIDDEN, "True", f"here: Widget: cannot {FORBIDDEN}; "),
+        (Unreachable("no answer"), "False", "not everything can be read; here: no answer"),
+    ):
+        copies = FakeCopies(FakeCache(streams=[stream(is_complete=False, error=error)]))
+        writer = report(registry(rules=[rule()]), copies=copies)
+        assert condition(writer, "Stalled")[0] == stalled
+        assert message in condition(writer, "Synced")[2]
+
+
+@pytest.mark.parametrize(
+    ("is_idle", "is_complete", "alive", "settled"),
+    [(True, True, True, True), (False, True, True, False), (True, False, True, False), (True, True, False, False)],
+    ids=["all decided", "targets wait", "an incomplete cache", "a silent peer"],
+)
+def test_the_deletion_limiter_learns_that_nothing_waits_only_when_all_is_decided(
+    is_idle: bool, is_complete: bool, alive: bool, settled: bool
+) -> None:
+    limiter, sources = FakeLimiter(), FakeSources(FakeCache(streams=[stream(is_complete=is_complete)]))
+    peers = (FakePeer(alive=alive),)
+    report(registry(rules=[rule()]), sources=sources, peers=peers, limiter=limiter, is_idle=is_idle)
+    assert limiter.settled == ([("rule", PEER)] if settled else [])
+
+
+def test_halted_deletions_name_the_cluster_the_count_and_the_command() -> None:
+    limiter = FakeLimiter({PEER: ("2026-05-01T00:00:00Z", 12)})
+    status, reason, message = condition(report(registry(rules=[rule()]), limiter=limiter), "DeletionHalted")
+    assert (status, reason) == ("True", "TooManyDeletions")
+    assert message.startswith("cluster b: 12 copies would be deleted")
+    assert message.endswith(f"kubectl annotate --overwrite rsr rule {meta.ALLOW_DELETIONS}=2026-05-01T00:00:00Z")
+
+
+def test_a_restored_history_is_reported_for_its_rule_alone() -> None:
+    results = Results(on_change=lambda name: None)
+    results.record_history_restored(("rule", PEER), datetime(2026, 5, 1, tzinfo=UTC))
+    results.record_history_restored(("another", OTHER), datetime(2026, 5, 1, tzinfo=UTC))
+    message = condition(report(registry(rules=[rule()]), results=results), "HistoryRestored")[2]
+    assert message.startswith("cluster b went back to an older state")
+    assert message.endswith("2026-05-01T00:00:00Z")
+    assert OTHER not in message
