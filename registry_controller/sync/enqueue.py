@@ -18,7 +18,6 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.core.decision.ownership import is_membership
 
 PERIOD_S: Final = 3600.0
 _KEYS_PER_S: Final = 200
@@ -92,7 +91,7 @@ class Enqueuer:
             provenance = record.marks.provenance
             if record.marks.owner in members or (provenance is not None and provenance.rule in rules):
                 return True
-            if _kind_behind(local_cache, record) not in kinds:
+            if record.marks.owner is None or _kind_behind(local_cache, record) not in kinds:
                 return False
             return provenance is None or self._awaits_proof(local_cache, key, record)
 
@@ -114,10 +113,11 @@ class Enqueuer:
 
     def _awaits_proof(self, local_cache: LocalCache, key: ObjectKey, record: CopyRecord) -> bool:
         """Return whether complete lists affect a copy; none does while its owner still offers its source."""
-        owner, source = record.marks.owner, record.source
-        if owner is None or source is None or is_membership(local_cache.kind, record.kind_type):
+        owner, (kind, source_key) = record.marks.owner, record.source or (local_cache.kind, key)
+        if owner is None:
+            return False  # it is no copy
+        if record.natural not in (None, owner):
             return True
-        kind, source_key = source
         return not self._sources.is_offered(local_cache.target(key), owner=owner, kind=kind, key=source_key)
 
     def _enqueue_copies_where(self, is_affected: Callable[[LocalCache, ObjectKey, CopyRecord], bool]) -> None:
