@@ -69,7 +69,7 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
             'the rule asks for "renamed"',
             "  rule resting does nothing here: spec.suspend: it is suspended",
             "  rule unreadable does nothing here: spec: it is not accepted: spec.rules[0].match[0].name: "
-            "belongs under objectKey: objectKey.name",
+            "belongs under objectKey: write objectKey.name",
             "  is copied to Widget.sim.example default/one here",
             "",
             "decision on Widget.sim.example default/one: skip (InSync), by rule plain, from cluster b",
