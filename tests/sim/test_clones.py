@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.sim.schedule.farewells import declare, held, stones
 
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
@@ -16,6 +15,7 @@ from tests.sim.cluster.dry_run import open_dry_run
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.leaving import declare, held, stones
 from tests.sim.test_dishonest_members import with_token
 
 ID = "0c10ed00-0000-4000-8000-000000000000"
