@@ -1,7 +1,8 @@
 """Keeps the objects of a group of Kubernetes clusters in step, peer to peer.
 
-Data walks down the page once: watch fills cache; clusters chooses the watches; membership knows the members; sync
-reconciles and writes; status reports. A package imports only from the packages below it (`hack/check` holds this):
+Data walks up this page: watch fills cache; clusters chooses the watches; membership knows the members; sync
+reconciles and writes; status reports. A package imports only from the packages below it (`hack/check` holds this).
+Names such as O4 and W3 are clauses of docs/behaviour.md.
 
     cli/         the command line, one file a command
     process.py   the daemon as a process: signals, tuning, probes, exit code

@@ -1,8 +1,8 @@
 """Evaluates the rules of a cache on an object: the match of each rule, or the error.
 
-Laws: an object that a rule cannot be evaluated on is that rule's problem, and never "no match" (W1) · the synced rules
-of one cluster may take together the time that one rule may take for an object, the rules of all clusters four times as
-much; the number of those that match is limited likewise · for all objects, they may take a limited amount of memory.
+Laws: an object that a rule cannot be evaluated on is that rule's problem, and never "no match" (W1) · for one
+object, the synced rules of one cluster together may take as many steps as one rule, and the rules of all clusters
+together four times as many · the number of matches is limited in the same way · their memory for all objects is limited.
 """
 
 from __future__ import annotations

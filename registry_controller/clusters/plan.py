@@ -1,4 +1,6 @@
-"""The plan of the group as a value: the peers to engage, their credentials, and the servers to probe.
+"""Turns the resolved Clusters into a plan: which peers to engage, to keep, and to end, and which servers to probe.
+
+`clusters.resolver` decides which Cluster is read, and with which credentials.
 
 Pure, and level-based: `plan_members` makes the whole plan again from its inputs; the provider applies the difference.
 """

@@ -1,4 +1,4 @@
-"""Resolves each Cluster object here: the credentials that it is read with, or the reason why it is not read.
+"""Decides for each Cluster object here whether it is read, and with which credentials, or why it is not read.
 
 Pure. Laws: one cluster ID is read through one Cluster object, the other Clusters of that ID are aliases · the choice
 does not depend on objects that only its own connection shows · two Clusters with the local ID are in conflict · clones

@@ -1,6 +1,7 @@
 """The connection that writes to the local API server, and the interfaces that the writers get.
 
-Law: only the packages that import this module write (`hack/check` holds this); a peer's connection is a Reader.
+Law: only modules that import this one write, and `membership.leave` through `local.client` (`hack/check` holds this);
+a peer's connection is a Reader.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Departures: members that have left, because their own cluster has shown that their Cluster is deleted (O6).
+"""Records departures: members that have left, because their own cluster has shown that their Cluster is deleted (O6).
 
-Laws: a Cluster that is only missing here proves nothing · the copies of a leaving member are removed first and its
-Cluster last, so that a restart finds in the cluster everything that it needs.
+Laws: a Cluster that is only missing here proves nothing · the reconciler removes the copies of a leaving member first,
+and its Cluster last, so that a restart finds in the cluster everything that it needs.
 """
 
 from __future__ import annotations

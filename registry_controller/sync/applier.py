@@ -1,4 +1,4 @@
-"""Carries out a Decision: reads the source, renders the copy, and has it written.
+"""Carries out a Decision: reads the source, renders the copy, and passes it to `copy_updater`.
 
 Laws: a copy in step costs no body and no write · a source, or a copy, that changed since the Decision is decided again.
 """

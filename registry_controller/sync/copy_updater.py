@@ -1,4 +1,4 @@
-"""Creates, updates, recreates or deletes the copy that a Decision is about, within the pauses of its repairs.
+"""Chooses the write of a copy (create, update, recreate, delete) and its pauses; `copy_writer` sends it.
 
 Laws: a copy that changed since the Decision is decided again · a copy in step costs no write · a copy that a controller
 or a person here keeps changing is repaired once a minute.

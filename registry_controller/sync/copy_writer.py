@@ -1,4 +1,4 @@
-"""Writes one copy: compares it with the wanted state, and creates, replaces or deletes it.
+"""Sends the writes of copies: compares a copy with the wanted state, and creates, replaces or deletes it.
 
 Laws: a copy in step costs no write · the watch event of our own write changes nothing · a write carries the uid and the
 resourceVersion that the Decision was taken on.

@@ -1,4 +1,4 @@
-"""Limits deletions: each is counted when it is decided, and its whole set is let go or halted (W4).
+"""Collects the decided deletions into sets, and asks `core.decision.deletion_limit` whether a set may go (W4).
 
 Laws: no set is evaluated before every key that was enqueued with it was reconciled · a set is evaluated, and halted,
 before its owner is asked for proof · beyond a few, deletions go only once their window is stored · a deletion that was

@@ -1,4 +1,4 @@
-"""The deletion limit: how many of a rule's copies from one owner may be deleted within five minutes (W4).
+"""Decides whether a set of deletions goes or is halted: the limit for a rule's copies from one owner (W4).
 
 Laws: a set that is known at once is evaluated as a whole · a halt lasts until the rule's annotation has its moment,
 however long · the annotation allows that set, and no later deletion · a restart never lowers the number of copies at

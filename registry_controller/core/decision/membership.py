@@ -1,4 +1,4 @@
-"""Decides about membership: Clusters and registry Secrets, which belong to their natural owner (O4, O7).
+"""Decides about copies of Clusters and registry Secrets, which belong to their natural owner (O4, O7).
 
 Laws: the local cluster's own objects are never replaced · an object that a person carried here stays until its natural
 owner is alive · a relay never deletes an object, and never brings an older state · no relay brings back a member that

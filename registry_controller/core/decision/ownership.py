@@ -1,4 +1,4 @@
-"""The owner of an object: the marks on it, and the right by which a peer offers it.
+"""Reads the owner of an object from its marks, and the right by which a peer offers it.
 
 Laws: only the annotation, or a provenance that names this very object, makes a copy; a label never does · a peer may
 offer the objects that were created there · membership (Clusters and registry Secrets) is offered by its natural owner,

@@ -1,4 +1,4 @@
-"""The state of one target as plain data: the input of a decision.
+"""The state of one target as plain data: the input of a decision, and the rank of rival claims (O8).
 
 Law: a state is of one moment, and is never changed.
 """
@@ -144,7 +144,7 @@ class TargetState(NamedTuple):
 
     `alive` holds the members that answer, `known` all members. `tracking` is about the copy's own source
     (`copied_from`), and `offered_at` is the resourceVersion of that source in the caches, 0 if it is not there.
-    `others_synced` means that the lists are complete of all rules that read the kind of that source from its owner.
+    `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
     `tombstone` is the revision up to which the target's natural owner deleted it. `departed` holds the members with a
     proven departure (O6). For a Cluster, `owner_leaves` means that its live member has no Cluster for itself any more,
     and `leaves_behind` that copies of its objects must be deleted first. `successors` are the proven new IDs of the

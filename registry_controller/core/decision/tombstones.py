@@ -63,8 +63,8 @@ class MembershipFacts:
 class Leavers:
     """The effect of the tombstones.
 
-    `gone` are the members to remove here, or whose Cluster was removed; the latter have at most credentials left here,
-    and nothing else is deleted for them. `has_left` means that the local cluster has left the group.
+    `gone` are the members to remove here, and the members whose Cluster was removed already. Of the latter, only
+    credentials are deleted. `has_left` means that the local cluster has left the group.
     `over` are the memberships with a valid tombstone, by member, `known` the memberships of the Clusters here.
     `to_keep` are tombstones to store here, too, `to_drop` stored tombstones to delete. `due_s` is in how many seconds
     time alone changes something; None for never.
