@@ -1,8 +1,8 @@
 """Evaluates the rules of a cache on an object: the match of each rule, or the error.
 
 Laws: an object that a rule cannot be evaluated on is that rule's problem, and never "no match" (W1) · for one
-object, the synced rules of one cluster together may take as many steps as one rule, and the rules of all clusters
-together four times as many · the number of matches is limited in the same way · their memory for all objects is limited.
+object, the synced rules of one cluster together may take as many steps as one rule, and the rules of all clusters four
+times as many · the number of matches is limited in the same way · their memory for all objects is limited.
 """
 
 from __future__ import annotations
