@@ -105,10 +105,6 @@ class SourceIndex:
             for hit in record.hits
         )
 
-    def is_claimed(self, target: Target) -> bool:
-        """Return whether an object claims a target."""
-        return next(self.claiming(target), None) is not None
-
     def deleted_at(self, peer: ClusterUID, target: Target) -> int:
         """Return the revision up to which a member has deleted a membership object (O4), or 0."""
         return self.deletions.at(peer, target)

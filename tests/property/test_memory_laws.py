@@ -118,7 +118,7 @@ def test_a_claim_stands_exactly_while_a_stream_has_the_object(events: list[tuple
         else:
             streams[index].on_delete(KEY, None)
             held.discard(index)
-        assert sources.is_claimed(TARGET) == bool(held)
+        assert bool(list(sources.claiming(TARGET))) == bool(held)
         assert (sources.bodies.peek(BodyKey(PEER, KIND, KEY)) is not None) == bool(held)
     assert set(changed) <= {TARGET}
 
