@@ -1,32 +1,145 @@
-"""Which watch of a kind at a peer shows which selection.
+"""Which selections of a kind are watched at a peer, which share a watch, and which are listed beside one.
 
-Laws: a selection that is a part of another one needs no watch of its own, once the wider watch has shown everything ·
-while the wider watch cannot show everything, the narrow one has its own.
+Laws: a selection within another one needs no watch of its own, once the wider watch has shown everything · while the
+wider watch cannot show everything, the narrow selection has its own · nothing is watched that no rule selects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
+from registry_controller.api.errors import Forbidden, InvalidObject, ProtocolError
+from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
+from registry_controller.cache.pending_rules import PendingRules
 from registry_controller.core.rules.list_options import list_wider
+from registry_controller.watch.stream import ListHandler, SelectionList, SelectionStream, StreamHandler
+
+
+class WatchChange(NamedTuple):
+    """The selections whose watches begin, and the streams that end."""
+
+    opened: tuple[Selection, ...]
+    closed: tuple[SelectionStream, ...]
+
+
+class WatchHandler(StreamHandler, ListHandler, Protocol):
+    """A cache that takes the events of streams and lists."""
+
+
+class SharedWatches:
+    """The streams and lists of one cache. `pending` are the rules whose selections must still be listed.
+
+    `streams` are the selections that are watched, `lists` those that are listed beside a watch.
+    """
+
+    def __init__(self, handler: WatchHandler) -> None:
+        self.streams: dict[Selection, SelectionStream] = {}
+        self.lists: dict[Selection, SelectionList] = {}
+        self.pending = PendingRules()
+        self._handler = handler
+        self._wider: Mapping[Selection, Sequence[Selection]] = {}
+        self._covers: Mapping[Selection, Selection] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every stream is complete."""
+        return all(stream.is_complete for stream in self.streams.values())
+
+    def cover_of(self, selection: Selection) -> SelectionStream:
+        """Return the stream that shows a selection's objects."""
+        return self.streams[self._covers[selection]]
+
+    def select(self, selections: Collection[Selection]) -> None:
+        """Read these selections from the next plan on."""
+        self._wider = find_wider(selections)
+
+    def plan(self) -> WatchChange:
+        """Open the streams that are needed, and end those that are not. A new stream has a bit that no record has."""
+        self._covers = plan_covers(self._wider, before=self._covers, is_usable=self._is_usable)
+        own = set(self._covers.values())
+        opened = sorted(own - self.streams.keys())
+        for selection in opened:
+            used = {stream.bit for stream in self.streams.values()}
+            bit = next(1 << shift for shift in range(len(used) + 1) if 1 << shift not in used)
+            self.streams[selection] = SelectionStream(self._handler, selection, bit, generation=self.pending.generation)
+        closed = [self.streams.pop(selection) for selection in sorted(self.streams.keys() - own)]
+        return WatchChange(tuple(opened), tuple(closed))
+
+    def settle(self) -> Mapping[str, int]:
+        """Return the rules whose selections complete streams have listed by now, and since when they waited."""
+        return self.pending.settle(lambda one, since: self.cover_of(one).listed >= since)
+
+    def plan_lists(self) -> tuple[Selection, ...]:
+        """Add lists of the objects that a complete watch does not name again by itself; return the new lists."""
+        before, self.lists = self.lists, {}
+        fresh = []
+        for selection, since in self.pending.unlisted():
+            cover = self.cover_of(selection)
+            if not cover.is_complete or cover.generation >= since:
+                continue
+            held = self.lists.get(selection) or before.get(selection)
+            if held is None or held.cover is not cover or held.generation < since:
+                held = SelectionList(self._handler, selection, cover, generation=self.pending.generation)
+                fresh.append(selection)
+            self.lists[selection] = held
+        return tuple(fresh)
+
+    def has_list(self, listing: SelectionList) -> bool:
+        """Return true if a list is still needed."""
+        return self.lists.get(listing.selection) is listing
+
+    def end_list(self, listing: SelectionList) -> Mapping[str, int]:
+        """End a complete list; return the rules that wait no longer, and since when they waited."""
+        del self.lists[listing.selection]
+        return self.pending.settle(lambda one, since: one == listing.selection and since <= listing.generation)
+
+    def note_named(self, stream: SelectionStream, key: ObjectKey) -> None:
+        """Note that a stream has named an object: lists beside it leave the object out."""
+        for listing in self.lists.values():
+            if listing.cover is stream:
+                listing.note_named(key)
+
+    def reads_of(self, selections: Iterable[Selection]) -> Sequence[SelectionStream | SelectionList]:
+        """List the streams that show some selections, and the lists of them that are under way."""
+        chosen = list(selections)
+        streams = dict.fromkeys(self._covers[selection] for selection in chosen)
+        lists = (self.lists[selection] for selection in chosen if selection in self.lists)
+        return [*(self.streams[selection] for selection in streams), *lists]
+
+    def _is_usable(self, selection: Selection, is_used: bool) -> bool:
+        """Return true if the watch of a selection shows everything in it; once it did, until an error that lasts."""
+        stream = self.streams.get(selection)
+        if stream is None or isinstance(stream.error, Forbidden | InvalidObject | ProtocolError):
+            return False
+        return stream.is_complete or is_used
+
+
+def find_wider(asked: Collection[Selection]) -> Mapping[Selection, Sequence[Selection]]:
+    """Map each of some selections to the others that it is within; the widest come first."""
+    within = {one: sorted(wider for wider in list_wider(one) if wider in asked) for one in asked}
+    return {one: within[one] for one in sorted(asked, key=lambda one: (len(within[one]), one))}
 
 
 def plan_covers(
-    asked: Collection[Selection], *, before: Mapping[Selection, Selection], is_usable: Callable[[Selection, bool], bool]
+    wider: Mapping[Selection, Sequence[Selection]],
+    *,
+    before: Mapping[Selection, Selection],
+    is_usable: Callable[[Selection, bool], bool],
 ) -> Mapping[Selection, Selection]:
-    """Map each selection that is asked for to the one whose watch shows its objects, which may be itself.
+    """Map each selection to the one whose watch shows its objects, which may be itself.
 
-    `before` is the last plan. `is_usable` returns true if the watch of a selection shows everything that it should;
-    its second argument is true if that watch already stands for the narrower one: then it stays while it can.
+    `wider` is what `find_wider` returns, `before` the last plan. `is_usable` returns true if the watch of a selection
+    shows everything that it should; its second argument is true if that watch already stands for the narrower one.
     """
     covers: dict[Selection, Selection] = {}
-    within = {one: [wider for wider in list_wider(one) if wider in asked] for one in asked}
-    for one in sorted(asked, key=lambda one: (len(within[one]), one)):  # the widest first
+    for one, others in wider.items():
+        held = before.get(one)
         usable = (
-            wider
-            for wider in sorted(within[one], key=lambda wider: (before.get(one) != wider, wider))
-            if covers.get(wider) == wider and is_usable(wider, before.get(one) == wider)
+            other
+            for other in sorted(others, key=lambda other: (held != other, other))
+            if covers.get(other) == other and is_usable(other, held == other)
         )
         covers[one] = next(usable, one)
     return covers

@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, InvalidObject, ProtocolError
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.expectations import ExpectedObjects
 from registry_controller.cache.member_deletions import MemberDeletions
 from registry_controller.cache.peer_objects import PeerObjects, spec_cluster_id
-from registry_controller.cache.pending_rules import PendingRules
 from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
-from registry_controller.cache.shared_watches import plan_covers
+from registry_controller.cache.shared_watches import SharedWatches
 from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.kube.object import PartialObject
@@ -110,10 +109,9 @@ class ClaimIndex(Protocol):
 
 
 class SourceCache:
-    """Objects of one kind at one peer, evaluated by the rules that read them.
+    """Objects of one kind at one peer, evaluated by the rules that read them. `tap` gets all objects of the kind.
 
-    `streams` are the selections that are watched, `lists` those that are listed beside a wider watch.
-    `watches_changed` is called when these change without a call of `set_rules`. `tap` gets all objects of the kind.
+    `watches_changed` is called when other selections are to be watched or listed without a call of `set_rules`.
     """
 
     def __init__(
@@ -130,8 +128,6 @@ class SourceCache:
         self.kind = kind
         self.rules: tuple[ActiveRule, ...] = ()
         self.records: dict[ObjectKey, SourceRecord] = {}
-        self.streams: dict[Selection, SelectionStream] = {}
-        self.lists: dict[Selection, SelectionList] = {}
         self.events = 0
         self._sources = sources
         self._tap = tap
@@ -145,8 +141,8 @@ class SourceCache:
             changed=self._tell_standing,
         )
         self._scales = SizeMeter(kind) if kind in MOST_OWN else None
-        self._pending = PendingRules()
-        self._covers: Mapping[Selection, Selection] = {}
+        self._watches = SharedWatches(self)
+        self._pending = self._watches.pending
         self._expected = ExpectedObjects()
         self._went_back: dict[ObjectKey, int] = {}
         self.set_rules(rules)
@@ -169,10 +165,22 @@ class SourceCache:
             self._pending.change(gone=gone - fresh, fresh={name: now[name].selections for name in sorted(fresh)})
         elif self.streams:
             return RuleChange()
+        taps = () if self._tap is None else (EVERYTHING,)
+        self._watches.select({*taps, *(one for active in rules for one in active.selections)})
         change, ended = self._plan()
         for target in {**dropped, **ended}:
             self._sources.observer.on_claim_changed(target, self.peer)
         return change
+
+    @property
+    def streams(self) -> Mapping[Selection, SelectionStream]:
+        """The selections that are watched."""
+        return self._watches.streams
+
+    @property
+    def lists(self) -> Mapping[Selection, SelectionList]:
+        """The selections that are listed beside a watch."""
+        return self._watches.lists
 
     def has_rule(self, rule: str) -> bool:
         """Return true if a rule reads this cache."""
@@ -182,19 +190,16 @@ class SourceCache:
         """Return true if everything that a rule selects at this peer has come, and was evaluated by it."""
         if rule in self._pending or not self.has_rule(rule):
             return False
-        return all(self.streams[self._covers[one]].is_complete for one in self._selections_of(rule))
+        return all(self._watches.cover_of(one).is_complete for one in self._selections_of(rule))
 
     @property
     def is_synced(self) -> bool:
         """True if the cache is synced for all of its rules, and has one."""
-        return bool(self.rules and not self._pending) and all(stream.is_complete for stream in self.streams.values())
+        return bool(self.rules and not self._pending) and self._watches.is_complete
 
     def reads_of(self, rule: str) -> Sequence[SelectionStream | SelectionList]:
         """List the streams that show a rule's selections, and the lists that are under way for it."""
-        selections = self._selections_of(rule)
-        covers = dict.fromkeys(self._covers[selection] for selection in selections)
-        lists = (self.lists[selection] for selection in selections if selection in self.lists)
-        return [*(self.streams[cover] for cover in covers), *lists]
+        return self._watches.reads_of(self._selections_of(rule))
 
     @property
     def reads(self) -> Sequence[SelectionStream | SelectionList]:
@@ -242,7 +247,7 @@ class SourceCache:
         if self._closed:
             return
         self.events += 1
-        self._note_named(stream, obj.key)
+        self._watches.note_named(stream, obj.key)
         if not self._expected.reached(stream, obj.key, obj.revision):
             return
         old = self.records.get(obj.key)
@@ -257,7 +262,7 @@ class SourceCache:
 
     def on_listed(self, listing: SelectionList, obj: PartialObject) -> None:
         """Take an object of a list beside a watch, which has not named it since the list was asked for."""
-        if self._closed or self.lists.get(listing.selection) is not listing:
+        if self._closed or not self._watches.has_list(listing):
             return
         old, cover = self.records.get(obj.key), listing.cover
         if old is not None and obj.revision < old.revision:
@@ -281,7 +286,7 @@ class SourceCache:
         """Take an object that a stream no longer has: deleted, or out of its selection."""
         if self._closed:
             return
-        self._note_named(stream, key)
+        self._watches.note_named(stream, key)
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.remove(key)
         if obj is None and self._expected.expects(stream, key):
@@ -327,11 +332,10 @@ class SourceCache:
 
     def on_list_complete(self, listing: SelectionList) -> None:
         """Note that a list beside a watch is complete."""
-        if self._closed or self.lists.get(listing.selection) is not listing:
+        if self._closed or not self._watches.has_list(listing):
             return
-        del self.lists[listing.selection]
-        ended = self._pending.settle(lambda one, since: one == listing.selection and since <= listing.generation)
-        self._sources.observer.on_source_synced(self, {**self._drop_hits(ended), **self._replan()})
+        dropped = self._drop_hits(self._watches.end_list(listing))
+        self._sources.observer.on_source_synced(self, {**dropped, **self._replan()})
         self._tell_standing()
 
     def on_list_failed(self, listing: SelectionList) -> None:
@@ -357,51 +361,12 @@ class SourceCache:
 
     def _plan(self) -> tuple[RuleChange, Mapping[Target, None]]:
         """Choose the watches and lists; return them, and the targets that lost a claim of a rule that waited."""
-        asked = {one for active in self.rules for one in active.selections}
-        if self._tap is not None:
-            asked.add(EVERYTHING)
-        self._covers = plan_covers(asked, before=self._covers, is_usable=self._is_usable)
-        own = set(self._covers.values())
-        opened = sorted(own - self.streams.keys())
-        for selection in opened:
-            bit = next(1 << shift for shift in range(len(self.streams) + 1) if not self._uses(1 << shift))
-            self.streams[selection] = SelectionStream(self, selection, bit, generation=self._pending.generation)
-        closed = sorted(self.streams.keys() - own)
+        opened, closed = self._watches.plan()
         if closed:
-            self._hand_over([self.streams.pop(selection) for selection in closed])
-        ended = self._pending.settle(lambda one, since: self.streams[self._covers[one]].listed >= since)
-        dropped = self._drop_hits(ended) if ended else {}
-        return RuleChange(tuple(opened), tuple(closed), self._plan_lists()), dropped
-
-    def _is_usable(self, selection: Selection, is_used: bool) -> bool:
-        """Return true if the watch of a selection shows everything in it; once it did, until an error that lasts."""
-        stream = self.streams.get(selection)
-        if stream is None or isinstance(stream.error, Forbidden | InvalidObject | ProtocolError):
-            return False
-        return stream.is_complete or is_used
-
-    def _uses(self, bit: int) -> bool:
-        return any(stream.bit == bit for stream in self.streams.values())
-
-    def _plan_lists(self) -> tuple[Selection, ...]:
-        """Add lists of the objects that a complete watch does not name again by itself; return the new lists."""
-        before, self.lists = self.lists, {}
-        fresh = []
-        for selection, since in self._pending.unlisted():
-            cover = self.streams[self._covers[selection]]
-            if not cover.is_complete or cover.generation >= since:
-                continue
-            held = self.lists.get(selection) or before.get(selection)
-            if held is None or held.cover is not cover or held.generation < since:
-                held = SelectionList(self, selection, cover, generation=self._pending.generation)
-                fresh.append(selection)
-            self.lists[selection] = held
-        return tuple(fresh)
-
-    def _note_named(self, stream: SelectionStream, key: ObjectKey) -> None:
-        for listing in self.lists.values():
-            if listing.cover is stream:
-                listing.note_named(key)
+            self._hand_over(closed)
+        dropped = self._drop_hits(self._watches.settle())
+        change = RuleChange(opened, tuple(stream.selection for stream in closed), self._watches.plan_lists())
+        return change, dropped
 
     def _hand_over(self, streams: Collection[SelectionStream]) -> None:
         """Move the objects of these streams to the remaining ones; drop objects without one, except outdated hits."""
@@ -425,7 +390,7 @@ class SourceCache:
         rules = {hit.rule for hit in record.hits} | record.unclear
         for active in self.rules:
             for selection in active.selections if active.rule.name in rules else ():
-                stream = self.streams[self._covers[selection]]
+                stream = self._watches.cover_of(selection)
                 has_named_all = stream.is_complete and stream.revision >= record.revision
                 if not has_named_all and (selection.namespace in ("", key.namespace) or not key.namespace):
                     yield stream

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.cache.shared_watches import plan_covers
+from registry_controller.cache.shared_watches import find_wider, plan_covers
 from registry_controller.core.rules.list_options import list_wider
 
 X, Y, XA = Selection("x"), Selection("y"), Selection("x", "a=1")
 
 
 def plan(*asked: Selection, usable: set[Selection], before: Mapping[Selection, Selection] | None = None) -> object:
-    return plan_covers(asked, before=before or {}, is_usable=lambda one, _: one in usable)
+    return plan_covers(find_wider(asked), before=before or {}, is_usable=lambda one, _: one in usable)
 
 
 def test_each_selection_has_its_own_watch_before_a_wider_one_can_stand_for_it() -> None:
@@ -56,7 +56,7 @@ _selections = st.builds(
 def test_every_selection_is_shown_by_its_own_watch_or_by_a_usable_wider_one(
     asked: set[Selection], usable: set[Selection]
 ) -> None:
-    covers = plan_covers(asked, before={}, is_usable=lambda one, _: one in usable)
+    covers = plan_covers(find_wider(asked), before={}, is_usable=lambda one, _: one in usable)
     assert covers.keys() == asked
     for one, cover in covers.items():
         assert covers[cover] == cover
