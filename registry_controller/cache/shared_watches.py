@@ -47,6 +47,11 @@ class SharedWatches:
         """True if every stream is complete."""
         return all(stream.is_complete for stream in self.streams.values())
 
+    @property
+    def has_labels(self) -> bool:
+        """True if a stream selects by labels: it shows an object as deleted that only lost one."""
+        return any(selection.labels for selection in self.streams)
+
     def cover_of(self, selection: Selection) -> SelectionStream:
         """Return the stream that shows a selection's objects."""
         return self.streams[self._covers[selection]]

@@ -10,63 +10,28 @@ record of another rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.expectations import ExpectedObjects
-from registry_controller.cache.member_deletions import MemberDeletions
-from registry_controller.cache.peer_objects import PeerObjects, spec_cluster_id
-from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
+from registry_controller.cache.peer_objects import PeerObjects
+from registry_controller.cache.rule_evaluator import RuleEvaluator
 from registry_controller.cache.shared_watches import SharedWatches
-from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
+from registry_controller.cache.source_records import (
+    ClaimIndex,
+    ClaimObserver,
+    SourceRecord,
+    SourceRecords,
+    decode_lazily,
+)
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.kube.object import PartialObject
-from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
-from registry_controller.watch.limits import MOST_OWN, SizeMeter
 from registry_controller.watch.stream import SelectionList, SelectionStream
 
 _ALWAYS: Final = 1 << 62
 """A generation after every other one."""
-
-
-@dataclass(slots=True)
-class SourceRecord:
-    """One object at a peer. `hits` are in the order of the rules' rank.
-
-    `streams` are the bits of the streams that have it. `unclear` names the rules that could not be evaluated on it:
-    whether they want it is not known. `evaluated` is the generation of the rules that evaluated it last. `shown` is the
-    revision that a copy here showed last, if that was a later one.
-    """
-
-    uid: str
-    revision: int
-    created: str
-    deleting: bool
-    marks: Marks
-    membership: bool
-    cluster_id: ClusterUID | None
-    hits: tuple[Hit, ...]
-    streams: int
-    unclear: frozenset[str] = frozenset()
-    evaluated: int = 0
-    shown: int = 0
-
-    def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
-        """Return the hit by which this object becomes that target; of several the highest ranked that may write it."""
-        found = self.hits_on(target, key)
-        return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
-
-    def hits_on(self, target: Target, key: ObjectKey) -> list[Hit]:
-        """Return all hits by which this object becomes a target."""
-        return [hit for hit in self.hits if hit.target(key) == target]
-
-    def shows(self, obj: PartialObject) -> bool:
-        """Return true if the record was made from this very state of the object."""
-        return obj.revision > 0 and (self.uid, self.revision) == (obj.uid, obj.revision)
 
 
 class RuleChange(NamedTuple):
@@ -77,14 +42,8 @@ class RuleChange(NamedTuple):
     listed: tuple[Selection, ...] = ()
 
 
-class SourceObserver(Protocol):
+class SourceObserver(ClaimObserver, Protocol):
     """Receives the changes of the objects at peers. A call is cheap and never fails."""
-
-    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
-        """An object at the peer claims this target, claims it with another state, or claims it no longer."""
-
-    def on_source_known(self, peer: ClusterUID, kind: GVK, key: ObjectKey) -> None:
-        """An object appeared, can be evaluated by its rules again, or is gone and could not be evaluated."""
 
     def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
         """A list at a peer is complete; it lacks the objects that claimed the `dropped` targets."""
@@ -93,19 +52,10 @@ class SourceObserver(Protocol):
         """The errors or the completeness of a cache changed."""
 
 
-class ClaimIndex(Protocol):
-    """The index of all caches: which objects claim which target."""
+class CacheIndex(ClaimIndex, Protocol):
+    """The index that a cache belongs to."""
 
-    bodies: BodyCache
-    deletions: MemberDeletions
     observer: SourceObserver
-    usage: EvaluationUsage
-
-    def claims_elsewhere(self, target: Target) -> int:
-        """Count the objects that claim a target of another kind, or in another place, than they are."""
-
-    def relink(self, cache: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
-        """Note by which rules an object claims targets now, and did before."""
 
 
 class SourceCache:
@@ -120,31 +70,37 @@ class SourceCache:
         peer: ClusterUID,
         kind: GVK,
         rules: tuple[ActiveRule, ...],
-        sources: ClaimIndex,
+        sources: CacheIndex,
         tap: PeerObjects | None = None,
         watches_changed: Callable[[SourceCache], None] = lambda _: None,
     ) -> None:
         self.peer = peer
         self.kind = kind
         self.rules: tuple[ActiveRule, ...] = ()
-        self.records: dict[ObjectKey, SourceRecord] = {}
         self.events = 0
-        self._sources = sources
+        self._observer = sources.observer
         self._tap = tap
         self._watches_changed = watches_changed
         self._closed = False
-        self._asking = RuleEvaluator(
+        self._evaluator = RuleEvaluator(
             peer=peer,
             kind=kind,
             kept=sources.usage,
             crowd=sources.claims_elsewhere,
-            changed=self._tell_standing,
+            changed=self._report_status,
         )
-        self._scales = SizeMeter(kind) if kind in MOST_OWN else None
         self._watches = SharedWatches(self)
         self._pending = self._watches.pending
         self._expected = ExpectedObjects()
-        self._went_back: dict[ObjectKey, int] = {}
+        self._objects = SourceRecords(
+            peer=peer,
+            kind=kind,
+            sources=sources,
+            observer=sources.observer,
+            evaluator=self._evaluator,
+            watches=self._watches,
+            expected=self._expected,
+        )
         self.set_rules(rules)
 
     # Rules.
@@ -158,9 +114,9 @@ class SourceCache:
         now = {active.rule.name: active for active in rules}
         gone = {name for name, active in was.items() if name not in now or _is_another(active, now[name])}
         fresh = {name for name in now if name in gone or name not in was or was[name].identity != now[name].identity}
-        dropped = self._drop_hits(dict.fromkeys(gone, _ALWAYS)) if gone else {}
+        dropped = self._objects.drop_hits(dict.fromkeys(gone, _ALWAYS)) if gone else {}
         self.rules = rules
-        fresh |= self._asking.set_rules(rules, changed=gone | fresh)
+        fresh |= self._evaluator.set_rules(rules, changed=gone | fresh)
         if gone or fresh:
             self._pending.change(gone=gone - fresh, fresh={name: now[name].selections for name in sorted(fresh)})
         elif self.streams:
@@ -169,8 +125,13 @@ class SourceCache:
         self._watches.select({*taps, *(one for active in rules for one in active.selections)})
         change, ended = self._plan()
         for target in {**dropped, **ended}:
-            self._sources.observer.on_claim_changed(target, self.peer)
+            self._observer.on_claim_changed(target, self.peer)
         return change
+
+    @property
+    def records(self) -> Mapping[ObjectKey, SourceRecord]:
+        """The records of the objects that a rule matches, or cannot be evaluated on."""
+        return self._objects.by_key
 
     @property
     def streams(self) -> Mapping[Selection, SelectionStream]:
@@ -209,11 +170,11 @@ class SourceCache:
     @property
     def unclear(self) -> Mapping[str, Mapping[ObjectKey, InvalidObject]]:
         """The errors of objects that a rule cannot be evaluated on, by rule."""
-        return self._asking.unclear
+        return self._evaluator.unclear
 
     def is_outdated(self, record: SourceRecord, hit: Hit) -> bool:
         """Return true if a hit is that of a rule which has changed since, and has not seen the object again."""
-        return not self._pending.has_evaluated(hit.rule, evaluated=record.evaluated)
+        return self._objects.is_outdated(record, hit.rule)
 
     def is_current(self, key: ObjectKey, record: SourceRecord, hit: Hit) -> bool:
         """Return true if an object is as in a record that was read before, for all rules that make the hit's target.
@@ -227,13 +188,13 @@ class SourceCache:
 
     def was_evaluated(self, record: SourceRecord, rule: str) -> bool:
         """Return true if a rule, as it is now, has seen the object, or does not select it."""
-        return self._pending.has_evaluated(rule, evaluated=record.evaluated)
+        return not self._objects.is_outdated(record, rule)
 
     def wants(self, target: Target, obj: PartialObject) -> bool:
         """Return true if a rule makes that target of an object; one that cannot be evaluated may want it."""
         return any(
             isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(obj.key) == target)
-            for _, hit in self._asking.evaluate_all(obj, _lazily(obj))
+            for _, hit in self._evaluator.evaluate_all(obj, decode_lazily(obj))
             if hit is not None
         )
 
@@ -251,12 +212,12 @@ class SourceCache:
         if not self._expected.reached(stream, obj.key, obj.revision):
             return
         old = self.records.get(obj.key)
-        if old is not None and obj.revision < old.revision and self._is_behind(stream, obj.key, old):
+        if old is not None and obj.revision < old.revision and self._objects.is_behind(stream, obj.key, old):
             return
         try:
             if self._tap is not None and stream.selection == EVERYTHING:
-                self._tap.upsert(obj, _lazily(obj))
-            self._take(obj, old, stream.bit | (old.streams if old else 0))
+                self._tap.upsert(obj, decode_lazily(obj))
+            self._objects.take(obj, streams=stream.bit | (old.streams if old else 0))
         except InvalidObject as error:
             stream.refused(error)
 
@@ -270,7 +231,7 @@ class SourceCache:
                 listing.refuse_outdated()
             return
         try:
-            self._take(obj, old, cover.bit | (old.streams if old else 0))
+            self._objects.take(obj, streams=cover.bit | (old.streams if old else 0))
         except InvalidObject as error:
             cover.refused(error)
         if obj.revision > cover.revision and obj.key in self.records:
@@ -280,7 +241,7 @@ class SourceCache:
         """Take a state that was read by name, newer than that of any stream; InvalidObject if it cannot be used."""
         old = self.records.get(obj.key)
         if not self._closed and old is not None and obj.revision >= old.revision:
-            self._take(obj, old, old.streams)
+            self._objects.take(obj, streams=old.streams)
 
     def on_delete(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
         """Take an object that a stream no longer has: deleted, or out of its selection."""
@@ -293,9 +254,7 @@ class SourceCache:
             return  # the end of the list shows whether it is late enough to prove this
         if obj is not None and not self._expected.reached(stream, key, obj.revision):
             return
-        record = self.records.get(key)
-        if record is not None:
-            self._lose(stream, key, record, deleted_at=obj.revision if obj else record.revision)
+        self._objects.lose(stream, key, obj)
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
         """Note that a stream's list begins: the current rules evaluate all its objects."""
@@ -307,21 +266,21 @@ class SourceCache:
         """Note that a stream's list is complete."""
         if self._closed:
             return
-        dropped = self._lose_missed(stream)
+        dropped = self._objects.lose_missed(stream)
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         stream.listed = stream.generation
-        self._sources.observer.on_source_synced(self, {**dropped, **self._replan()})
-        self._tell_standing()
+        self._observer.on_source_synced(self, {**dropped, **self._replan()})
+        self._report_status()
 
     def on_stream_changed(self, stream: SelectionStream) -> None:
         """Note that a stream's error changed: narrower selections may need their own watches, or no longer."""
         if not self._closed:
             self._replan_aside()
-            self._tell_standing()
+            self._report_status()
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
-        """Note that a stream is listed again; `_is_behind` handles older states of its objects."""
+        """Note that a stream is listed again; `SourceRecords.is_behind` handles older states of its objects."""
         if self._closed:
             return
         self._expected.reset(stream)
@@ -334,25 +293,25 @@ class SourceCache:
         """Note that a list beside a watch is complete."""
         if self._closed or not self._watches.has_list(listing):
             return
-        dropped = self._drop_hits(self._watches.end_list(listing))
-        self._sources.observer.on_source_synced(self, {**dropped, **self._replan()})
-        self._tell_standing()
+        dropped = self._objects.drop_hits(self._watches.end_list(listing))
+        self._observer.on_source_synced(self, {**dropped, **self._replan()})
+        self._report_status()
 
     def on_list_failed(self, listing: SelectionList) -> None:
         """Note that a list beside a watch cannot be had now."""
-        self._tell_standing()
+        self._report_status()
 
     def close(self) -> None:
         """Withdraw all claims of this cache; later events do nothing."""
         self._closed = True
         for key, record in list(self.records.items()):
-            self._forget(key, record)
+            self._objects.forget(key, record)
 
     # Watches.
 
     def _replan_aside(self) -> None:
         for target in self._replan():
-            self._sources.observer.on_claim_changed(target, self.peer)
+            self._observer.on_claim_changed(target, self.peer)
 
     def _replan(self) -> Mapping[Target, None]:
         _, dropped = self._plan()
@@ -364,7 +323,7 @@ class SourceCache:
         opened, closed = self._watches.plan()
         if closed:
             self._hand_over(closed)
-        dropped = self._drop_hits(self._watches.settle())
+        dropped = self._objects.drop_hits(self._watches.settle())
         change = RuleChange(opened, tuple(stream.selection for stream in closed), self._watches.plan_lists())
         return change, dropped
 
@@ -383,7 +342,7 @@ class SourceCache:
                 record.streams |= heir.bit
                 self._expected.expect(heir, key, record.revision)
             if not record.streams and not any(self.is_outdated(record, hit) for hit in record.hits):
-                self._forget(key, record)
+                self._objects.forget(key, record)
 
     def _heirs(self, key: ObjectKey, record: SourceRecord) -> Iterator[SelectionStream]:
         """Find the streams that will name an object, because a rule that hits it asks for them."""
@@ -395,156 +354,10 @@ class SourceCache:
                 if not has_named_all and (selection.namespace in ("", key.namespace) or not key.namespace):
                     yield stream
 
-    # Records.
-
-    def _take(self, obj: PartialObject, old: SourceRecord | None, streams: int) -> None:
-        body = _lazily(obj)
-        marks = remembered(read_marks(obj.annotations, of=Target(self.kind.group, self.kind.kind, *obj.key)))
-        membership = is_membership(self.kind, obj.kind_type)
-        is_own = is_at_home(marks, peer=self.peer, membership=membership)
-        is_cluster = membership and self.kind.group == meta.GROUP
-        cluster_id = spec_cluster_id(body()) if is_cluster else None
-        if is_own and self._scales is not None:
-            self._scales.add(obj)
-        before = old.hits if old is not None else ()
-        hits, unclear = self._asking.evaluate(obj, body, is_own=is_own, before=before)
-        self._went_back.pop(obj.key, None)
-        if not hits and not unclear:
-            self._leave(obj.key, old)
-            return
-        touched = {hit.target(obj.key) for hit in self._touched(obj, old, hits)}
-        if old is not None and old.shows(obj) and (old.hits, old.unclear) == (hits, unclear):
-            old.streams, old.evaluated = streams, self._pending.generation
-            if not touched:
-                return
-        else:
-            self.records[obj.key] = SourceRecord(
-                uid=obj.uid,
-                revision=obj.revision,
-                created=obj.created,
-                deleting=obj.deleting,
-                marks=marks,
-                membership=membership,
-                cluster_id=cluster_id,
-                hits=hits,
-                streams=streams,
-                unclear=unclear,
-                evaluated=self._pending.generation,
-                shown=old.shown if old is not None and old.shown > obj.revision else 0,
-            )
-            if before != hits:
-                self._sources.relink(self, obj.key, before, hits)
-        self._sources.bodies.put(BodyKey(self.peer, self.kind, obj.key), obj)
-        for target in sorted(touched) if len(touched) > 1 else touched:
-            self._sources.observer.on_claim_changed(target, self.peer)
-        if old is None or (old.unclear and old.unclear != unclear):
-            self._sources.observer.on_source_known(self.peer, self.kind, obj.key)
-
-    def _touched(self, obj: PartialObject, old: SourceRecord | None, hits: tuple[Hit, ...]) -> Iterator[Hit]:
-        """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
-        if old is None or not old.shows(obj):
-            yield from hits
-            yield from old.hits if old is not None else ()
-            return
-        for hit in hits:
-            if hit not in old.hits:
-                yield hit
-        for hit in old.hits:
-            if hit not in hits or self.is_outdated(old, hit):
-                yield hit
-
-    def _is_behind(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord) -> bool:
-        """Return true if a stream is merely late; if all of an object's streams went back, so did their server."""
-        record.streams |= stream.bit
-        self._went_back[key] = self._went_back.get(key, 0) | stream.bit
-        return bool(record.streams & ~self._went_back[key])
-
-    def _lose_missed(self, stream: SelectionStream) -> dict[Target, None]:
-        """Drop the objects that a stream was expected to name, and that its list lacks; return the targets."""
-        dropped: dict[Target, None] = {}
-        for key in self._expected.missed(stream):
-            record = self.records.get(key)
-            if record is None:
-                continue
-            record.streams &= ~stream.bit
-            if not record.streams:
-                dropped.update((hit.target(key), None) for hit in record.hits)
-                self._lose_rules(key, record, {*record.unclear, *(hit.rule for hit in record.hits)})
-        return dropped
-
-    def _lose(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord, *, deleted_at: int) -> None:
-        record.streams &= ~stream.bit
-        if not record.streams:
-            self._forget(key, record, deleted_at=deleted_at)
-
-    def _drop_hits(self, before: Mapping[str, int]) -> dict[Target, None]:
-        """Drop the hits of rules on records that were evaluated before a generation; return their targets."""
-        dropped: dict[Target, None] = {}
-        for key, record in list(self.records.items()) if before else ():
-            lost = {rule for rule in record.unclear if record.evaluated < before.get(rule, 0)}
-            lost.update(hit.rule for hit in record.hits if record.evaluated < before.get(hit.rule, 0))
-            if lost:
-                dropped.update((hit.target(key), None) for hit in record.hits if hit.rule in lost)
-                self._lose_rules(key, record, lost)
-        return dropped
-
-    def _lose_rules(self, key: ObjectKey, record: SourceRecord, rules: Collection[str]) -> None:
-        gone = tuple(hit for hit in record.hits if hit.rule in rules)
-        hits, unclear = self._asking.shared(
-            tuple(hit for hit in record.hits if hit.rule not in rules), record.unclear.difference(rules)
-        )
-        self._asking.release(key, gone, rules=rules)
-        if hits or unclear:
-            self.records[key] = replace(record, hits=hits, unclear=unclear)
-            self._sources.relink(self, key, record.hits, hits)
-        else:
-            self._remove(key, record)
-        if unclear != record.unclear:
-            self._sources.observer.on_source_known(self.peer, self.kind, key)
-
-    def _forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
-        self._asking.release(key, record.hits)
-        self._leave(key, record, deleted_at=deleted_at)
-
-    def _leave(self, key: ObjectKey, record: SourceRecord | None, *, deleted_at: int = 0) -> None:
-        """Drop the record of an object that no rule matches any more."""
-        if record is None:
-            if self._scales is not None:
-                self._scales.remove(key)
-            return
-        self._remove(key, record)
-        is_proof = record.membership and not any(stream.selection.labels for stream in self.streams.values())
-        for target in dict.fromkeys(hit.target(key) for hit in record.hits):
-            if deleted_at and is_proof:
-                self._sources.deletions.record(self.peer, target, deleted_at)
-            self._sources.observer.on_claim_changed(target, self.peer)
-        if record.unclear:
-            self._sources.observer.on_source_known(self.peer, self.kind, key)
-
-    def _remove(self, key: ObjectKey, record: SourceRecord) -> None:
-        del self.records[key]
-        if self._scales is not None:
-            self._scales.remove(key)
-        self._went_back.pop(key, None)
-        self._expected.drop_object(key)
-        self._sources.bodies.drop(BodyKey(self.peer, self.kind, key))
-        self._sources.relink(self, key, record.hits, ())
-
-    def _tell_standing(self) -> None:
-        self._sources.observer.on_cache_status_changed(self)
+    def _report_status(self) -> None:
+        self._observer.on_cache_status_changed(self)
 
 
 def _is_another(old: ActiveRule, new: ActiveRule) -> bool:
     """Return true if a rule only has the name of one that was there: it came from another cluster."""
     return (old.owner, old.target_policy.is_synced) != (new.owner, new.target_policy.is_synced)
-
-
-def _lazily(obj: PartialObject) -> Callable[[], Manifest]:
-    held: list[Manifest] = []
-
-    def body() -> Manifest:
-        if not held:
-            held.append(decode_body(obj.raw, what=str(obj.key)))
-        return held[0]
-
-    return body

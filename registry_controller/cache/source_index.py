@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.member_deletions import MemberDeletions
 from registry_controller.cache.rule_evaluator import EvaluationUsage
-from registry_controller.cache.source_cache import SourceCache, SourceObserver, SourceRecord
+from registry_controller.cache.source_cache import SourceCache, SourceObserver
+from registry_controller.cache.source_records import SourceKey, SourceRecord
 from registry_controller.core.rules.active import Hit
 from registry_controller.watch.body_cache import BodyCache
 from registry_controller.watch.fairness import EvaluationLimiter
@@ -25,7 +26,7 @@ class SourceIndex:
         self._caches: dict[tuple[ClusterUID, GVK], SourceCache] = {}
         self._by_kind: dict[tuple[str, str], list[SourceCache]] = {}
         self._by_peer: dict[tuple[ClusterUID, str, str], list[SourceCache]] = {}
-        self._renamed: dict[Target, set[tuple[ClusterUID, GVK, ObjectKey]]] = {}
+        self._renamed: dict[Target, set[SourceKey]] = {}
         self.deletions = MemberDeletions()
         self.usage = EvaluationUsage()
         self.evaluations = EvaluationLimiter()
@@ -63,19 +64,19 @@ class SourceIndex:
             if not any(other.kind == kind for other in self._by_kind[(kind.group, kind.kind)]):
                 self.evaluations.drop_kind(kind)
 
-    def relink(self, cache: SourceCache, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+    def relink(self, source: SourceKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Index the targets that are of another kind, or in another place, than their source."""
-        place = (cache.peer, cache.kind, key)
+        _, kind, key = source
         for hit in old:
-            if hit.is_moved(cache.kind):
+            if hit.is_moved(kind):
                 held = self._renamed.get(hit.target(key))
                 if held is not None:
-                    held.discard(place)
+                    held.discard(source)
                     if not held:
                         del self._renamed[hit.target(key)]
         for hit in new:
-            if hit.is_moved(cache.kind):
-                self._renamed.setdefault(hit.target(key), set()).add(place)
+            if hit.is_moved(kind):
+                self._renamed.setdefault(hit.target(key), set()).add(source)
 
     def claiming(self, target: Target) -> Iterator[tuple[SourceCache, ObjectKey, SourceRecord, Hit]]:
         """List the objects that claim a target, each with its hit."""

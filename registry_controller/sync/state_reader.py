@@ -13,7 +13,8 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
-from registry_controller.cache.source_cache import SourceCache, SourceRecord
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_records import SourceRecord
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.liveness import Liveness
 from registry_controller.clusters.provider import ClusterProvider

@@ -272,7 +272,7 @@ def test_a_cache_ends_with_what_its_rules_make_of_what_is_there(
     assert dict(_shown(cache)) == peer.expected()
     assert not cache._pending
     assert not cache._expected._revisions
-    assert not cache._went_back
+    assert not cache._objects._went_back
     bits = sum(stream.bit for stream in cache.streams.values())
     assert all(record.streams and not record.streams & ~bits for record in cache.records.values())
     assert (EVERYTHING in cache.streams) <= any(EVERYTHING in active.selections for active in cache.rules)

@@ -11,7 +11,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.cache.source_cache import SourceRecord
+from registry_controller.cache.source_records import SourceRecord
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 

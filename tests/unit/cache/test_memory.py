@@ -151,7 +151,7 @@ def test_the_longest_provenance_that_there_is_is_read() -> None:
 
 
 def test_of_what_a_peer_holds_marks_take_little() -> None:
-    cache, _ = a_feed({"match": [{}]})
+    cache, sources = a_feed({"match": [{}]})
     (stream,) = cache.streams.values()
     name = "x" * 253
     tracemalloc.start()
@@ -163,7 +163,7 @@ def test_of_what_a_peer_holds_marks_take_little() -> None:
             stream.on_object(
                 obj(f"n{number}", info={"annotations": {meta.OWNER: name, meta.PROVENANCE: encode(marks)}})
             )
-            cache._sources.bodies.drop(BodyKey(PEER, MAP, of.key))
+            sources.bodies.drop(BodyKey(PEER, MAP, of.key))
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] < 100 * 1400
     finally:
@@ -222,7 +222,7 @@ def test_names_that_come_and_go_leave_nothing() -> None:
         stream.on_object(found)
         stream.on_delete(found.key, found)
     assert not cache.records
-    assert len(cache._asking._hits) <= interner.MOST
+    assert len(cache._evaluator._hits) <= interner.MOST
 
 
 def test_of_deletions_only_those_of_membership_are_remembered() -> None:

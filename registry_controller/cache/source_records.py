@@ -1,0 +1,271 @@
+"""The records of the objects of one kind at one peer, and the claims that their hits make.
+
+Laws: a record keeps marks and numbers, never the body · every change of a record reports the targets whose claims
+change · a record that is named again in the same state, with the same hits, stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.cache.expectations import ExpectedObjects
+from registry_controller.cache.member_deletions import MemberDeletions
+from registry_controller.cache.peer_objects import spec_cluster_id
+from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
+from registry_controller.cache.shared_watches import SharedWatches
+from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
+from registry_controller.core.rules.active import Hit
+from registry_controller.kube.object import PartialObject
+from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
+from registry_controller.watch.limits import MOST_OWN, SizeMeter
+from registry_controller.watch.stream import SelectionStream
+
+SourceKey = tuple[ClusterUID, GVK, ObjectKey]
+"""An object at a peer, in the version in which it is read."""
+
+
+@dataclass(slots=True)
+class SourceRecord:
+    """One object at a peer. `hits` are in the order of the rules' rank.
+
+    `streams` are the bits of the streams that have it. `unclear` names the rules that could not be evaluated on it:
+    whether they want it is not known. `evaluated` is the generation of the rules that evaluated it last. `shown` is the
+    revision that a copy here showed last, if that was a later one.
+    """
+
+    uid: str
+    revision: int
+    created: str
+    deleting: bool
+    marks: Marks
+    membership: bool
+    cluster_id: ClusterUID | None
+    hits: tuple[Hit, ...]
+    streams: int
+    unclear: frozenset[str] = frozenset()
+    evaluated: int = 0
+    shown: int = 0
+
+    def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
+        """Return the hit by which this object becomes that target; of several the highest ranked that may write it."""
+        found = self.hits_on(target, key)
+        return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
+
+    def hits_on(self, target: Target, key: ObjectKey) -> list[Hit]:
+        """Return all hits by which this object becomes a target."""
+        return [hit for hit in self.hits if hit.target(key) == target]
+
+    def shows(self, obj: PartialObject) -> bool:
+        """Return true if the record was made from this very state of the object."""
+        return obj.revision > 0 and (self.uid, self.revision) == (obj.uid, obj.revision)
+
+
+class ClaimObserver(Protocol):
+    """Receives the changes of claims. A call is cheap and never fails."""
+
+    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
+        """An object at the peer claims this target, claims it with another state, or claims it no longer."""
+
+    def on_source_known(self, peer: ClusterUID, kind: GVK, key: ObjectKey) -> None:
+        """An object appeared, can be evaluated by its rules again, or is gone and could not be evaluated."""
+
+
+class ClaimIndex(Protocol):
+    """The index of all caches: which objects claim which target."""
+
+    bodies: BodyCache
+    deletions: MemberDeletions
+    usage: EvaluationUsage
+
+    def claims_elsewhere(self, target: Target) -> int:
+        """Count the objects that claim a target of another kind, or in another place, than they are."""
+
+    def relink(self, source: SourceKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+        """Note by which rules an object claims targets now, and did before."""
+
+
+class SourceRecords:
+    """Records by key. `watches` are those that fill them; `expected` are objects that a stream has yet to name."""
+
+    def __init__(
+        self,
+        *,
+        peer: ClusterUID,
+        kind: GVK,
+        sources: ClaimIndex,
+        observer: ClaimObserver,
+        evaluator: RuleEvaluator,
+        watches: SharedWatches,
+        expected: ExpectedObjects,
+    ) -> None:
+        self.by_key: dict[ObjectKey, SourceRecord] = {}
+        self._peer = peer
+        self._kind = kind
+        self._sources = sources
+        self._observer = observer
+        self._evaluator = evaluator
+        self._watches = watches
+        self._expected = expected
+        self._size = SizeMeter(kind) if kind in MOST_OWN else None
+        self._went_back: dict[ObjectKey, int] = {}
+
+    def is_outdated(self, record: SourceRecord, rule: str) -> bool:
+        """Return true if a rule has changed since, selects the object perhaps, and has not seen it again."""
+        return not self._watches.pending.has_evaluated(rule, evaluated=record.evaluated)
+
+    def take(self, obj: PartialObject, *, streams: int) -> None:
+        """Evaluate an object's present state, which the streams of these bits have; report the targets that change."""
+        old = self.by_key.get(obj.key)
+        body = decode_lazily(obj)
+        marks = remembered(read_marks(obj.annotations, of=Target(self._kind.group, self._kind.kind, *obj.key)))
+        membership = is_membership(self._kind, obj.kind_type)
+        is_own = is_at_home(marks, peer=self._peer, membership=membership)
+        is_cluster = membership and self._kind.group == meta.GROUP
+        cluster_id = spec_cluster_id(body()) if is_cluster else None
+        if is_own and self._size is not None:
+            self._size.add(obj)
+        before = old.hits if old is not None else ()
+        hits, unclear = self._evaluator.evaluate(obj, body, is_own=is_own, before=before)
+        self._went_back.pop(obj.key, None)
+        if not hits and not unclear:
+            self._leave(obj.key, old)
+            return
+        touched = {hit.target(obj.key) for hit in self._touched(obj, old, hits)}
+        if old is not None and old.shows(obj) and (old.hits, old.unclear) == (hits, unclear):
+            old.streams, old.evaluated = streams, self._watches.pending.generation
+            if not touched:
+                return
+        else:
+            self.by_key[obj.key] = SourceRecord(
+                uid=obj.uid,
+                revision=obj.revision,
+                created=obj.created,
+                deleting=obj.deleting,
+                marks=marks,
+                membership=membership,
+                cluster_id=cluster_id,
+                hits=hits,
+                streams=streams,
+                unclear=unclear,
+                evaluated=self._watches.pending.generation,
+                shown=old.shown if old is not None and old.shown > obj.revision else 0,
+            )
+            if before != hits:
+                self._sources.relink((self._peer, self._kind, obj.key), before, hits)
+        self._sources.bodies.put(BodyKey(self._peer, self._kind, obj.key), obj)
+        for target in sorted(touched) if len(touched) > 1 else touched:
+            self._observer.on_claim_changed(target, self._peer)
+        if old is None or (old.unclear and old.unclear != unclear):
+            self._observer.on_source_known(self._peer, self._kind, obj.key)
+
+    def _touched(self, obj: PartialObject, old: SourceRecord | None, hits: tuple[Hit, ...]) -> Iterator[Hit]:
+        """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
+        if old is None or not old.shows(obj):
+            yield from hits
+            yield from old.hits if old is not None else ()
+            return
+        for hit in hits:
+            if hit not in old.hits:
+                yield hit
+        for hit in old.hits:
+            if hit not in hits or self.is_outdated(old, hit.rule):
+                yield hit
+
+    def is_behind(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord) -> bool:
+        """Return true if a stream is merely late; if all of an object's streams went back, so did their server."""
+        record.streams |= stream.bit
+        self._went_back[key] = self._went_back.get(key, 0) | stream.bit
+        return bool(record.streams & ~self._went_back[key])
+
+    def lose_missed(self, stream: SelectionStream) -> dict[Target, None]:
+        """Drop the objects that a stream was expected to name, and that its list lacks; return the targets."""
+        dropped: dict[Target, None] = {}
+        for key in self._expected.missed(stream):
+            record = self.by_key.get(key)
+            if record is None:
+                continue
+            record.streams &= ~stream.bit
+            if not record.streams:
+                dropped.update((hit.target(key), None) for hit in record.hits)
+                self._lose_rules(key, record, {*record.unclear, *(hit.rule for hit in record.hits)})
+        return dropped
+
+    def lose(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject | None) -> None:
+        """Take an object from a stream that no longer has it; drop it if no other stream does."""
+        record = self.by_key.get(key)
+        if record is None:
+            return
+        deleted_at = obj.revision if obj is not None else record.revision
+        record.streams &= ~stream.bit
+        if not record.streams:
+            self.forget(key, record, deleted_at=deleted_at)
+
+    def drop_hits(self, before: Mapping[str, int]) -> dict[Target, None]:
+        """Drop the hits of rules on records that were evaluated before a generation; return their targets."""
+        dropped: dict[Target, None] = {}
+        for key, record in list(self.by_key.items()) if before else ():
+            lost = {rule for rule in record.unclear if record.evaluated < before.get(rule, 0)}
+            lost.update(hit.rule for hit in record.hits if record.evaluated < before.get(hit.rule, 0))
+            if lost:
+                dropped.update((hit.target(key), None) for hit in record.hits if hit.rule in lost)
+                self._lose_rules(key, record, lost)
+        return dropped
+
+    def _lose_rules(self, key: ObjectKey, record: SourceRecord, rules: Collection[str]) -> None:
+        gone = tuple(hit for hit in record.hits if hit.rule in rules)
+        hits, unclear = self._evaluator.shared(
+            tuple(hit for hit in record.hits if hit.rule not in rules), record.unclear.difference(rules)
+        )
+        self._evaluator.release(key, gone, rules=rules)
+        if hits or unclear:
+            self.by_key[key] = replace(record, hits=hits, unclear=unclear)
+            self._sources.relink((self._peer, self._kind, key), record.hits, hits)
+        else:
+            self._remove(key, record)
+        if unclear != record.unclear:
+            self._observer.on_source_known(self._peer, self._kind, key)
+
+    def forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
+        """Drop a record, and report its targets; with the revision of a deletion, that is on record."""
+        self._evaluator.release(key, record.hits)
+        self._leave(key, record, deleted_at=deleted_at)
+
+    def _leave(self, key: ObjectKey, record: SourceRecord | None, *, deleted_at: int = 0) -> None:
+        """Drop the record of an object that no rule matches any more."""
+        if record is None:
+            if self._size is not None:
+                self._size.remove(key)
+            return
+        self._remove(key, record)
+        is_proof = record.membership and not self._watches.has_labels
+        for target in dict.fromkeys(hit.target(key) for hit in record.hits):
+            if deleted_at and is_proof:
+                self._sources.deletions.record(self._peer, target, deleted_at)
+            self._observer.on_claim_changed(target, self._peer)
+        if record.unclear:
+            self._observer.on_source_known(self._peer, self._kind, key)
+
+    def _remove(self, key: ObjectKey, record: SourceRecord) -> None:
+        del self.by_key[key]
+        if self._size is not None:
+            self._size.remove(key)
+        self._went_back.pop(key, None)
+        self._expected.drop_object(key)
+        self._sources.bodies.drop(BodyKey(self._peer, self._kind, key))
+        self._sources.relink((self._peer, self._kind, key), record.hits, ())
+
+
+def decode_lazily(obj: PartialObject) -> Callable[[], Manifest]:
+    """Return a function that decodes an object once; it raises InvalidObject for one that cannot be used."""
+    held: list[Manifest] = []
+
+    def body() -> Manifest:
+        if not held:
+            held.append(decode_body(obj.raw, what=str(obj.key)))
+        return held[0]
+
+    return body
