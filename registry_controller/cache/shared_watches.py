@@ -77,14 +77,22 @@ class SharedWatches:
         return self.pending.settle(lambda one, since: self.cover_of(one).listed >= since)
 
     def plan_lists(self) -> tuple[Selection, ...]:
-        """Add lists of the objects that a complete watch does not name again by itself; return the new lists."""
-        before, self.lists = self.lists, {}
-        fresh = []
+        """Add lists of the objects that a complete watch does not name again by itself; return the new lists.
+
+        A list of all that a watch selects stands for those of the selections within it.
+        """
+        needed: dict[Selection, int] = {}
         for selection, since in self.pending.unlisted():
             cover = self.cover_of(selection)
-            if not cover.is_complete or cover.generation >= since:
-                continue
-            held = self.lists.get(selection) or before.get(selection)
+            if cover.is_complete and cover.generation < since:
+                needed[selection] = max(since, needed.get(selection, 0))
+        for selection in [one for one in needed if self._covers[one] != one and self._covers[one] in needed]:
+            whole = self._covers[selection]
+            needed[whole] = max(needed.pop(selection), needed[whole])
+        before, self.lists = self.lists, {}
+        fresh = []
+        for selection, since in needed.items():
+            cover, held = self.cover_of(selection), before.get(selection)
             if held is None or held.cover is not cover or held.generation < since:
                 held = SelectionList(self._handler, selection, cover, generation=self.pending.generation)
                 fresh.append(selection)
@@ -98,7 +106,12 @@ class SharedWatches:
     def end_list(self, listing: SelectionList) -> Mapping[str, int]:
         """End a complete list; return the rules that wait no longer, and since when they waited."""
         del self.lists[listing.selection]
-        return self.pending.settle(lambda one, since: one == listing.selection and since <= listing.generation)
+        whole, shown = listing.selection == listing.cover.selection, listing.selection
+
+        def is_listed(one: Selection, since: int) -> bool:
+            return since <= listing.generation and (one == shown or (whole and self._covers[one] == shown))
+
+        return self.pending.settle(is_listed)
 
     def note_named(self, stream: SelectionStream, key: ObjectKey) -> None:
         """Note that a stream has named an object: lists beside it leave the object out."""
@@ -109,9 +122,9 @@ class SharedWatches:
     def reads_of(self, selections: Iterable[Selection]) -> Sequence[SelectionStream | SelectionList]:
         """List the streams that show some selections, and the lists of them that are under way."""
         chosen = list(selections)
-        streams = dict.fromkeys(self._covers[selection] for selection in chosen)
-        lists = (self.lists[selection] for selection in chosen if selection in self.lists)
-        return [*(self.streams[selection] for selection in streams), *lists]
+        covers = dict.fromkeys(self._covers[selection] for selection in chosen)
+        listed = [selection for selection in dict.fromkeys((*chosen, *covers)) if selection in self.lists]
+        return [*(self.streams[selection] for selection in covers), *(self.lists[selection] for selection in listed)]
 
     def _is_usable(self, selection: Selection, is_used: bool) -> bool:
         """Return true if the watch of a selection shows everything in it; once it did, until an error that lasts."""

@@ -298,6 +298,18 @@ def test_a_rule_whose_selection_is_part_of_anothers_shares_its_watch_once_that_h
     assert world.changed == [at("two")]
 
 
+def test_a_list_of_all_that_a_watch_selects_stands_for_those_within_it() -> None:
+    wide, narrow = rule("wide", {}), rule("narrow", within("x"))
+    world = World(wide, narrow)
+    world.list(EVERYTHING, obj("one", namespace="x"), obj("two"))
+    edited, also = rule("wide", {}, adds="new"), rule("narrow", within("x"), adds="new")
+    assert world.set_rules(edited, also) == RuleChange(listed=(EVERYTHING,))
+    assert world.set_rules(edited, rule("narrow", within("x"), adds="newer")) == RuleChange(listed=(EVERYTHING,))
+    assert world.list_beside(EVERYTHING, obj("one", namespace="x"), obj("two"))
+    assert (world.synced(), dict(world.cache.lists)) == (["wide", "narrow"], {})
+    assert world.set_rules(edited, also) == RuleChange(listed=(Selection("x"),))
+
+
 def test_a_narrow_rule_has_its_watch_back_while_the_wide_one_may_not_be_read() -> None:
     """R2: a right that only the wide rule needs takes nothing from the others."""
     world = World(rule("wide", {}), rule("narrow", within("x")))
