@@ -79,7 +79,7 @@ class SharedWatches:
     def plan_lists(self) -> tuple[Selection, ...]:
         """Add lists of the objects that a complete watch does not name again by itself; return the new lists.
 
-        A list of all that a watch selects stands for those of the selections within it.
+        A list of all that a watch selects replaces the lists of the selections within it.
         """
         needed: dict[Selection, int] = {}
         for selection, since in self.pending.unlisted():
@@ -135,7 +135,7 @@ class SharedWatches:
 
 
 def find_wider(asked: Collection[Selection]) -> Mapping[Selection, Sequence[Selection]]:
-    """Map each of some selections to the others that it is within; the widest come first."""
+    """Map each selection to the wider selections that contain it; the widest come first."""
     within = {one: sorted(wider for wider in list_wider(one) if wider in asked) for one in asked}
     return {one: within[one] for one in sorted(asked, key=lambda one: (len(within[one]), one))}
 

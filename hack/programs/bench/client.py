@@ -75,6 +75,12 @@ class Client:
                 raise RuntimeError(f"{method} {path}: {response.status}: {content[:300].decode(errors='replace')}")
             return content
 
+    async def exists(self, path: str) -> bool:
+        """Read an object by name; return whether the server has it."""
+        async with self._session.get(self._server + path) as response:
+            await response.read()
+            return response.status != 404
+
     async def send_all(self, requests: Iterable[Request], *, connections: int) -> None:
         """Send requests over so many connections at a time."""
         rest = iter(requests)

@@ -46,10 +46,13 @@ class Stage:
     ours: str
     effort: Effort
 
-    def bare_relay(self, path: str = "", *, connections: int = 1) -> AbstractAsyncContextManager[None]:
+    def bare_relay(
+        self, path: str = "", *, connections: int = 1, is_of_deletions: bool = False
+    ) -> AbstractAsyncContextManager[None]:
         """Run the bare relay of the floor's ConfigMaps, or of another collection."""
         ends = (Endpoint.of(self.bed.source), Endpoint.of(self.bed.sink))
-        return bare_relay(*ends, path or path_of(self.bare), connections=connections)
+        path = path or path_of(self.bare)
+        return bare_relay(*ends, path, connections=connections, is_of_deletions=is_of_deletions)
 
     async def wait_for_copies(self, count: int, *, timeout_s: float = 600.0) -> None:
         """Wait until our namespace holds so many copies."""
