@@ -183,7 +183,7 @@ class Daemon:
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
                 scope.create_task(self.controller.run(), name=f"worker {number}")
             await self.engine.registry_reader.read()
-            ready["home"] = None
+            ready["local-cluster"] = None
             watcher.start()
             self.engine.start_peers(scope)
             scope.create_task(self.status_reporter.run(), name="status reporter")

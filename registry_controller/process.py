@@ -132,7 +132,7 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
     log.info("connected to the local cluster", server=writer.server)
     metrics = Metrics()
     try:
-        ready: dict[str, str | None] = {"home": "the local API server has not answered yet"}
+        ready: dict[str, str | None] = {"local-cluster": "the local API server has not answered yet"}
         watchers: list[KopfWatcher] = []
         rendering: list[Callable[[str], tuple[bytes, str]]] = [metrics.render]
 
@@ -146,7 +146,7 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
             health=settings.health_addr,
             metrics=settings.metrics_addr,
             live={"kopf": check_kopf},
-            ready={"home": lambda: ready["home"]},
+            ready={"local-cluster": lambda: ready["local-cluster"]},
             render=render,
         )
         async with contextlib.AsyncExitStack() as stack:

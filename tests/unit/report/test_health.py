@@ -37,16 +37,20 @@ async def get(address: Address | None, path: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
 async def test_all_is_well_while_no_check_complains(path: str) -> None:
-    async with server(live={"loop": lambda: None}, ready={"home": lambda: None}).serve() as running:
+    async with server(live={"loop": lambda: None}, ready={"local-cluster": lambda: None}).serve() as running:
         assert await get(running.health_address, path) == (200, "ok\n")
 
 
 async def test_a_failing_check_is_named_where_it_counts_and_only_there() -> None:
-    checks: dict[str, Check] = {"home": lambda: "not listed yet", "fine": lambda: None, "odd": lambda: 1 / 0 and None}
+    checks: dict[str, Check] = {
+        "local-cluster": lambda: "not listed yet",
+        "fine": lambda: None,
+        "odd": lambda: 1 / 0 and None,
+    }
     async with server(ready=checks).serve() as running:
         assert await get(running.health_address, "/readyz") == (
             503,
-            "home: not listed yet\nodd: the check failed with an error, which is in the log\n",
+            "local-cluster: not listed yet\nodd: the check failed with an error, which is in the log\n",
         )
         assert (await get(running.health_address, "/livez"))[0] == 200
         assert (await get(running.health_address, "/healthz"))[0] == 200
