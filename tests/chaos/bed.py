@@ -182,7 +182,7 @@ class Bed:
         ]
 
 
-def wait(look: Any, *, within_s: float = 30.0, what: str = "") -> Any:
+def wait(look: Any, *, within_s: float = 90.0, what: str = "") -> Any:
     """Wait for something under faults: an API server that does not answer is none."""
 
     def try_it() -> Any:

@@ -31,7 +31,7 @@ API = "clusterregistry.k8s.cisco.com/v1alpha1"
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], *, within_s: float = 30.0, every_s: float = 0.2, what: str = "") -> T:
+def eventually(look: Callable[[], T], *, within_s: float = 180.0, every_s: float = 0.2, what: str = "") -> T:
     """Look until the answer is true (or stops raising), and return it; fail with the last answer."""
     deadline = time.monotonic() + within_s
     while True:
@@ -148,7 +148,7 @@ def swap(one: Member, other: Member, *, verb: str = "create") -> None:
     hand_over(other, one, verb=verb)
 
 
-def in_sync(members: Iterable[Member], *, within_s: float = 60.0) -> None:
+def in_sync(members: Iterable[Member], *, within_s: float = 180.0) -> None:
     """Wait until every member knows every member, Ready and synced."""
     members = list(members)
     for member in members:
@@ -168,7 +168,7 @@ def start_members(group: Group, *values: str) -> list[Member]:
     """Install the daemon in every cluster of a group."""
     members = [Member(cluster, *values).install() for cluster in group]
     for member in members:
-        member.daemon.wait_ready(timeout_s=60)
+        member.daemon.wait_ready(timeout_s=180)
     return members
 
 

@@ -172,7 +172,7 @@ def taken() -> Iterator[Taken]:
             grant(member, "tests", ["", "test.example.com"], ["configmaps", "widgets", "gadgets"])
         members.append(owner.install())
         owner.create(*SOURCES)
-        owner.daemon.wait_ready(timeout_s=60)
+        owner.daemon.wait_ready(timeout_s=180)
         eventually(lambda: owner.find("-n", NAMESPACE, "secret", owner.name))
 
         here.kubectl("apply", "-f", str(OLD_CRDS))
@@ -186,7 +186,7 @@ def taken() -> Iterator[Taken]:
         before = {_key(item): _find(here, _key(item))["metadata"]["uid"] for item in left}
         found = Taken(here, owner, before, _specs(here), _definitions(here), here.cluster.audit_offset())
         members.append(here.install("--skip-crds"))
-        here.daemon.wait_ready(timeout_s=60)
+        here.daemon.wait_ready(timeout_s=180)
         yield found
 
 
@@ -212,7 +212,7 @@ def _is_adopted(taken: Taken, key: Key) -> bool:
 def test_every_copy_is_taken_over_where_it_is_in_one_write(taken: Taken) -> None:
     """O10: none is deleted or made anew; the annotation that holds the whole object goes, provenance comes."""
     for key in taken.before:
-        eventually(lambda key=key: _is_adopted(taken, key), within_s=60, what=str(key))
+        eventually(lambda key=key: _is_adopted(taken, key), what=str(key))
     steadily(lambda: all(_is_adopted(taken, key) for key in list(taken.before)[-6:]), for_s=2)
     for key, uid in taken.before.items():
         found = _find(taken.here, key)
@@ -248,7 +248,7 @@ def test_a_restart_writes_nothing_more(taken: Taken) -> None:
     """A1, O10."""
     before = _writes(taken)
     taken.here.daemon.restart()
-    taken.here.daemon.wait_ready(timeout_s=60)
+    taken.here.daemon.wait_ready(timeout_s=180)
     in_sync([taken.here])
     time.sleep(3)
     assert _writes(taken)[len(before) :] == []

@@ -14,4 +14,4 @@ def test_ten_clusters_form_a_group_by_a_chain_of_swaps() -> None:
         members += start_members(group)
         for one, other in itertools.pairwise(members):
             swap(one, other)
-        in_sync(members, within_s=180)
+        in_sync(members)

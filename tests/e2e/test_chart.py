@@ -656,7 +656,7 @@ def store_originals(cluster: Cluster) -> None:
     cluster.kubectl("delete", "--ignore-not-found", "--wait", "-f", str(ROOT / "crds"))
     cluster.kubectl("apply", "-f", str(ORIGINAL / "crds"))
     for definition in ("clusters", "resourcesyncrules", "clusterfeatures"):
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{definition}.{API}")
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", f"crd/{definition}.{API}")
     cluster.kubectl("create", "--validate=false", "-f", str(ORIGINAL / "objects"))
     copy = {
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},

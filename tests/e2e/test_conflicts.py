@@ -81,7 +81,7 @@ def test_a_controller_that_keeps_changing_a_copy_is_named_and_not_fought(members
     thread = threading.Thread(target=meddle, name="meddler")
     thread.start()
     try:
-        eventually(lambda: "meddler" in first.condition("rsr", "fought", "Synced").get("message", ""), within_s=40)
+        eventually(lambda: "meddler" in first.condition("rsr", "fought", "Synced").get("message", ""))
         time.sleep(5)
     finally:
         rest.set()
@@ -95,4 +95,4 @@ def test_a_controller_that_keeps_changing_a_copy_is_named_and_not_fought(members
         and line["stage"] == "ResponseComplete"
     ]
     assert 4 <= len(wrote) <= 8, len(wrote)
-    eventually(lambda: _data(first, "fought") == {"a": "1"}, within_s=90, what="it is put back once a minute")
+    eventually(lambda: _data(first, "fought") == {"a": "1"}, what="it is put back once a minute")

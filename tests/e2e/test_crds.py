@@ -64,7 +64,7 @@ def is_served(cluster: Cluster, kind: str, field: str) -> bool:
 def install(cluster: Cluster, directory: Path) -> None:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(directory))
     names = [f"crd/{plural}.{GROUP}" for plural in KINDS.values()]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", *names)
 
 
 def originals() -> list[Manifest]:

@@ -58,7 +58,7 @@ def members() -> Iterator[tuple[Member, Member]]:
             found.append(Member(cluster, "controller.createNamespaces=true", name=name).install())
         north, south = found
         for member, part in ((north, "sources"), (south, "copies")):
-            member.daemon.wait_ready(timeout_s=60)
+            member.daemon.wait_ready(timeout_s=180)
             _prepare(member, part)
         swap(north, south)
         in_sync(found)
@@ -82,7 +82,7 @@ def test_the_copies_are_those_that_the_page_shows(members: tuple[Member, Member]
             north.cluster.kubectl("replace", "--subresource=status", "-f", "-", stdin=_with_version(north, manifest))
     south.apply(*_all("rules"))
     expected = {key_of(manifest): manifest for manifest in _all("copies")}
-    eventually(lambda: _is_there(south, expected), within_s=60, what="the copies of the page")
+    eventually(lambda: _is_there(south, expected), what="the copies of the page")
     steadily(lambda: _copies(south).keys() == expected.keys(), for_s=2, what="nothing else is copied")
 
 

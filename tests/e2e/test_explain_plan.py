@@ -86,7 +86,7 @@ def apply_and_compare(member: Member, manifest: dict[str, Any], expected: Sequen
     """Apply a rule, and hold that the daemon does what was planned, all of it and nothing else."""
     offset = member.cluster.audit_offset()
     member.apply(manifest)
-    eventually(lambda: set(changed(member, offset)) >= set(expected), within_s=60, what=f"{expected}")
+    eventually(lambda: set(changed(member, offset)) >= set(expected), what=f"{expected}")
     steadily(lambda: changed(member, offset) == list(expected), what=f"{expected}")
 
 

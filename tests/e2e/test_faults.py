@@ -48,7 +48,7 @@ def test_a_silent_owner_costs_no_copy_and_nobody_else_any_time(members: list[Mem
     owner.create(*(config_map(name, {"a": "1"}, labels=WANTED) for name in ("stays", "goes", "lost")))
     for member in (first, third):
         for name in ("stays", "goes", "lost"):
-            eventually(lambda member=member, name=name: _has(member, name), within_s=60)
+            eventually(lambda member=member, name=name: _has(member, name))
     with _frozen(owner):
         for number in range(FROZEN_S // 5):
             began = time.monotonic()
@@ -65,13 +65,13 @@ def test_a_silent_owner_costs_no_copy_and_nobody_else_any_time(members: list[Mem
     owner.cluster.apiserver.kill()
     for member in (first, third):
         member.daemon.restart()
-        member.daemon.wait_ready(timeout_s=60)
+        member.daemon.wait_ready(timeout_s=180)
     first.kubectl("delete", "cm", "lost")
     steadily(lambda: _has(first, "stays") and _has(third, "stays") and _has(third, "lost"), for_s=5)
     owner.cluster.start()
     owner.kubectl("delete", "cm", "stays")
     for member in (first, third):
-        eventually(lambda member=member: not _has(member, "stays"), within_s=60)
+        eventually(lambda member=member: not _has(member, "stays"))
     eventually(lambda: _has(first, "lost"), what="what an intermediary had lost")
     in_sync(members)
 
@@ -81,13 +81,13 @@ def test_the_end_of_our_own_api_server_is_survived(members: list[Member]) -> Non
     """P6, R4, A4: killed and started again, nothing is lost: what peers said meanwhile is written when it is back."""
     first, owner, third = members
     owner.create(config_map("at-home", {"a": "0"}, labels=WANTED))
-    eventually(lambda: _has(first, "at-home") and _has(third, "at-home"), within_s=60)
+    eventually(lambda: _has(first, "at-home") and _has(third, "at-home"))
     first.cluster.apiserver.kill()
     owner.kubectl("patch", "cm", "at-home", "--type=merge", "-p", '{"data":{"a":"1"}}')
     owner.create(config_map("meanwhile", {"a": "1"}, labels=WANTED))
     eventually(lambda: _has(third, "meanwhile"), what="nobody else waits for it")
     time.sleep(3)
     first.cluster.start()
-    eventually(lambda: first.get("cm", "at-home")["data"] == {"a": "1"}, within_s=60)
-    eventually(lambda: _has(first, "meanwhile"), within_s=60)
+    eventually(lambda: first.get("cm", "at-home")["data"] == {"a": "1"})
+    eventually(lambda: _has(first, "meanwhile"))
     in_sync(members)

@@ -43,7 +43,7 @@ def members() -> Iterator[list[Member]]:
     with Group(2, prefix="hard") as group, holding_invariants() as found:
         found += [Member(cluster).install("--values", PROFILE) for cluster in group]
         for member in found:
-            member.daemon.wait_ready(timeout_s=60)
+            member.daemon.wait_ready(timeout_s=180)
             grant(member, "configmaps", [""], ["configmaps"])
             grant(member, "roles", [RBAC], ["roles"])
         swap(*found)

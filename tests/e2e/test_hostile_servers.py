@@ -26,14 +26,14 @@ IDS = [f"{family.name}-{case.does}" for family, case in ROWS]
 def home() -> Iterator[Home]:
     with Group(1, prefix="home") as group, Grounds() as grounds:
         member = Member(group[0]).install()
-        member.daemon.wait_ready(timeout_s=60)
+        member.daemon.wait_ready(timeout_s=180)
         grant(member, "configmaps", [""], ["configmaps"])
         member.apply(
             rule("maps", CONFIG_MAP, {"match": [{"namespaces": ["default"]}]}),
             rule("labelled", SECRET, {"match": [{"labels": [{"matchLabels": {"share": "yes"}}]}]}),
         )
         member.cluster.api.request("POST", MAPS, body={**config_map(NATIVE), "data": {"text": "home"}})
-        member.kubectl("wait", "--for=create", f"cluster/{member.name}", "--timeout=30s")
+        member.kubectl("wait", "--for=create", f"cluster/{member.name}", "--timeout=180s")
         found = Home(member, grounds)
         found.introduce(found.honest)
         found.follows()

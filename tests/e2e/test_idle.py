@@ -54,7 +54,7 @@ def test_a_group_at_rest_writes_nothing_and_asks_little() -> None:
             assert {line["verb"] for line in asked} <= {"get", "list", "watch"}
         offset = third.cluster.audit_offset()
         third.daemon.restart()
-        third.daemon.wait_ready(timeout_s=30)
+        third.daemon.wait_ready(timeout_s=180)
         eventually(lambda: third.condition("cluster", second.name, "Ready").get("status") == "True", what="still Ready")
         time.sleep(15)  # what would be written, would be by now
         written = [line for line in _by(third, ACCOUNT, since=offset) if line["verb"] in WRITES]

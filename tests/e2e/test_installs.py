@@ -34,7 +34,7 @@ def members() -> Iterator[list[Member]]:
         group[1].kubectl("apply", "-f", str(OLD_CRDS))
         found += [Member(cluster, "rbac.narrowSecrets=true") for cluster in group]
         for member, flags in zip(found, ((), ("--skip-crds",)), strict=True):
-            member.install(*flags).daemon.wait_ready(timeout_s=60)
+            member.install(*flags).daemon.wait_ready(timeout_s=180)
         for member in found:
             grant(member, "configmaps", [""], ["configmaps"])
         swap(*found)

@@ -83,7 +83,7 @@ def feature(name: str) -> dict[str, Any]:
 def install(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
     names = [f"crd/{plural}.{GROUP}" for plural in PLURALS]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", *names)
 
 
 def create(cluster: Cluster, name: str) -> None:
@@ -171,7 +171,7 @@ def test_kinds_that_go_and_come_back_are_heard_again(plane: Cluster, watched: Wa
     time.sleep(2)
     install(plane)
     create(plane, "comes")
-    watched.wait_for("clusterfeatures", "ADDED", "comes", timeout_s=60)
+    watched.wait_for("clusterfeatures", "ADDED", "comes", timeout_s=180)
     assert watched.watcher.healthy
 
 

@@ -58,7 +58,7 @@ def cluster() -> Iterator[Cluster]:
     with Group(1) as group:
         one = group[0]
         one.kubectl("apply", "--server-side", "-f", str(CRDS))
-        one.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        one.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=180s")
         one.kubectl("create", "namespace", NAMESPACE)
         one.kubectl("-n", NAMESPACE, "create", "serviceaccount", READER)
         one.kubectl(

@@ -23,7 +23,7 @@ def member() -> Iterator[Member]:
     """A cluster whose daemon makes its Cluster while the policy is there, with a peer that does not answer."""
     with Group(1, prefix="policy") as group, holding_invariants() as members:
         members.append(Member(group[0], ENABLED).install())
-        members[0].daemon.wait_ready(timeout_s=60)
+        members[0].daemon.wait_ready(timeout_s=180)
         eventually(lambda: is_local(members[0], members[0].name))
         members[0].create(cluster("peer", PEER_ID))
         eventually(lambda: members[0].get("cluster", "peer")["status"]["type"] == "Peer")
@@ -66,7 +66,7 @@ def is_local(member: Member, name: str) -> bool:
 def upgrade(member: Member, *values: str) -> None:
     settings = [argument for value in values for argument in ("--set", value)]
     member.cluster.helm("upgrade", "cluster-registry", str(CHART), "-n", NAMESPACE, "--reuse-values", *settings)
-    member.daemon.wait_ready(timeout_s=60)
+    member.daemon.wait_ready(timeout_s=180)
 
 
 # --- Refused -----------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_the_daemon_makes_its_cluster_again(member: Member) -> None:
     member.kubectl("delete", "cluster", member.name)
     eventually(lambda: refusal(member) == "")
     member.daemon.start()
-    member.daemon.wait_ready(timeout_s=60)
+    member.daemon.wait_ready(timeout_s=180)
     eventually(lambda: is_local(member, member.name))
     eventually(lambda: refusal(member))
 
@@ -209,14 +209,14 @@ def test_after_a_rename_the_new_name_counts(member: Member) -> None:
     """The name in the values is still the old one, and then there is none."""
     assert message("renamed", member.name) in answer(member, *CREATE, manifest=cluster("renamed", member.id))
     member.kubectl("delete", "cluster", member.name)
-    eventually(lambda: answer(member, *CREATE, manifest=cluster("renamed", member.id)) == "", within_s=10)
+    eventually(lambda: answer(member, *CREATE, manifest=cluster("renamed", member.id)) == "")
     eventually(lambda: is_local(member, "renamed"))
     eventually(lambda: message(member.name, "renamed") in refusal(member, member.name))
     upgrade(member, "localCluster.name=")
     eventually(lambda: message("second", "renamed") in refusal(member))
     upgrade(member, f"localCluster.name={member.name}")
     member.kubectl("delete", "cluster", "renamed")
-    eventually(lambda: answer(member, *CREATE, manifest=cluster(member.name, member.id)) == "", within_s=10)
+    eventually(lambda: answer(member, *CREATE, manifest=cluster(member.name, member.id)) == "")
     eventually(lambda: is_local(member, member.name))
     eventually(lambda: refusal(member))
 
@@ -288,12 +288,12 @@ def test_the_daemon_ignores_the_options_of_the_webhook_and_names_them_in_one_lin
     names = {f"CLUSTER_VALIDATOR_WEBHOOK_{name}": value for name, value in options.items()}
     deployment = ("deployment/cluster-registry-controller", "-n", NAMESPACE)
     member.kubectl("set", "env", *deployment, *(f"{name}={value}" for name, value in names.items()))
-    member.daemon.wait_ready(timeout_s=60)
+    member.daemon.wait_ready(timeout_s=180)
     lines = [line for line in member.log().splitlines() if "CLUSTER_VALIDATOR_WEBHOOK" in line]
     assert len(lines) == 1
     assert f"{', '.join(names)} have no effect and are ignored" in lines[0]
     member.kubectl("set", "env", *deployment, *(f"{name}-" for name in names))
-    member.daemon.wait_ready(timeout_s=60)
+    member.daemon.wait_ready(timeout_s=180)
 
 
 def test_of_two_charts_in_one_cluster_each_has_its_own_policy(member: Member) -> None:
@@ -315,11 +315,11 @@ def test_the_definition_may_go_and_come_back(member: Member) -> None:
     member.daemon.stop()
     member.kubectl("delete", "-f", file)
     member.kubectl("apply", "--server-side", "-f", file)
-    member.kubectl("wait", "--for=condition=Established", "-f", file, "--timeout=30s")
+    member.kubectl("wait", "--for=condition=Established", "-f", file, "--timeout=180s")
     member.daemon.start()
-    member.daemon.wait_ready(timeout_s=60)
+    member.daemon.wait_ready(timeout_s=180)
     eventually(lambda: is_local(member, member.name))
-    eventually(lambda: message("second", member.name) in refusal(member), within_s=60)
+    eventually(lambda: message("second", member.name) in refusal(member))
     member.create(cluster("peer", PEER_ID))
 
 

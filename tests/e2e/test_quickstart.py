@@ -56,7 +56,7 @@ def test_a_third_cluster_joins_by_one_swap(joined: list[Member]) -> None:
     _, second, third = joined
     assert third.get("cluster", second.name)["status"]["type"] == "Peer"
     assert third.get("cluster", third.name)["status"]["type"] == "Local"
-    third.kubectl("wait", "--for=condition=ClustersSynced", f"cluster/{second.name}", "--timeout=20s")
+    third.kubectl("wait", "--for=condition=ClustersSynced", f"cluster/{second.name}", "--timeout=180s")
     copy = third.get("-n", NAMESPACE, "secret", second.name)
     assert copy["metadata"]["annotations"][OWNER] == second.id
     own = second.get("-n", NAMESPACE, "secret", second.name)
@@ -130,7 +130,7 @@ def test_a_daemon_ends_cleanly_and_is_ready_without_its_peers(joined: list[Membe
         assert time.monotonic() - began < 5
         assert '"stopped"' in first.log()
         first.daemon.start()
-        first.daemon.wait_ready(timeout_s=20)
+        first.daemon.wait_ready(timeout_s=180)
     finally:
         for member in (second, third):
             member.cluster.apiserver.thaw()

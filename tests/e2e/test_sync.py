@@ -30,18 +30,18 @@ def test_a_copy_that_is_edited_stripped_or_deleted_comes_back_everywhere(members
     wanted = {"a": "1", "b": "2"}
     owner.create(config_map("kept", wanted, labels=WANTED))
     for member in (first, third):
-        eventually(lambda member=member: _data(member, "kept") == wanted, within_s=60)
+        eventually(lambda member=member: _data(member, "kept") == wanted)
         for patch in ('{"data":{"a":"x"}}', '{"data":{"b":null}}', '{"data":{"extra":"x"}}'):
             member.kubectl("patch", "cm", "kept", "--type=merge", "-p", patch)
-            eventually(lambda member=member: _data(member, "kept") == wanted, within_s=60, what=patch)
+            eventually(lambda member=member: _data(member, "kept") == wanted, what=patch)
         member.kubectl("delete", "cm", "kept")
-        eventually(lambda member=member: _data(member, "kept") == wanted, within_s=60, what="deleted")
+        eventually(lambda member=member: _data(member, "kept") == wanted, what="deleted")
     owner.kubectl("patch", "cm", "kept", "--type=merge", "-p", '{"data":{"a":"3"}}')
     for member in (first, third):
-        eventually(lambda member=member: _data(member, "kept") == {"a": "3", "b": "2"}, within_s=60)
+        eventually(lambda member=member: _data(member, "kept") == {"a": "3", "b": "2"})
     owner.kubectl("delete", "cm", "kept")
     for member in (first, third):
-        eventually(lambda member=member: member.find("cm", "kept") is None, within_s=60)
+        eventually(lambda member=member: member.find("cm", "kept") is None)
 
 
 @pytest.mark.clause("A1")
@@ -49,11 +49,11 @@ def test_what_others_add_to_a_copys_metadata_is_left_alone(members: list[Member]
     """A1: labels, annotations and finalizers of others stay, also through a write of ours."""
     first, owner, _ = members
     owner.create(config_map("shared", {"a": "1"}, labels=WANTED))
-    eventually(lambda: _data(first, "shared"), within_s=60)
+    eventually(lambda: _data(first, "shared"))
     added = '{"metadata":{"labels":{"team":"x"},"annotations":{"note":"x"},"finalizers":["example.test/stay"]}}'
     first.kubectl("patch", "cm", "shared", "--type=merge", "-p", added)
     owner.kubectl("patch", "cm", "shared", "--type=merge", "-p", '{"data":{"a":"2"}}')
-    eventually(lambda: _data(first, "shared") == {"a": "2"}, within_s=60)
+    eventually(lambda: _data(first, "shared") == {"a": "2"})
     info = first.get("cm", "shared")["metadata"]
     assert info["labels"]["team"] == "x"
     assert info["annotations"]["note"] == "x"
@@ -68,11 +68,11 @@ def test_a_native_object_is_never_touched_and_gives_way_only_by_hand(members: li
     first.create(config_map("native", {"mine": "1"}))
     before = first.get("cm", "native")["metadata"]["resourceVersion"]
     owner.create(config_map("native", {"theirs": "1"}, labels=WANTED))
-    eventually(lambda: _data(third, "native") == {"theirs": "1"}, within_s=60)
-    eventually(lambda: "LocalObjectExists" in str(first.get("rsr", "everywhere")["status"]), within_s=60)
+    eventually(lambda: _data(third, "native") == {"theirs": "1"})
+    eventually(lambda: "LocalObjectExists" in str(first.get("rsr", "everywhere")["status"]))
     steadily(lambda: first.get("cm", "native")["metadata"]["resourceVersion"] == before)
     first.kubectl("delete", "cm", "native")
-    eventually(lambda: _data(first, "native") == {"theirs": "1"}, within_s=60)
+    eventually(lambda: _data(first, "native") == {"theirs": "1"})
 
 
 @pytest.mark.clause("O3", "O9")
@@ -84,7 +84,7 @@ def test_an_unknown_mark_is_replaced_and_a_marked_object_is_no_source(members: l
     steadily(lambda: third.find("cm", "marked") is None and owner.find("cm", "marked") is None)
     owner.create(config_map("marked", {"new": "1"}, labels=WANTED))
     for member in (first, third):
-        eventually(lambda member=member: _data(member, "marked") == {"new": "1"}, within_s=60)
+        eventually(lambda member=member: _data(member, "marked") == {"new": "1"})
     assert first.get("cm", "marked")["metadata"]["annotations"][OWNER] == owner.id
 
 
@@ -94,14 +94,14 @@ def test_a_copy_that_somebody_froze_is_left_alone_until_it_is_thawed(members: li
     first, owner, third = members
     owner.create(config_map("frozen", {"a": "1"}, labels=WANTED))
     for member in (first, third):
-        eventually(lambda member=member: _data(member, "frozen") == {"a": "1"}, within_s=60)
+        eventually(lambda member=member: _data(member, "frozen") == {"a": "1"})
     first.kubectl("annotate", "cm", "frozen", f"{SYNC_DISABLED}=true")
     first.kubectl("patch", "cm", "frozen", "--type=merge", "-p", '{"data":{"mine":"1"}}')
     owner.kubectl("patch", "cm", "frozen", "--type=merge", "-p", '{"data":{"a":"2"}}')
-    eventually(lambda: _data(third, "frozen") == {"a": "2"}, within_s=60)
+    eventually(lambda: _data(third, "frozen") == {"a": "2"})
     steadily(lambda: _data(first, "frozen") == {"a": "1", "mine": "1"})
     first.kubectl("annotate", "cm", "frozen", f"{SYNC_DISABLED}-")
-    eventually(lambda: _data(first, "frozen") == {"a": "2"}, within_s=60)
+    eventually(lambda: _data(first, "frozen") == {"a": "2"})
 
 
 @pytest.mark.clause("W5")
@@ -110,15 +110,15 @@ def test_a_source_that_is_not_to_be_synced_makes_no_new_copy_and_keeps_the_old_i
     first, owner, third = members
     owner.create(config_map("set", {"a": "1"}, labels=WANTED))
     for member in (first, third):
-        eventually(lambda member=member: _data(member, "set") == {"a": "1"}, within_s=60)
+        eventually(lambda member=member: _data(member, "set") == {"a": "1"})
     owner.kubectl("annotate", "cm", "set", f"{SYNC_DISABLED}=true")
-    eventually(lambda: SYNC_DISABLED in first.get("cm", "set")["metadata"]["annotations"], within_s=60)
+    eventually(lambda: SYNC_DISABLED in first.get("cm", "set")["metadata"]["annotations"])
     first.kubectl("delete", "cm", "set")
     owner.kubectl("patch", "cm", "set", "--type=merge", "-p", '{"data":{"a":"2"}}')
-    eventually(lambda: _data(third, "set") == {"a": "2"}, within_s=60)
+    eventually(lambda: _data(third, "set") == {"a": "2"})
     steadily(lambda: first.find("cm", "set") is None)
     owner.kubectl("delete", "cm", "set")
-    eventually(lambda: third.find("cm", "set") is None, within_s=60)
+    eventually(lambda: third.find("cm", "set") is None)
 
 
 @pytest.mark.clause("A2")
@@ -126,11 +126,11 @@ def test_a_copy_that_cannot_be_changed_is_made_again(members: list[Member]) -> N
     """A2: somebody made the copy immutable; it is deleted and created, and an Event of the rule says so."""
     first, owner, _ = members
     owner.create(config_map("sealed", {"a": "1"}, labels=WANTED))
-    eventually(lambda: _data(first, "sealed") == {"a": "1"}, within_s=60)
+    eventually(lambda: _data(first, "sealed") == {"a": "1"})
     before = first.get("cm", "sealed")["metadata"]["uid"]
     first.kubectl("patch", "cm", "sealed", "--type=merge", "-p", '{"immutable":true}')
     copy = eventually(lambda: (found := first.find("cm", "sealed")) and found["metadata"]["uid"] != before and found)
     assert "immutable" not in copy
     owner.kubectl("patch", "cm", "sealed", "--type=merge", "-p", '{"data":{"a":"2"}}')
-    eventually(lambda: _data(first, "sealed") == {"a": "2"}, within_s=60)
+    eventually(lambda: _data(first, "sealed") == {"a": "2"})
     eventually(lambda: "ConfigMap default/sealed" in first.kubectl("get", "events", "-A", "-o", "json"))

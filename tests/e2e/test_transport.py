@@ -73,7 +73,7 @@ def manifest(name: str, *, namespace: str = "default", labels: dict[str, str] | 
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info, "data": data}).encode()
 
 
-async def eventually(holds: Callable[[], bool], *, within_s: float = 20.0) -> None:
+async def eventually(holds: Callable[[], bool], *, within_s: float = 180.0) -> None:
     async with asyncio.timeout(within_s):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
