@@ -245,6 +245,8 @@ def merge_stored(manifest: Manifest, stored: Manifest | None, *, now: datetime) 
 class _NoLimit:
     """Counts no deletion: `planned_deletions` limits all deletions of a plan together."""
 
+    counted: Final = frozenset[Target]()
+
     def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         return decision
 

@@ -35,12 +35,6 @@ class Applier:
         self._updater = updater
         self._relays = relays
 
-    async def take_turn(self, judgment: Judgment) -> bool:
-        """Wait while other evaluations take long; return whether that took time, so that the key is decided again."""
-        if not isinstance(judgment.decision, Apply):
-            return False
-        return await self._sources.evaluations.wait(_offer_of(judgment, judgment.decision).cache.kind)
-
     async def apply(self, judgment: Judgment) -> Result:
         """Carry a decision out; RegistryError where it cannot be done now."""
         state, offers, decision = judgment

@@ -63,7 +63,10 @@ class _Budget:
 
 
 class DeletionLimiter:
-    """Limits all deletions. `changed` is called with the name of a rule whose status may have changed."""
+    """Limits all deletions. `counted` are the targets whose deletion is counted, each with its rule and owner.
+
+    `changed` is called with the name of a rule whose status may have changed.
+    """
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class DeletionLimiter:
         self._changed = changed
         self._now = now
         self._budgets: dict[RuleAndOwner, _Budget] = {}
-        self._counted_in: dict[Target, RuleAndOwner] = {}
+        self.counted: dict[Target, RuleAndOwner] = {}
 
     def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         """Return a deletion, or the question that proves it, once it may go; a Hold before.
@@ -114,7 +117,7 @@ class DeletionLimiter:
 
     def withdraw(self, target: Target) -> None:
         """Count a deletion no more: the copy is gone, or stays."""
-        origin = self._counted_in.pop(target, None)
+        origin = self.counted.pop(target, None)
         budget = self._budgets.get(origin) if origin is not None else None
         if origin is None or budget is None:
             return
@@ -169,7 +172,7 @@ class DeletionLimiter:
     def _count(self, target: Target, origin: RuleAndOwner, budget: _Budget, *, is_sure: bool) -> None:
         if target not in budget.waiting:
             self.withdraw(target)
-            self._counted_in[target] = origin
+            self.counted[target] = origin
         elif budget.waiting[target] or not is_sure:
             return
         budget.waiting[target] = is_sure
@@ -178,7 +181,7 @@ class DeletionLimiter:
 
     def _note_gone(self, target: Target) -> None:
         """Count a deletion no more once its copy is gone; its kind may not be watched here any longer."""
-        origin = self._counted_in.get(target)
+        origin = self.counted.get(target)
         if origin is not None and target in self._budgets[origin].going and not self._copies.has(target):
             self.withdraw(target)
 

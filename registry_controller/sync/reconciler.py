@@ -6,7 +6,7 @@ is asked, and each question is asked once · an answer is used only while nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -57,7 +57,13 @@ class Reconciliation:
 
 
 class Limiter(Protocol):
-    """Counts deletions, and lets them go or holds them."""
+    """Counts deletions, and lets them go or holds them. `counted` are the targets whose deletion it counts now.
+
+    Decisions that delete nothing, about other targets, do not concern it.
+    """
+
+    @property
+    def counted(self) -> Container[Target]: ...
 
     def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         """Return the decision, or a Hold while it may not be carried out."""
@@ -68,9 +74,6 @@ class Limiter(Protocol):
 
 class DecisionApplier(Protocol):
     """Carries decisions out."""
-
-    async def take_turn(self, judgment: Judgment) -> bool:
-        """Wait until the work of a decision may begin; return whether that took time."""
 
     async def apply(self, judgment: Judgment) -> Result:
         """Carry a decision out; RegistryError where it cannot be done now."""
@@ -97,8 +100,9 @@ class Reconciler:
     async def reconcile(self, target: Target, *, limiter: Limiter, applier: DecisionApplier) -> Reconciliation:
         """Decide about a target and carry the decision out; an error is returned, not raised."""
         judgment = self.decide(target)
-        if await applier.take_turn(judgment):
-            judgment = self.decide(target)
+        decision = judgment.decision
+        if isinstance(decision, Apply) and await self._evaluations.wait(decision.claim.kind):
+            judgment = self.decide(target)  # other evaluations took long
         error: RegistryError
         try:
             judgment = await self._settle(judgment, limiter)
@@ -139,21 +143,27 @@ class Reconciler:
         if any(answer.answer is ProofResult.FOUND for answer in state.proofs):
             self._states.forget_match(target)
         judgment = Judgment(state, offers, decision)
-        if (target.group, target.kind) == _CLUSTER:
-            self._departures.record_decision(_without_question(judgment).decision, state)
+        self._record_member(judgment)
         return judgment
 
     async def _settle(self, judgment: Judgment, limiter: Limiter) -> Judgment:
         """Return the decision that may be carried out now: a deletion is counted first, and proven once it may go."""
-        counted = judgment
-        if isinstance(judgment.decision, NeedsProof):
-            counted = _limit(judgment, limiter)
-            if counted.decision is not judgment.decision:
-                return counted
+        decision = judgment.decision
+        if not isinstance(decision, NeedsProof):
+            self._record_member(judgment)
+            return _limit(judgment, limiter)
+        counted = _limit(judgment, limiter)
+        if counted.decision is not decision:
+            return counted
         proven = await self.prove(counted)
-        if proven.decision is not counted.decision and not isinstance(proven.decision, NeedsProof | Delete):
+        if not isinstance(proven.decision, NeedsProof | Delete):
             limiter.withdraw(proven.state.target)
         return _limit(_without_question(proven), limiter)
+
+    def _record_member(self, judgment: Judgment) -> None:
+        """Record a decision about a Cluster: its member may have left, or be back."""
+        if judgment.state.target[:2] == _CLUSTER:
+            self._departures.record_decision(_without_question(judgment).decision, judgment.state)
 
     async def _ask(self, state: TargetState, question: NeedsProof) -> TargetState:
         """Return the state with the answer to a question."""
@@ -184,6 +194,8 @@ class Reconciler:
 
 
 def _limit(judgment: Judgment, limiter: Limiter) -> Judgment:
+    if not isinstance(judgment.decision, Delete | NeedsProof) and judgment.state.target not in limiter.counted:
+        return judgment
     decision = limiter.limit(judgment.state.target, judgment.decision, rule=judgment.state.rule)
     return judgment._replace(decision=decision)
 

@@ -113,7 +113,11 @@ class Bench:
             raise answer
         return answer
 
-    # The limiter.
+    # The limiter, which counts a deletion of everything.
+
+    @property
+    def counted(self) -> frozenset[Target]:
+        return frozenset((self.state.target,))
 
     def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
         self.log.append(f"counted {type(decision).__name__}")
@@ -123,9 +127,6 @@ class Bench:
         self.log.append("withdrawn")
 
     # The applier.
-
-    async def take_turn(self, judgment: Judgment) -> bool:
-        return False
 
     async def apply(self, judgment: Judgment) -> Result:
         self.log.append(f"applied {type(judgment.decision).__name__}")
