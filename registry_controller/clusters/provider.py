@@ -66,7 +66,10 @@ class ClusterObserver(Protocol):
 
 
 class ClusterProvider:
-    """The engaged peers, by cluster ID, and the resolved Clusters, by name."""
+    """The engaged peers, by cluster ID, and the resolved Clusters, by name.
+
+    `liveness` is replaced when a Cluster here, a peer or the clones change: decisions read it as it is.
+    """
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class ClusterProvider:
         self.local = options.local
         self.peers: dict[ClusterUID, Peer] = {}
         self.resolved: Mapping[str, ResolvedCluster] = {}
+        self.liveness = Liveness(frozenset(), frozenset(), frozenset())
         self.rebuilt = RebuiltClusters(
             network_name=options.network_name,
             registry=registry,
@@ -102,7 +106,7 @@ class ClusterProvider:
         self._clone_state = CloneState()
         self._grace = GracePeriods(is_due=is_due)
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
-        self._liveness = Liveness(frozenset(), frozenset(), frozenset())
+        self._reported = self.liveness
         self._secrets: Mapping[ObjectKey, Credentials | str | None] = {}
         self._planned_parts: dict[tuple[str, str], object] = {}
         self._is_requested = asyncio.Event()
@@ -121,12 +125,6 @@ class ClusterProvider:
     def request_plan(self) -> None:
         """Request a plan; many requests at once cause one plan."""
         self._is_requested.set()
-
-    def liveness(self) -> Liveness:
-        """Return the members that are known, that are alive, and that are clones or have one."""
-        known = {stored.cluster.cluster_id for stored in self._registry.clusters.values() if stored.cluster}
-        alive = frozenset(uid for uid, peer in self.peers.items() if peer.is_alive)
-        return Liveness(frozenset(known), alive, frozenset(self._clone_state.clones))
 
     def name_of(self, cluster_id: ClusterUID) -> str:
         """Return the name of a cluster's Cluster here; its ID without one."""
@@ -160,6 +158,8 @@ class ClusterProvider:
 
     def on_own_kind_changed(self, plural: str, name: str) -> None:
         """Request a plan, unless an object of our kinds changed in no field that plans read, as by a written status."""
+        if plural == meta.CLUSTERS.resource:
+            self._update_liveness()
         key, part = (plural, name), self._planned_part(plural, name)
         is_same = part is not None and part == self._planned_parts.get(key)
         self._planned_parts.pop(key, None)
@@ -220,6 +220,7 @@ class ClusterProvider:
         clusters = sort_by_id(held.cluster for held in stored if held.cluster is not None)
         peers = {uid: same for uid, same in clusters.items() if uid != self.local}
         self._clone_state = self._clone_state.updated(peers, self._clones.answers)
+        self._update_liveness()
         secrets = {cluster.secret for same in peers.values() for cluster in same if cluster.secret is not None}
         self._secrets = {key: self._credentials.find(key) for key in secrets}
         return resolve_clusters(
@@ -252,11 +253,17 @@ class ClusterProvider:
 
     def _report_liveness(self) -> bool:
         """Report the members whose liveness changed; return whether there are any."""
-        before, self._liveness = self._liveness, self.liveness()
-        if self._liveness == before:
+        self._update_liveness()
+        before, self._reported = self._reported, self.liveness
+        if self.liveness == before:
             return False
-        self._observer.on_members_changed(self._liveness.changed_since(before))
+        self._observer.on_members_changed(self.liveness.changed_since(before))
         return True
+
+    def _update_liveness(self) -> None:
+        known = {stored.cluster.cluster_id for stored in self._registry.clusters.values() if stored.cluster}
+        alive = frozenset(uid for uid, peer in self.peers.items() if peer.is_alive)
+        self.liveness = Liveness(frozenset(known), alive, frozenset(self._clone_state.clones))
 
     def _planned_part(self, plural: str, name: str) -> object:
         """Return the fields of an object of our kinds that plans and their observers read; None when it is gone."""

@@ -99,7 +99,7 @@ class StateReader:
         current = self._current(target, cache, record, membership=membership)
         copied_from = _copied_from(current, record, cache.kind if cache else None, target, membership=membership)
         provenance = record.marks.provenance if record is not None else None
-        liveness = self._clusters.liveness()
+        liveness = self._clusters.liveness
         natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
         tracking, offered_at = self._tracking(copied_from, record)
         owner_leaves = natural is not None and self._departures.has_no_cluster(natural)

@@ -393,7 +393,7 @@ def test_p5_another_liveness_is_reported_and_planned_and_another_status_only_rep
         stage.peers[B].is_alive = False
         stage.provider.on_peer_status_changed()
         assert stage.observer.members[-1] == {B}
-        assert stage.provider.liveness().alive == frozenset()
+        assert stage.provider.liveness.alive == frozenset()
         await asyncio.sleep(1)
         assert stage.observer.plans == plans + 1
 
