@@ -105,7 +105,8 @@ class Departures:
         """Record from the decision on a Cluster that its member has left, or is back."""
         if decision.reason in _PROVEN:
             member = owner_of(decision)
-            if member in state.gone or (isinstance(decision, Skip) and member not in self.left):
+            is_gone = state.membership is not None and member in state.membership.gone
+            if is_gone or (isinstance(decision, Skip) and member not in self.left):
                 return  # rests on a tombstone, which its author may withdraw
             known = state.current.marks.revision if state.current is not None else 0
             gone = {member: max(known, self.left.get(member, 0))} if member is not None else {}

@@ -59,7 +59,7 @@ def _get_limited_origin(planned: PlannedResult) -> RuleAndOwner | None:
     decision = planned.result.decision
     if planned.error is not None or not isinstance(decision, Delete) or not is_limited(decision):
         return None
-    return (planned.judgment.state.rule, decision.owner)
+    return (planned.judgment.state.origin.rule, decision.owner)
 
 
 def _get_created_origin(planned: PlannedResult) -> RuleAndOwner | None:

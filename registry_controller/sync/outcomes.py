@@ -175,7 +175,7 @@ def _barred(state: TargetState, reported: Set[Place]) -> list[ReportedResult]:
 def rule_of(state: TargetState, decision: Decision) -> str:
     """Return the name of a decision's rule: the rule of the owner's claim, else the rule that made the copy."""
     winner = _winner(state, decision)
-    return winner.rule if winner is not None else state.rule or (state.claims[0].rule if state.claims else "")
+    return winner.rule if winner is not None else state.origin.rule or (state.claims[0].rule if state.claims else "")
 
 
 def _winner(state: TargetState, decision: Decision) -> Claim | None:

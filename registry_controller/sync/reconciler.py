@@ -196,7 +196,7 @@ class Reconciler:
 def _limit(judgment: Judgment, limiter: Limiter) -> Judgment:
     if not isinstance(judgment.decision, Delete | NeedsProof) and judgment.state.target not in limiter.counted:
         return judgment
-    decision = limiter.limit(judgment.state.target, judgment.decision, rule=judgment.state.rule)
+    decision = limiter.limit(judgment.state.target, judgment.decision, rule=judgment.state.origin.rule)
     return judgment._replace(decision=decision)
 
 

@@ -6,21 +6,21 @@ Law: nothing here awaits, so a state is of one moment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.caches import Caches
-from registry_controller.cache.local_cache import CopyRecord, LocalCache
+from registry_controller.cache.local_cache import CopyRecord
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_records import SourceRecord
 from registry_controller.cache.write_results import Rendered
-from registry_controller.clusters.liveness import Liveness
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
+from registry_controller.core.decision.decide import depends_on_origin
 from registry_controller.core.decision.ownership import (
-    Marks,
+    NATIVE,
     Voice,
     is_at_home,
     is_membership,
@@ -30,7 +30,9 @@ from registry_controller.core.decision.ownership import (
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
+    MembershipState,
     NamespaceState,
+    Origin,
     Rival,
     SourceRef,
     TargetState,
@@ -64,6 +66,9 @@ class MadeFrom(NamedTuple):
     beside: tuple[Hit, ...]
 
 
+_NATIVE: Final = CurrentCopy(NATIVE, "", 0)
+
+
 class StateReader:
     """Reads the state of one target from the caches, the members and their departures."""
 
@@ -90,20 +95,26 @@ class StateReader:
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
         """Read the state of a target, and the offers of its claims, in the order of the claims."""
         cache = self._copies.cache_of(target.group, target.kind)
-        record = cache.records.get(target.key) if cache else None
+        key = ObjectKey(target.namespace, target.name)
+        record = cache.records.get(key) if cache is not None else None
         offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
         if record is not None and record.marks.provenance is not None:
             _note_shown(record.marks.provenance, offers)
         claims = tuple([self._claim(offer) for offer in offers])
-        membership = self._is_membership(target, record, offers)
-        current = self._current(target, cache, record, membership=membership)
-        copied_from = _copied_from(current, record, cache.kind if cache else None, target, membership=membership)
-        provenance = record.marks.provenance if record is not None else None
+        current, is_member, copied_from = None, False, None
+        if cache is not None and record is not None:
+            is_member = is_membership(cache.kind, record.kind_type)
+            current = self._current(target, record, membership=is_member)
+            copied_from = _copied_from(current, record, cache.kind, key)
+        elif cache is not None and key in cache.natives:
+            current = _NATIVE
+        else:
+            is_member = any(offer.record.membership for offer in offers)
+        membership = self._membership(target, claims, current) if is_member else None
+        namespace = NamespaceState.ACTIVE
+        if current is None and target.namespace:
+            namespace = self._namespaces.state(target.namespace)
         liveness = self._clusters.liveness
-        natural = current.natural if membership and target.group == meta.GROUP and current is not None else None
-        tracking, offered_at = self._tracking(copied_from, record)
-        owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
-        gone = self._tombstones.gone(natural, record.marks if record is not None else None)
         state = TargetState(
             target=target,
             claims=claims,
@@ -111,43 +122,70 @@ class StateReader:
             local=self.local,
             known=liveness.known,
             alive=liveness.alive,
+            departed=self._departed(membership, current, liveness.known),
             contested=liveness.contested,
-            membership=membership,
+            has_left=self._tombstones.now.has_left,
             local_synced=record is not None or (cache is not None and cache.covers(target.namespace)),
-            namespace=self._namespaces.state(target.namespace) if target.namespace else NamespaceState.ACTIVE,
-            create_namespace=any(self._creates_namespaces(claim.rule) for claim in claims if claim.barrier is None),
+            namespace=namespace,
+            create_namespace=namespace is NamespaceState.MISSING and self._creates_namespace(claims),
             copied_from=copied_from,
-            tracking=Tracking.ABSENT if owner_leaves else tracking,
-            offered_at=offered_at,
-            rule=self._rule(copied_from, provenance),
-            others_synced=self._are_rules_synced(copied_from),
-            rule_state=self._rule_states.state(provenance),
-            deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
-            moved=self._is_moved(copied_from, provenance),
-            barrier=None if membership or record is None else self._barrier(target, record, copied_from),
-            saw_match=tracking is Tracking.ABSENT and self._saw_match(copied_from, record),
-            departed=(gone if membership else self._tombstones.judged(gone & liveness.known)).union(
-                self._departures.left, self._left_behind(current, liveness)
-            ),
+            membership=membership,
+        )
+        if record is not None and depends_on_origin(state):
+            state = state._replace(origin=self._origin(state, record))
+        return state, offers
+
+    def _membership(self, target: Target, claims: Iterable[Claim], current: CurrentCopy | None) -> MembershipState:
+        natural = current.natural if current is not None and target.group == meta.GROUP else None
+        gone = self._tombstones.gone(natural, current.marks if current is not None else None)
+        owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
+        return MembershipState(
+            tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
+            gone=gone,
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None
             and (owner_leaves or natural in gone)
             and self._departures.leaves_behind(natural),
             successors=self._clusters.rebuilt.successors(target.name) if natural is not None else frozenset(),
-            tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
-            gone=gone,
-            has_left=self._tombstones.now.has_left,
         )
-        return state, offers
 
-    def _creates_namespaces(self, rule: str) -> bool:
-        active = self._clusters.active.get(rule)
-        return active is not None and active.rule.create_namespaces
+    def _departed(
+        self, membership: MembershipState | None, current: CurrentCopy | None, known: frozenset[ClusterUID]
+    ) -> frozenset[ClusterUID]:
+        """Return the members with a proven departure.
 
-    def _left_behind(self, current: CurrentCopy | None, liveness: Liveness) -> frozenset[ClusterUID]:
-        """Return the owner of a copy in a cluster that has left the group and has no Cluster of that owner any more."""
-        owner = current.marks.owner if current is not None and self._tombstones.now.has_left else None
-        return frozenset() if owner is None or owner in liveness.known else frozenset({owner})
+        In a cluster that has left the group they include the owner of a copy that has no Cluster here any more.
+        """
+        tombstones, departed = self._tombstones.now, frozenset[ClusterUID]()
+        if membership is not None:
+            departed = membership.gone
+        elif tombstones.gone:
+            departed = self._tombstones.judged(tombstones.gone & known)
+        if self._departures.left:
+            departed = departed.union(self._departures.left)
+        owner = current.marks.owner if current is not None and tombstones.has_left else None
+        return departed if owner is None or owner in known else departed | {owner}
+
+    def _origin(self, state: TargetState, record: CopyRecord) -> Origin:
+        source, provenance = state.copied_from, record.marks.provenance
+        tracking, offered_at = self._tracking(source, record)
+        owner_leaves = state.membership is not None and state.membership.owner_leaves
+        return Origin(
+            rule=self._rule(source, provenance),
+            barrier=None if state.membership is not None else self._barrier(state.target, record, source),
+            tracking=Tracking.ABSENT if owner_leaves else tracking,
+            offered_at=offered_at,
+            others_synced=self._are_rules_synced(source),
+            rule_state=self._rule_states.state(provenance),
+            deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
+            moved=self._is_moved(source, provenance),
+            saw_match=tracking is Tracking.ABSENT and self._saw_match(source, record),
+        )
+
+    def _creates_namespace(self, claims: Iterable[Claim]) -> bool:
+        active = self._clusters.active
+        rules = (active.get(claim.rule) for claim in claims if claim.barrier is None)
+        return any(found is not None and found.rule.create_namespaces for found in rules)
 
     def wants(self, target: Target, source: SourceRef, obj: PartialObject) -> bool:
         """Return whether a rule makes the target of an object that was read by name; True where that is unknown."""
@@ -201,28 +239,10 @@ class StateReader:
             return frozenset({offer.record.cluster_id} if offer.record.cluster_id else ())
         return self._members.natural_of_secret(offer.key, peer=offer.cache.peer)
 
-    def _is_membership(self, target: Target, record: CopyRecord | None, offers: Iterable[Offer]) -> bool:
-        if record is not None:
-            return is_membership(GVK(target.group, "", target.kind), record.kind_type)
-        cache = self._copies.cache_of(target.group, target.kind)
-        if cache is not None and target.key in cache.natives:
-            return False
-        return any(offer.record.membership for offer in offers)
-
-    def _current(
-        self,
-        target: Target,
-        cache: LocalCache | None,
-        record: CopyRecord | None,
-        *,
-        membership: bool,
-    ) -> CurrentCopy | None:
-        if record is None:
-            native = cache is not None and target.key in cache.natives
-            return CurrentCopy(Marks(None, None, False, False), "", 0) if native else None
+    def _current(self, target: Target, record: CopyRecord, *, membership: bool) -> CurrentCopy:
         natural, disputed = record.natural, False
         if membership and target.kind == "Secret":
-            named_by = self._members.naming_here(target.key)
+            named_by = self._members.naming_here(ObjectKey(target.namespace, target.name))
             natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
             disputed = natural is None and len(named_by) > 1
         is_whole = is_container(target)
@@ -330,14 +350,11 @@ def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:
             record.shown = provenance.revision if provenance.revision > record.revision else 0
 
 
-def _copied_from(
-    current: CurrentCopy | None, record: CopyRecord | None, kind: GVK | None, target: Target, *, membership: bool
-) -> SourceRef | None:
+def _copied_from(current: CurrentCopy, record: CopyRecord, kind: GVK, key: ObjectKey) -> SourceRef | None:
     """Return the object that a copy was made from; without provenance, by the copy's marks and its own name."""
-    if current is None or record is None or kind is None or not current.marks.is_copy:
+    marked = current.marks.owner
+    if marked is None:
         return None
-    owner = (current.natural if membership else None) or current.marks.owner
-    assert owner is not None
-    if record.source is not None and owner == current.marks.owner:
-        return SourceRef(owner, *record.source)
-    return SourceRef(owner, kind, target.key)
+    owner = current.natural or marked
+    source = record.source
+    return SourceRef(owner, *source) if source is not None and owner == marked else SourceRef(owner, kind, key)

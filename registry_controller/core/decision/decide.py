@@ -25,7 +25,7 @@ from registry_controller.core.decision.decision import (
 )
 from registry_controller.core.decision.membership import decide_membership
 from registry_controller.core.decision.ownership import Marks, Voice
-from registry_controller.core.decision.proof import apply_over, judge_absence, unless_older
+from registry_controller.core.decision.proof import apply_over, judge_absence, judge_older
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
@@ -53,7 +53,7 @@ def _is_presumed(state: TargetState, expects: OwnerAnswer) -> bool:
     """Report whether a deletion is certain enough to be halted before its owner has confirmed it."""
     if expects.answer is not ProofResult.NOT_FOUND or (state.current is not None and state.current.may_hold_natives):
         return False
-    if state.saw_match:
+    if state.origin.saw_match:
         return True
     return deletion_in(_decide(state.with_proof(expects._replace(answer=ProofResult.FOUND)))) is not None
 
@@ -68,15 +68,16 @@ def _decide(state: TargetState) -> Decision:
         if cloned is not None:
             return cloned
         state = state._replace(claims=tuple(claim for claim in state.claims if claim.owner not in state.contested))
-    allowed = tuple(claim for claim in state.claims if claim.barrier is None)
-    if len(allowed) < len(state.claims) or state.barrier is not None:
+    allowed = tuple([claim for claim in state.claims if claim.barrier is None])
+    if len(allowed) < len(state.claims) or state.origin.barrier is not None:
         barred = _barred(state, allowed)
         if barred is not None:
             return barred
         state = state._replace(claims=allowed)
-    decision = decide_membership(state) if state.membership else unless_older(state, _decide_ordinary(state))
-    if isinstance(decision, Delete) and state.barrier is not None:
-        return Skip(BARRED[state.barrier], decision.owner)
+    member = state.membership
+    decision = decide_membership(state, member) if member is not None else _decide_ordinary(state)
+    if isinstance(decision, Delete) and state.origin.barrier is not None:
+        return Skip(BARRED[state.origin.barrier], decision.owner)
     if isinstance(decision, Apply) and state.current is None:
         return _with_namespace(state, decision)
     if isinstance(decision, Delete) and state.current is not None and state.current.may_hold_natives:
@@ -112,9 +113,14 @@ def _barred(state: TargetState, allowed: tuple[Claim, ...]) -> Decision | None:
     """Return a Skip where only barred rules claim the target, or made the copy; None where another rule claims it."""
     marks = state.current.marks if state.current is not None else None
     is_copy = marks is not None and marks.owner not in (None, state.local)
-    if state.barrier is not None and is_copy and marks is not None and not any(_counts(c, state) for c in allowed):
-        return Skip(BARRED[state.barrier], marks.owner)
-    if allowed or is_copy or (state.membership and marks is not None):
+    if (
+        state.origin.barrier is not None
+        and is_copy
+        and marks is not None
+        and not any(_counts(c, state) for c in allowed)
+    ):
+        return Skip(BARRED[state.origin.barrier], marks.owner)
+    if allowed or is_copy or (state.membership is not None and marks is not None):
         return None
     first = min(state.claims, key=lambda c: (c.rank, c.peer, c.kind), default=None)
     return Skip(BARRED[first.barrier], first.owner) if first is not None and first.barrier is not None else None
@@ -132,8 +138,17 @@ BARRED = {
 
 
 def _decide_ordinary(state: TargetState) -> Decision:
-    counting = (claim for claim in state.claims if _counts(claim, state))
-    offers = sorted(counting, key=lambda c: c.order)
+    """Return the decision, unless it applies an older state than a copy of another owner showed here before (O3)."""
+    decision = _decide_by_owner(state)
+    if isinstance(decision, Apply) and decision.claim.revision < decision.claim.shown:
+        return judge_older(state, decision.claim)
+    return decision
+
+
+def _decide_by_owner(state: TargetState) -> Decision:
+    offers = [claim for claim in state.claims if _counts(claim, state)]
+    if len(offers) > 1:
+        offers.sort(key=lambda claim: claim.order)
     current = state.current
     if current is None:
         return _decide_new(state, offers)
@@ -153,10 +168,23 @@ def _counts(claim: Claim, state: TargetState) -> bool:
     return claim.voice is Voice.OWNER and not claim.deleting and claim.owner not in state.departed
 
 
+def depends_on_origin(state: TargetState) -> bool:
+    """Report whether no claim of its own source stands for the copy that is here: `state.origin` decides then."""
+    marks = state.current.marks if state.current is not None else None
+    if marks is None or not marks.is_copy:
+        return False
+    if state.membership is not None:
+        return True
+    for claim in state.claims:
+        if claim.barrier is None and claim.is_of(state.copied_from) and _counts(claim, state):
+            return False
+    return True
+
+
 def _decide_new(state: TargetState, offers: list[Claim]) -> Decision:
-    wanted = next((claim for claim in offers if not claim.sync_disabled), None)
-    if wanted is not None:
-        return Apply(wanted, Reason.CREATE)
+    for claim in offers:
+        if not claim.sync_disabled:
+            return Apply(claim, Reason.CREATE)
     if offers:
         return Skip(Reason.SYNC_DISABLED, offers[0].owner)
     ours = any(claim.voice is Voice.OURS for claim in state.claims)
@@ -192,28 +220,28 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
     older = next((claim for claim in rivals if _outranks(claim, current.marks)), None)
     if older is not None:
         return Apply(older, Reason.TAKE_OVER)
-    reason = Reason.OWNER_LEFT if owner in state.departed else _UNWANTED.get(state.rule_state)
+    reason = Reason.OWNER_LEFT if owner in state.departed else _UNWANTED.get(state.origin.rule_state)
     if reason is None:
-        if state.tracking is Tracking.NO_RULE:
+        if state.origin.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
         absence = judge_absence(state, owner)
         if absence is not None and not _proves_unwanted(state, absence):
             return absence
-        reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if state.moved else absence.reason
+        reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if state.origin.moved else absence.reason
     elif owner not in state.alive and reason is not Reason.OWNER_LEFT:
         return Hold(Reason.OWNER_SILENT, owner)
-    elif not state.others_synced and reason is not Reason.OWNER_LEFT:
+    elif not state.origin.others_synced and reason is not Reason.OWNER_LEFT:
         return Hold(Reason.OWNER_NOT_HEARD, owner)  # another rule may want it
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)
-    if reason in _ALWAYS or state.deletes_unwanted:
+    if reason in _ALWAYS or state.origin.deletes_unwanted:
         return Delete(current.uid, current.revision, reason, owner)
     return Skip(reason, owner)
 
 
 def _proves_unwanted(state: TargetState, absence: Decision) -> bool:
     """Report whether the rule reads from the live owner, and the source exists and does not match."""
-    return state.rule_state is RuleState.READS and absence.reason is Reason.NO_LONGER_MATCHES
+    return state.origin.rule_state is RuleState.READS and absence.reason is Reason.NO_LONGER_MATCHES
 
 
 _UNWANTED = {

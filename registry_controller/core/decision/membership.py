@@ -14,10 +14,10 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.proof import apply_over, judge_absence
-from registry_controller.core.decision.state import Claim, CurrentCopy, TargetState, Tracking
+from registry_controller.core.decision.state import Claim, CurrentCopy, MembershipState, TargetState, Tracking
 
 
-def decide_membership(state: TargetState) -> Decision:
+def decide_membership(state: TargetState, member: MembershipState) -> Decision:
     """Decide about a Cluster or a registry Secret."""
     offered = [claim for claim in state.claims if not claim.deleting]
     claims = sorted((claim for claim in offered if not claim.has_left), key=lambda claim: claim.rank)
@@ -27,61 +27,65 @@ def decide_membership(state: TargetState) -> Decision:
     if any(claim.voice is Voice.OURS for claim in claims) or (current is not None and current.natural == state.local):
         return Skip(Reason.OUR_OWN, state.local)
     if current is not None:
-        return _decide_known_member(state, current, claims, own)
+        return _decide_known_member(state, member, current, claims, own)
     if offered and (state.has_left or not claims):
         return Skip(Reason.OWNER_LEFT, offered[0].owner)
     if claims and all(claim.voice is Voice.DISPUTED for claim in claims):
         return Skip(Reason.DISPUTED)
-    return _decide_new_member(state, claims, own)
+    return _decide_new_member(state, member, claims, own)
 
 
-def _decide_known_member(state: TargetState, current: CurrentCopy, claims: list[Claim], own: Claim | None) -> Decision:
+def _decide_known_member(
+    state: TargetState, member: MembershipState, current: CurrentCopy, claims: list[Claim], own: Claim | None
+) -> Decision:
     """Decide about an object here that belongs to another member."""
     natural = current.natural
     if current.disputed:
         return Skip(Reason.DISPUTED)
     if current.marks.frozen:
         return Skip(Reason.COPY_FROZEN, current.marks.owner)
-    heirs = state.successors - state.departed
+    heirs = member.successors - state.departed
     heir = _best_relayed([claim for claim in claims if claim.owner in heirs])
     if heir is not None and current.marks.is_copy and natural not in state.alive and natural != heir.owner:
         return Apply(heir, Reason.REBUILT)
     if natural is None and current.marks.owner is not None and current.marks.owner in state.departed:
         # Credentials: the Cluster that named them went last, because it takes the connection with it.
         return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
-    if natural is not None and natural in state.gone and current.marks.is_copy:
-        return _on_own_tombstone(state, current, natural)
+    if natural is not None and natural in member.gone and current.marks.is_copy:
+        return _on_own_tombstone(state, member, current, natural)
     if own is not None and own.owner in state.alive:  # an earlier state does not show how to reach it now
         if not current.marks.is_copy:
             return Apply(own, Reason.ADOPT)
         return apply_over(state, current, own) if current.marks.owner == own.owner else Apply(own, Reason.ADOPT)
     if not current.marks.is_copy:
         return Skip(Reason.HAND_CARRIED, current.natural)
-    return _decide_absent_member(state, current, claims)
+    return _decide_absent_member(state, member, current, claims)
 
 
-def _on_own_tombstone(state: TargetState, current: CurrentCopy, member: ClusterUID) -> Decision:
+def _on_own_tombstone(
+    state: TargetState, member: MembershipState, current: CurrentCopy, natural: ClusterUID
+) -> Decision:
     """Delete the objects of a member that has left: its copies first, its credentials last."""
-    if state.leaves_behind or state.target.group != meta.GROUP:
-        return Hold(Reason.OWNER_LEAVES, member)
-    return Delete(current.uid, current.revision, Reason.OWNER_LEFT, member)
+    if member.leaves_behind or state.target.group != meta.GROUP:
+        return Hold(Reason.OWNER_LEAVES, natural)
+    return Delete(current.uid, current.revision, Reason.OWNER_LEFT, natural)
 
 
-def _decide_new_member(state: TargetState, claims: list[Claim], own: Claim | None) -> Decision:
+def _decide_new_member(state: TargetState, member: MembershipState, claims: list[Claim], own: Claim | None) -> Decision:
     if own is not None:
         return Skip(Reason.SYNC_DISABLED, own.owner) if own.sync_disabled else Apply(own, Reason.CREATE)
     relayed = _best_relayed(claims)
     if relayed is None:
         silent = any(claim.voice is Voice.SILENT for claim in claims)
         return Skip(Reason.NOT_NAMED if silent else Reason.NOT_WANTED)
-    if relayed.owner in state.departed and (state.target.group != meta.GROUP or relayed.revision <= state.tombstone):
+    if relayed.owner in state.departed and (state.target.group != meta.GROUP or relayed.revision <= member.tombstone):
         return Skip(Reason.OWNER_LEFT, relayed.owner)  # a newer Cluster means that it is back
     has_another = (
         state.target.group == meta.GROUP and relayed.owner in state.known
     )  # under another name, so it is not missing
     if relayed.owner in state.alive or has_another:
         return Hold(Reason.OWNER_DECIDES, relayed.owner)
-    if state.tombstone and relayed.revision <= state.tombstone:
+    if member.tombstone and relayed.revision <= member.tombstone:
         return Skip(Reason.NOT_NEWER, relayed.owner)
     return Skip(Reason.SYNC_DISABLED, relayed.owner) if relayed.sync_disabled else Apply(relayed, Reason.RELAYED)
 
@@ -108,17 +112,19 @@ def _relayed(claims: Iterable[Claim]) -> list[Claim]:
     return sorted(relayed, key=lambda claim: (-claim.revision, claim.peer))
 
 
-def _decide_absent_member(state: TargetState, current: CurrentCopy, claims: list[Claim]) -> Decision:
+def _decide_absent_member(
+    state: TargetState, member: MembershipState, current: CurrentCopy, claims: list[Claim]
+) -> Decision:
     """Decide about a membership copy that its natural owner does not offer now."""
     owner = current.natural or current.marks.owner
     assert owner is not None
     if owner in state.alive:
-        if state.tracking is Tracking.NO_RULE:
+        if state.origin.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
         held = judge_absence(state, owner)
-        if held is None and state.owner_leaves and state.leaves_behind:
+        if held is None and member.owner_leaves and member.leaves_behind:
             return Hold(Reason.OWNER_LEAVES, owner)
-        reason = Reason.OWNER_LEFT if state.owner_leaves else Reason.SOURCE_DELETED
+        reason = Reason.OWNER_LEFT if member.owner_leaves else Reason.SOURCE_DELETED
         return held or Delete(current.uid, current.revision, reason, owner)
     relayed = _best_relayed([claim for claim in claims if claim.owner == owner])
     provenance = current.marks.provenance

@@ -24,12 +24,12 @@ def judge_absence(state: TargetState, owner: ClusterUID) -> Decision | None:
     source = state.copied_from
     if owner not in state.alive:
         return Hold(Reason.OWNER_SILENT, owner)
-    if state.tracking is Tracking.NOT_COMPLETE or source is None:
+    if state.origin.tracking is Tracking.NOT_COMPLETE or source is None:
         return Hold(Reason.OWNER_NOT_HEARD, owner)
-    if state.tracking is Tracking.UNCLEAR:
+    if state.origin.tracking is Tracking.UNCLEAR:
         return Hold(Reason.NOT_EVALUATED, owner)
     answer = _answer(state, source)
-    if state.tracking is Tracking.OFFERED:
+    if state.origin.tracking is Tracking.OFFERED:
         return _judge_offered(state, owner, source, answer)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
         return _question(Reason.NEEDS_PROOF, OwnerAnswer(source, ProofResult.NOT_FOUND))
@@ -42,11 +42,11 @@ def _judge_offered(state: TargetState, owner: ClusterUID, source: SourceRef, ans
     """Report that a source no longer matches, unless the known state is older than the copy's (O3)."""
     provenance = state.current.marks.provenance if state.current is not None else None
     known = provenance.revision if provenance is not None and provenance.owner == owner else 0
-    if state.offered_at >= known:
+    if state.origin.offered_at >= known:
         return Skip(Reason.NO_LONGER_MATCHES, owner)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
-        return _question(Reason.STALE_SOURCE, OwnerAnswer(source, ProofResult.FOUND, state.offered_at))
-    if answer.answer is ProofResult.FOUND and answer.revision == state.offered_at:
+        return _question(Reason.STALE_SOURCE, OwnerAnswer(source, ProofResult.FOUND, state.origin.offered_at))
+    if answer.answer is ProofResult.FOUND and answer.revision == state.origin.offered_at:
         return Skip(Reason.NO_LONGER_MATCHES, owner)  # its history went back, as the owner itself confirms
     return Hold(Reason.STALE_SOURCE, owner)
 
@@ -71,17 +71,11 @@ def apply_over(state: TargetState, current: CurrentCopy, claim: Claim) -> Decisi
         return Apply(claim, Reason.ADOPT)
     if claim.revision >= provenance.revision:
         return Apply(claim, Reason.UPDATE)
-    return _judge_older(state, claim)
+    return judge_older(state, claim)
 
 
-def unless_older(state: TargetState, decision: Decision) -> Decision:
-    """Return the decision, unless it applies an older state than a copy of another owner showed here before (O3)."""
-    if not isinstance(decision, Apply) or decision.claim.revision >= decision.claim.shown:
-        return decision
-    return _judge_older(state, decision.claim)
-
-
-def _judge_older(state: TargetState, claim: Claim) -> Decision:
+def judge_older(state: TargetState, claim: Claim) -> Decision:
+    """Decide about a claim that is older than the copy here, or than an earlier copy of its source here (O3)."""
     answer = _answer(state, claim.source)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
         return _question(Reason.STALE_SOURCE, OwnerAnswer(claim.source, ProofResult.FOUND, claim.revision))

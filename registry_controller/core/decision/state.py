@@ -139,19 +139,53 @@ class NamespaceState(enum.Enum):
     TERMINATING = "terminating"
 
 
+class Origin(NamedTuple):
+    """What the caches show of a copy's source and rule, while no claim stands for the copy.
+
+    The defaults show nothing, and no deletion can rest on them. `rule` made the copy; for a copy without provenance it
+    is a rule that reads its owner. `barrier` keeps that rule from changing the copy, which stays as it is unless
+    another rule claims it. `offered_at` is the resourceVersion of the source in the caches, 0 if it is not there.
+    `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
+    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy; `moved` means that the rule
+    makes another copy of the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the
+    source, and no answer that the source exists.
+    """
+
+    rule: str = ""
+    barrier: Barrier | None = None
+    tracking: Tracking = Tracking.NO_RULE
+    offered_at: int = 0
+    others_synced: bool = True
+    rule_state: RuleState = RuleState.SILENT
+    deletes_unwanted: bool = False
+    moved: bool = False
+    saw_match: bool = False
+
+
+class MembershipState(NamedTuple):
+    """What is known of the member that a Cluster or a registry Secret is about.
+
+    `tombstone` is the revision up to which the target's natural owner deleted it. `gone` holds the departed members
+    whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_leaves` means
+    that its live member has no Cluster for itself any more, and `leaves_behind` that copies of its objects must be
+    deleted first. `successors` are the proven new IDs of the cluster of that name (P11).
+    """
+
+    tombstone: int = 0
+    gone: frozenset[ClusterUID] = frozenset()
+    owner_leaves: bool = False
+    leaves_behind: bool = False
+    successors: frozenset[ClusterUID] = frozenset()
+
+
 class TargetState(NamedTuple):
     """The state of one target, read from the caches at one moment.
 
-    `alive` holds the members that answer, `known` all members. `tracking` is about the copy's own source
-    (`copied_from`), and `offered_at` is the resourceVersion of that source in the caches, 0 if it is not there.
-    `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
-    `tombstone` is the revision up to which the target's natural owner deleted it. `departed` holds the members with a
-    proven departure (O6). For a Cluster, `owner_leaves` means that its live member has no Cluster for itself any more,
-    and `leaves_behind` that copies of its objects must be deleted first. `successors` are the proven new IDs of the
-    cluster of that name (P11). `rule` made the copy; for a copy without provenance it is a rule that reads its owner.
-    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy; `moved` means that the rule
-    makes another copy of the source now. `barrier` keeps that rule from changing the copy, which stays as it is unless
-    another rule claims it.
+    `alive` holds the members that answer, `known` all members, `departed` those with a proven departure (O6),
+    `contested` those whose ID has clones (P1). `namespace` is read while nothing is here, and `create_namespace` while
+    the namespace is missing. `copied_from` is the source of the copy that is here; `origin` is read while no claim
+    stands for the copy. `membership` is None for an ordinary object. `has_left` means that this cluster itself has left
+    the group. `proofs` are the answers of owners, at most one about each source.
     """
 
     target: Target
@@ -160,34 +194,16 @@ class TargetState(NamedTuple):
     local: ClusterUID
     known: frozenset[ClusterUID]
     alive: frozenset[ClusterUID]
-    membership: bool = False
+    departed: frozenset[ClusterUID] = frozenset()
+    contested: frozenset[ClusterUID] = frozenset()
+    has_left: bool = False
     local_synced: bool = True
     namespace: NamespaceState = NamespaceState.ACTIVE
     create_namespace: bool = False
     copied_from: SourceRef | None = None
-    tracking: Tracking = Tracking.NO_RULE
-    offered_at: int = 0
-    rule: str = ""
-    others_synced: bool = True
-    rule_state: RuleState = RuleState.SILENT
-    deletes_unwanted: bool = False
-    moved: bool = False
-    barrier: Barrier | None = None
+    origin: Origin = Origin()
+    membership: MembershipState | None = None
     proofs: tuple[OwnerAnswer, ...] = ()
-    """The answers of owners, at most one about each source."""
-    saw_match: bool = False
-    """This daemon has seen the rule, as it is now, match the copy's source, and no answer that the source exists."""
-    tombstone: int = 0
-    departed: frozenset[ClusterUID] = frozenset()
-    owner_leaves: bool = False
-    leaves_behind: bool = False
-    successors: frozenset[ClusterUID] = frozenset()
-    gone: frozenset[ClusterUID] = frozenset()
-    """The departed members whose Clusters are deleted here, by a tombstone or because this cluster leaves."""
-    has_left: bool = False
-    """This cluster itself has left the group."""
-    contested: frozenset[ClusterUID] = frozenset()
-    """The members whose ID has clones (P1)."""
 
     def with_proof(self, answer: OwnerAnswer) -> TargetState:
         """Return the state with an owner's answer, which replaces an earlier answer about the same source."""

@@ -12,6 +12,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.members import cluster_target
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.state import MembershipState
 from registry_controller.membership.departures import Departures
 from tests.unit.clusters.builders import peer, record
 
@@ -134,7 +135,7 @@ def state(
 ) -> Any:
     """Build the facts on b's Cluster; without a revision it is not here."""
     current = None if revision is None else SimpleNamespace(marks=SimpleNamespace(revision=revision), natural=natural)
-    return SimpleNamespace(current=current, gone=gone)
+    return SimpleNamespace(current=current, membership=MembershipState(gone=gone))
 
 
 LEAVES, LEFT = Hold(Reason.OWNER_LEAVES, B), Skip(Reason.OWNER_LEFT, B)

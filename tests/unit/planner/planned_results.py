@@ -11,7 +11,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Reason
 from registry_controller.core.decision.ownership import Marks, Voice
-from registry_controller.core.decision.state import Claim, CurrentCopy, TargetState
+from registry_controller.core.decision.state import Claim, CurrentCopy, Origin, TargetState
 from registry_controller.engine import Engine
 from registry_controller.planner.dry_run import PlannedResult
 from registry_controller.planner.recording_client import RecordedWrite
@@ -33,7 +33,7 @@ def state(
     *claims: Claim, target: Target = TARGET, current: CurrentCopy | None = None, rule: str = "", **fields: Any
 ) -> TargetState:
     members = frozenset((LOCAL, PEER, OTHER))
-    return TargetState(target, claims, current, LOCAL, known=members, alive=members, rule=rule, **fields)
+    return TargetState(target, claims, current, LOCAL, known=members, alive=members, origin=Origin(rule), **fields)
 
 
 APPLY = Apply(claim(), Reason.CREATE)

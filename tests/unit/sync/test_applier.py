@@ -15,7 +15,7 @@ from registry_controller.api.syncrule import read_rule
 from registry_controller.cache.write_results import Rendered
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import NATIVE, Voice
-from registry_controller.core.decision.state import Claim, TargetState
+from registry_controller.core.decision.state import Claim, MembershipState, TargetState
 from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import decode_object
@@ -214,7 +214,7 @@ async def test_what_another_member_may_not_bring_is_not_written() -> None:
     bench = Bench()
     bench.refusal = Reason.ADDRESS_CHANGED
     decision = Apply(bench.claim, Reason.RELAYED)
-    assert await bench.apply(decision, membership=True) == Result(Skip(Reason.ADDRESS_CHANGED, OWNER))
+    assert await bench.apply(decision, membership=MembershipState()) == Result(Skip(Reason.ADDRESS_CHANGED, OWNER))
     assert await bench.apply(decision) == Result(decision)
     assert len(bench.written) == 1
 

@@ -15,9 +15,19 @@ from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.ownership import Marks, Voice
-from registry_controller.core.decision.state import Claim, CurrentCopy, RuleState, SourceRef, TargetState, Tracking
+from registry_controller.core.decision.state import (
+    Claim,
+    CurrentCopy,
+    MembershipState,
+    Origin,
+    RuleState,
+    SourceRef,
+    TargetState,
+    Tracking,
+)
 from registry_controller.sync.reconciler import Judgment, Reconciler, Result
 from registry_controller.watch.fairness import EvaluationLimiter
+from tests.target_states import with_facts
 
 LOCAL, OWNER = ClusterUID("local"), ClusterUID("owner")
 KIND, KEY = GVK("", "v1", "ConfigMap"), ObjectKey("default", "one")
@@ -39,9 +49,9 @@ def absent(target: Target = TARGET, **more: Any) -> TargetState:
     kind, key = GVK(target.group, "v1", target.kind), ObjectKey(target.namespace, target.name)
     state = TargetState(
         target, (), copy_of(target), LOCAL, members, members, copied_from=SourceRef(OWNER, kind, key),
-        tracking=Tracking.ABSENT, rule="rule", rule_state=RuleState.READS, saw_match=True,
+        origin=Origin("rule", tracking=Tracking.ABSENT, rule_state=RuleState.READS, saw_match=True),
     )  # fmt: skip
-    return state._replace(**more)
+    return with_facts(state, **more)
 
 
 def claimed(revision: int) -> TargetState:
@@ -287,7 +297,7 @@ async def test_what_cannot_be_carried_out_is_part_of_the_result(failure: Excepti
 async def test_departures_hear_what_was_proven_about_a_cluster_and_nothing_before() -> None:
     """O6."""
     target = Target(meta.GROUP, meta.CLUSTER.kind, "", "one")
-    state = absent(target, membership=True, owner_leaves=True)
+    state = absent(target, membership=MembershipState(owner_leaves=True))
     current = state.current
     assert current is not None
     bench = Bench(state._replace(current=current._replace(natural=OWNER)))
