@@ -33,13 +33,12 @@ from registry_controller.status.readiness import list_pending
 from registry_controller.status.reporter import StatusReporter
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.status.writer import StatusWriter
-from registry_controller.sync.applier import Applier
+from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.controller import Controller
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import Results
-from registry_controller.sync.source_reader import SourceReader
 from registry_controller.sync.workqueue import WorkQueue
 
 log = logs.get_logger(__name__)

@@ -28,11 +28,10 @@ from registry_controller.planner.recording_client import RecordedWrite, Recordin
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
 from registry_controller.status.readiness import list_pending
-from registry_controller.sync.applier import Applier
+from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.reconciler import Judgment, Result
-from registry_controller.sync.source_reader import SourceReader
 
 _POLL_INTERVAL_S: Final = 0.05
 _MAX_CONCURRENT: Final = 16

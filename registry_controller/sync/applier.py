@@ -5,10 +5,17 @@ Laws: a copy in step costs no body and no write · a source, or a copy, that cha
 
 from __future__ import annotations
 
+import asyncio
+import collections
+from collections.abc import Callable
+from typing import Final
+
 from registry_controller.api import meta
-from registry_controller.api.meta import Target
+from registry_controller.api.errors import ApiError
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.write_results import Rendered
+from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.provenance import provenance_of, with_provenance
@@ -16,14 +23,19 @@ from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import PartialObject
+from registry_controller.kube.watch import read_object
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import DesiredCopy
-from registry_controller.sync.reconciler import Judgment, Result
+from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment, Result
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
-from registry_controller.sync.source_reader import LARGE_BYTES, SourceReader
 from registry_controller.sync.state_reader import MadeFrom, Offer
-from registry_controller.watch.body_cache import decode_body
+from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
+from registry_controller.watch.fairness import EvaluationLimiter
+
+LARGE_BYTES: Final = 256 * 1024
+_LARGE_AT_ONCE: Final = 2
+"""The most large objects of one member: decoded, an object may take ten times its length until it is written."""
 
 
 class Applier:
@@ -41,7 +53,7 @@ class Applier:
         match decision:
             case Apply():
                 offer = _offer_of(judgment, decision)
-                return await self._apply(state, decision, offer, hits_beside(offer, offers))
+                return await self._apply(state, decision, offer, hits_beside(offer, offers) if len(offers) > 1 else ())
             case Delete():
                 await self._updater.delete(state, decision)
                 return Result(decision)
@@ -51,35 +63,45 @@ class Applier:
                 return Result(decision, self._losers_of(state.target))
 
     async def _apply(self, state: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Result:
-        owner = decision.claim.owner
-        if self._updater.is_in_step(state.target, MadeFrom(decision.claim, offer.record.hits, beside)):
+        owner, made_from = decision.claim.owner, MadeFrom(decision.claim, offer.record.hits, beside)
+        if state.current is not None and self._updater.is_in_step(state.target, made_from):
             return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(state.target))
         if offer.cache.is_outdated(offer.record, offer.hit):  # the rule has changed, and is still to be evaluated
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
-        obj = await self._sources.read(offer)
+        obj = self._sources.peek(offer)
+        has_waited = obj is None
+        if obj is None:
+            obj = await self._sources.read(offer)
         if (obj.uid, obj.revision) != (offer.record.uid, offer.record.revision):
             with self._sources.evaluations.measure(offer.cache.kind):
                 offer.cache.reread(obj)  # which enqueues the target again, unless this is older
             is_older = obj.revision < offer.record.revision
             return Result(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
         if len(obj.raw) <= LARGE_BYTES:
-            return await self._write(state, decision, offer, beside, obj)
+            return await self._write(state, decision, offer, made_from, obj, has_waited=has_waited)
         async with self._sources.limit_large(offer):
             await self._sources.evaluations.wait(offer.cache.kind)
-            return await self._write(state, decision, offer, beside, obj)
+            return await self._write(state, decision, offer, made_from, obj, has_waited=True)
 
     async def _write(
-        self, state: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...], obj: PartialObject
+        self,
+        state: TargetState,
+        decision: Apply,
+        offer: Offer,
+        made_from: MadeFrom,
+        obj: PartialObject,
+        *,
+        has_waited: bool,
     ) -> Result:
-        owner, made_from = decision.claim.owner, MadeFrom(decision.claim, offer.record.hits, beside)
-        if not offer.cache.is_current(offer.key, offer.record, offer.hit):  # the target is enqueued again
-            return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
+        owner = decision.claim.owner
+        if has_waited and not offer.cache.is_current(offer.key, offer.record, offer.hit):
+            return Result(Hold(Reason.OWNER_NOT_HEARD, owner))  # the target is enqueued again
         with self._sources.evaluations.measure(offer.cache.kind):
             manifest = decode_body(obj.raw, what=str(offer.key))
             copy = build_copy(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
-            losers = losers_of(offer, copy, manifest, owner=owner)
+            losers = losers_of(offer, copy, manifest, owner=owner) if len(offer.record.hits) > 1 else ()
             wanted = self._mark(state, decision.claim, offer, copy)
-        if state.membership:
+        if state.membership is not None:
             is_relayed = decision.reason is Reason.RELAYED
             refusal = self._relays.refusal_of(decision.claim, manifest, over=state.current, is_relayed=is_relayed)
             if refusal is not None:
@@ -88,7 +110,8 @@ class Applier:
         if cache is None:
             return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))
         has_written = await self._updater.update(state, wanted, cache, reason=decision.reason)
-        losers += tuple(hit.rule for hit in beside if hit.entries != offer.hit.entries)
+        if made_from.beside:
+            losers += tuple(hit.rule for hit in made_from.beside if hit.entries != offer.hit.entries)
         cache.record_write(state.target.key, Rendered(made_from, losers))
         self._sources.drop(offer, obj)
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
@@ -97,18 +120,19 @@ class Applier:
         """Put the provenance on a copy."""
         target, held = state.target, state.current.marks if state.current is not None else None
         assert copy.target == target, (copy.target, target)
+        inherited = meta.SYNC_DISABLED in meta.annotations_of(copy.manifest)
         provenance = provenance_of(
             claim,
             rule_owner=offer.hit.rule_owner,
             policy=offer.hit.policy,
             marks=offer.record.marks,
             target=target,
-            inherited=meta.SYNC_DISABLED in meta.annotations_of(copy.manifest),
-            adopted=not state.membership and held is not None and held.by_go and held.owner == claim.owner,
+            inherited=inherited,
+            adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
             entries=offer.hit.entries,
         )
         marked = with_provenance(copy.manifest, provenance)
-        marks = Marks(claim.owner, provenance, meta.SYNC_DISABLED in meta.annotations_of(marked), go_written=False)
+        marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
@@ -119,3 +143,47 @@ class Applier:
 
 def _offer_of(judgment: Judgment, decision: Apply) -> Offer:
     return judgment.offers[judgment.state.claims.index(decision.claim)]
+
+
+class SourceReader:
+    """Reads sources. `connection` returns the connection to a peer, None while it is not connected."""
+
+    def __init__(
+        self,
+        *,
+        bodies: BodyCache,
+        connection: Callable[[ClusterUID], Connection | None],
+        evaluations: EvaluationLimiter,
+    ) -> None:
+        self._bodies = bodies
+        self._connection = connection
+        self.evaluations = evaluations
+        self._large = collections.defaultdict[ClusterUID, asyncio.Semaphore](lambda: asyncio.Semaphore(_LARGE_AT_ONCE))
+
+    def peek(self, offer: Offer) -> PartialObject | None:
+        """Return the body of a source, if the cache has it."""
+        return self._bodies.peek(_slot_of(offer))
+
+    async def read(self, offer: Offer) -> PartialObject:
+        """Read a source by name at its peer; ApiError while the peer is not connected."""
+        connection = self._connection(offer.cache.peer)
+        if connection is None:
+            raise ApiError("the peer is not connected; waiting for it")
+        gvr = await connection.discovery.resolve(offer.cache.kind)
+        obj = await read_object(connection.reader, gvr, offer.key, kind=offer.cache.kind, timeout_s=ASK_TIMEOUT_S)
+        await self.evaluations.wait(offer.cache.kind)
+        return obj
+
+    def limit_large(self, offer: Offer) -> asyncio.Semaphore:
+        """Return the semaphore that limits how many large objects of one peer are decoded at a time."""
+        return self._large[offer.cache.peer]
+
+    def drop(self, offer: Offer, obj: PartialObject) -> None:
+        """Drop a body that was written, unless a stream has brought a newer one."""
+        record = offer.cache.records.get(offer.key)
+        if record is not None and record.revision <= obj.revision:
+            self._bodies.drop(_slot_of(offer))
+
+
+def _slot_of(offer: Offer) -> BodyKey:
+    return BodyKey(offer.cache.peer, offer.cache.kind, offer.key)

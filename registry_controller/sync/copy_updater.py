@@ -1,25 +1,27 @@
 """Chooses the write of a copy (create, update, recreate, delete) and its pauses; `copy_writer` sends it.
 
-Laws: a copy that changed since the Decision is decided again · a copy in step costs no write · a copy that a controller
-or a person here keeps changing is repaired once a minute.
+Laws: a copy that changed since the Decision is decided again · a copy in step costs no write · of a copy that a
+controller or a person here keeps changing or deleting, the first few repairs are made at once; after them there is one
+a minute, until no repair was needed for a while (A5) · only a state that was written before is a repair: a change by
+the owner or by a rule is written at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Contested, Immutable
-from registry_controller.api.meta import Manifest, Target
+from registry_controller.api.meta import Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.cache.write_results import Unchanged
 from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.state import NamespaceState, TargetState
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.contention import Contention, Repair
 from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
 from registry_controller.sync.pace import Pace
 from registry_controller.watch.body_cache import BodyCache
@@ -41,8 +43,17 @@ _STAYS: Final = (
 """The message where a field of such an object may not change (A2)."""
 
 
+AT_ONCE: Final = 5
+PAUSE_S: Final = 60.0
+_RESTED_S: Final = 5 * PAUSE_S
+_MOST: Final = 10_000
+
+
 class CopyUpdater:
-    """Updates copies. `recreated` is called with a copy that was deleted and created again, its rule, and why."""
+    """Updates copies. `recreated` is called with a copy that was deleted and created again, its rule, and why.
+
+    `digest` returns the digest of an object's synced fields.
+    """
 
     def __init__(
         self,
@@ -57,13 +68,10 @@ class CopyUpdater:
         self._bodies = bodies
         self._writer = writer
         self._metrics = metrics
+        self.digest = writer.digest
         self._recreated = recreated
         self._contention = Contention()
         self._pace = Pace()
-
-    def digest(self, manifest: Manifest) -> bytes:
-        """Return the digest of an object's synced fields."""
-        return self._writer.digest(manifest)
 
     async def update(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
         """Write a copy, and its status, where they differ from the wanted state; return whether that took a write."""
@@ -178,3 +186,64 @@ class CopyUpdater:
         finally:
             self._metrics.wrote(verb=verb, kind=target.kind, result=result, seconds=loop.time() - started)
         return answer
+
+
+class Repair(enum.Enum):
+    """The message about each cause of a repair; the placeholder is for the field managers."""
+
+    CHANGES = "{} keeps changing it here; it is put back once a minute"
+    DELETES = "{} keeps deleting it here; it is made again once a minute"
+
+
+class _Contended(NamedTuple):
+    repairs: int
+    last_s: float
+    cause: Repair
+    managers: tuple[str, ...]
+
+
+class Contention:
+    """The recent repairs of each copy, and the state that was written last. Times are the loop's, in seconds."""
+
+    def __init__(self) -> None:
+        self._contended: dict[Target, _Contended] = {}
+        self._written: dict[Target, bytes] = {}
+
+    def record_write(self, target: Target, digest: bytes) -> None:
+        """Record the digest of the state that was written."""
+        _put(self._written, target, digest)
+
+    def is_repair(self, target: Target, digest: bytes) -> bool:
+        """Report whether this very state was written last, so that another state here needs a repair."""
+        return self._written.get(target) == digest
+
+    def record_absence(self, target: Target) -> None:
+        """Record that a copy is rightly absent: we delete it, or no rule makes it now."""
+        self._written.pop(target, None)
+
+    def record_repair(self, target: Target, cause: Repair, managers: tuple[str, ...] = (), *, now: float) -> None:
+        """Record a repair, and the field managers of the undone changes; a deletion has none."""
+        held = self._contended.get(target)
+        repairs = held.repairs + 1 if held is not None and now - held.last_s < _RESTED_S else 1
+        _put(self._contended, target, _Contended(repairs, now, cause, managers or (held.managers if held else ())))
+
+    def pause_s(self, target: Target, *, now: float) -> float:
+        """Return for how many more seconds a copy stays as it is; 0 where it may be repaired."""
+        held = self._contended.get(target)
+        if held is None or held.repairs < AT_ONCE:
+            return 0.0
+        return max(0.0, held.last_s + PAUSE_S - now)
+
+    def message(self, target: Target) -> str:
+        """Return the message about a copy that was repaired."""
+        held = self._contended[target]
+        known = held.managers if held.cause is Repair.CHANGES else ()
+        return held.cause.value.format(", ".join(known) or "somebody")
+
+
+def _put(held: dict[Target, _T], target: Target, value: _T) -> None:
+    """Keep a value as the newest, and drop the oldest beyond the limit."""
+    held.pop(target, None)
+    held[target] = value
+    if len(held) > _MOST:
+        del held[next(iter(held))]

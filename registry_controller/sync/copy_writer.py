@@ -6,6 +6,7 @@ resourceVersion that the Decision was taken on.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,7 @@ class DesiredCopy:
 class CopyWriter:
     """Writes copies to the local cluster; no other class writes objects that come from members.
 
+    `digest` returns the digest of an object's synced fields.
     `on_stored` is called with a target, the object that was sent and the one that was stored. `believes_provenance`
     saves a dry run where the provenance shows that a copy's additional fields are the API server's.
     """
@@ -64,13 +66,9 @@ class CopyWriter:
         self._client = client
         self._discovery = discovery
         self._bodies = bodies
-        self._digest_key = digest_key
+        self.digest = functools.partial(content_digest, key=digest_key)
         self._on_stored = on_stored
         self._believes_provenance = believes_provenance
-
-    def digest(self, manifest: Manifest) -> bytes:
-        """Return the digest of an object's synced fields."""
-        return content_digest(manifest, key=self._digest_key)
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache) -> None:
         """Create a copy."""
@@ -148,7 +146,7 @@ class CopyWriter:
         """Return the digest of a wanted status; None where no rule asks for it."""
         if wanted.status is None:
             return None
-        return content_digest({"status_": wanted.status}, key=self._digest_key)
+        return self.digest({"status_": wanted.status})
 
     async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
         """Delete the copy of that uid and resourceVersion, and no later one."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from registry_controller.sync.applier import LARGE_BYTES
 from registry_controller.sync.copy_writer import CopyWriter
-from registry_controller.sync.source_reader import LARGE_BYTES
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 _COUNT = 12

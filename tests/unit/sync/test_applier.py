@@ -14,15 +14,14 @@ from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest, ObjectK
 from registry_controller.api.syncrule import read_rule
 from registry_controller.cache.write_results import Rendered
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
-from registry_controller.core.decision.ownership import NATIVE, Voice
-from registry_controller.core.decision.state import Claim, MembershipState, TargetState
+from registry_controller.core.decision.ownership import NATIVE, Marks, Voice
+from registry_controller.core.decision.state import Claim, CurrentCopy, MembershipState, TargetState
 from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import decode_object
-from registry_controller.sync.applier import Applier
+from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.copy_writer import DesiredCopy
 from registry_controller.sync.reconciler import Judgment, Result
-from registry_controller.sync.source_reader import SourceReader
 from registry_controller.sync.state_reader import MadeFrom, Offer
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.fairness import EvaluationLimiter
@@ -32,6 +31,7 @@ KIND, KEY = GVK("", "v1", "ConfigMap"), ObjectKey("default", "one")
 TARGET = Target("", "ConfigMap", *KEY)
 
 NO_CONTEXT = TemplateContext()
+HERE = CurrentCopy(Marks(OWNER, None, sync_disabled=False, go_written=False), "here", 3)
 
 
 def hit(name: str, *, added: str = "") -> Hit:
@@ -167,7 +167,7 @@ async def test_what_is_in_step_costs_no_body_and_no_write() -> None:
     """A1."""
     bench = Bench()
     bench.made_from = MadeFrom(bench.claim, bench.record.hits, ())
-    assert await bench.apply(Apply(bench.claim, Reason.UPDATE)) == Result(
+    assert await bench.apply(Apply(bench.claim, Reason.UPDATE), current=HERE) == Result(
         Skip(Reason.IN_SYNC, OWNER), ("loser before",)
     )
     assert not bench.asked

@@ -15,8 +15,7 @@ from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.ownership import NATIVE
 from registry_controller.core.decision.state import CurrentCopy, NamespaceState, TargetState
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.contention import AT_ONCE, PAUSE_S
-from registry_controller.sync.copy_updater import CopyUpdater
+from registry_controller.sync.copy_updater import AT_ONCE, PAUSE_S, CopyUpdater
 from registry_controller.sync.copy_writer import DesiredCopy
 from registry_controller.sync.pace import AT_ONCE as CHANGES_AT_ONCE
 from registry_controller.sync.pace import OPEN_S
@@ -94,6 +93,9 @@ class Bench:
         self.log.append("write status")
         record.status_digest = self.status_digest(wanted)
         return True
+
+    def digest(self, manifest: object) -> bytes:
+        return b"digest"
 
     def status_digest(self, wanted: DesiredCopy) -> bytes | None:
         return None if wanted.status is None else b"status"
