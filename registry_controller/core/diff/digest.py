@@ -26,25 +26,21 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
     and the revision in the provenance. `key` has at most 64 bytes and must not outlive the process.
     """
     info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET_METADATA}
-    annotations = dict(info.get("annotations") or {})
-    if text := annotations.get(meta.PROVENANCE):
-        annotations[meta.PROVENANCE] = _strip_revision(text)
-    info |= {"annotations": annotations, "labels": info.get("labels") or {}}
-    content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT} | {"metadata": info}
-    return hashlib.blake2b(_encode_json(content), digest_size=16, key=key).digest()
-
-
-def _strip_revision(text: str) -> str:
-    """Remove the source's resourceVersion from provenance; by pattern, because this runs for every event."""
-    return _REVISION.sub("", text)
-
-
-def _encode_json(content: Mapping[str, Any]) -> bytes:
-    """Encode JSON with sorted keys; use the slow encoder where orjson fails (depth, huge numbers, lone surrogates)."""
+    annotations = info.get("annotations") or {}
+    if text := annotations.get(meta.PROVENANCE):  # by pattern, because this runs for every event
+        annotations = {**annotations, meta.PROVENANCE: _REVISION.sub("", text)}
+    info["annotations"], info["labels"] = annotations, info.get("labels") or {}
+    content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT}
+    content["metadata"] = info
     try:
-        return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+        encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
-        pass
+        encoded = _encode_slowly(content)
+    return hashlib.blake2b(encoded, digest_size=16, key=key).digest()
+
+
+def _encode_slowly(content: Mapping[str, Any]) -> bytes:
+    """Encode JSON with sorted keys where orjson fails: depth, huge numbers, lone surrogates."""
     try:
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     except RecursionError:

@@ -20,7 +20,7 @@ _JOB_LABELS: Final = (
     "batch.kubernetes.io/job-name",
 )
 
-_LOCAL: Final[Mapping[tuple[str, str], frozenset[Path]]] = {
+LOCAL_FIELDS: Final[Mapping[tuple[str, str], frozenset[Path]]] = {
     ("", "Service"): frozenset(
         (
             ("spec", "clusterIP"),
@@ -43,8 +43,9 @@ _LOCAL: Final[Mapping[tuple[str, str], frozenset[Path]]] = {
         )
     ),
 }
+"""By group and kind the fields that each cluster sets itself."""
 
-_CONTROLLER_ANNOTATIONS: Final = frozenset(
+CONTROLLER_ANNOTATIONS: Final = frozenset(
     (
         "deployment.kubernetes.io/desired-replicas",
         "deployment.kubernetes.io/max-replicas",
@@ -71,12 +72,7 @@ _HEADLESS_VALUES: Final = ("None", ["None"])
 
 def get_local_fields(group: str, kind: str) -> frozenset[Path]:
     """Return the fields of a kind that each cluster sets itself."""
-    return _LOCAL.get((group, kind), frozenset())
-
-
-def is_controller_annotation(key: str) -> bool:
-    """Return whether a controller of Kubernetes writes this annotation."""
-    return key in _CONTROLLER_ANNOTATIONS
+    return LOCAL_FIELDS.get((group, kind), frozenset())
 
 
 def is_local_field(path: Path, value: object, *, fields: frozenset[Path]) -> bool:

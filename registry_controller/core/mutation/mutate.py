@@ -5,20 +5,21 @@ Law: the input is never changed. Unchanged parts are shared with it.
 
 from __future__ import annotations
 
+import functools
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from registry_controller.api import meta, validation
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
 from registry_controller.api.syncrule import MapMutation, RuleEntry
-from registry_controller.core.mutation.local_fields import is_controller_annotation, strip_local_fields
+from registry_controller.core.mutation.local_fields import CONTROLLER_ANNOTATIONS, LOCAL_FIELDS, strip_local_fields
 from registry_controller.core.mutation.overrides import apply_overrides
 from registry_controller.core.mutation.templates import render_overrides
-from registry_controller.gotemplate import Budget, Pool, TemplateError
+from registry_controller.gotemplate import DEFAULT, Budget, Pool, TemplateError
 
 SERVER_SET_METADATA: Final = frozenset(
     (
@@ -51,6 +52,7 @@ _NEVER_COPIED: Final = frozenset(
         meta.ALLOW_DELETIONS,
     )
 )
+_LEFT_OUT: Final = _NEVER_COPIED | CONTROLLER_ANNOTATIONS
 _TRACKING_PREFIXES: Final = frozenset(("meta.helm.sh", "argocd.argoproj.io"))
 _TRACKING_SUFFIX: Final = ".toolkit.fluxcd.io"
 
@@ -86,7 +88,8 @@ def get_copy_kind(gvk: GVK, entries: Sequence[RuleEntry]) -> GVK:
     """Return the kind of the copy of a source of kind `gvk`."""
     for entry in entries:
         mutation = entry.mutations.kind
-        gvk = GVK(mutation.group or gvk.group, mutation.version or gvk.version, mutation.kind or gvk.kind)
+        if any(mutation):
+            gvk = GVK(mutation.group or gvk.group, mutation.version or gvk.version, mutation.kind or gvk.kind)
     return gvk
 
 
@@ -105,14 +108,23 @@ def build_copy(
     the pool, has too few steps left.
     """
     copy_gvk = get_copy_kind(gvk, entries)
-    budget = Budget(pool=pool)
-    whole = _apply_mutations(source, gvk, copy_gvk, entries, owner=owner, budget=budget)
-    try:
-        copy = strip_local_fields(_strip_metadata(whole), group=copy_gvk.group, kind=copy_gvk.kind, charge=budget.step)
-    except TemplateError as error:
-        raise InvalidObject("spec", str(error)) from None
     overrides = [override for entry in entries for override in entry.mutations.overrides]
-    if overrides:
+    has_local_fields = (copy_gvk.group, copy_gvk.kind) in LOCAL_FIELDS
+    budget = Budget(pool=pool) if overrides or has_local_fields or pool is not None else None
+    info, pairs = _read_metadata(source, budget)
+    pairs = _mutate_pairs(pairs, gvk, entries, owner=owner)
+    copy: Manifest = {
+        **source,
+        "apiVersion": copy_gvk.api_version,
+        "kind": copy_gvk.kind,
+        "metadata": {name: value for name, value in info.items() if name not in SERVER_SET_METADATA} | pairs,
+    }
+    if "status" in copy:
+        copy = {name: value for name, value in copy.items() if name != "status"}
+    if budget is not None and has_local_fields:
+        copy = _without_local_fields(copy, copy_gvk, budget)
+    if budget is not None and overrides:
+        whole = {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": {**info, **pairs}}
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
         values = render_overrides(overrides, data=data, budget=budget)
         copy = _finish_overrides(
@@ -120,38 +132,68 @@ def build_copy(
         )
     if (copy_gvk.group, copy_gvk.kind) == ("", "Secret") and "stringData" in copy:
         copy = _merge_string_data(copy)
-    info = meta.metadata_of(copy)
+    info = copy["metadata"]
     target = Target(copy_gvk.group, copy_gvk.kind, info.get("namespace", ""), info.get("name", ""))
     status = (source.get("status") or {}) if any(entry.mutations.sync_status for entry in entries) else None
     return MutatedCopy(target, copy_gvk, copy, status)
 
 
-def _apply_mutations(
-    source: Manifest, gvk: GVK, copy_gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID, budget: Budget
-) -> Manifest:
-    """Change annotations, labels and kind, and add the owner's marks: the result is the object of templates."""
-    info = Field(source, "")["metadata"]
-    info["namespace"].text()
-    info["name"].text()
-    _charge_maps(info, budget)
-    annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
-    annotations = _apply_map_mutations(annotations, (entry.mutations.annotations for entry in entries))
-    labels = _apply_map_mutations(labels, (entry.mutations.labels for entry in entries))
-    annotations = {name: text for name, text in annotations.items() if not _is_never_copied(name)}
-    labels = {name: text for name, text in labels.items() if not _is_never_copied(name)}
+_Pairs = dict[str, dict[str, str]]
+"""The annotations and labels, under the names of their fields."""
+
+
+def _read_metadata(source: Manifest, budget: Budget | None) -> tuple[Manifest, _Pairs]:
+    """Return an object's metadata, and its annotations and labels; InvalidObject where their types are wrong."""
+    info = source.get("metadata")
+    if not isinstance(info, dict):
+        info = Field(info, "metadata").mapping()
+    for name in ("namespace", "name"):
+        if not isinstance(info.get(name), str):
+            Field(info.get(name), f"metadata.{name}").text()
+    fields: dict[str, Mapping[str, Any]] = {}
+    for name in ("annotations", "labels"):
+        found = info.get(name)
+        fields[name] = found if isinstance(found, dict) else Field(found, f"metadata.{name}").mapping()
+    _charge_maps(sum(map(len, fields.values())), budget)
+    return info, {name: _read_texts(found, name) for name, found in fields.items()}
+
+
+def _read_texts(found: Mapping[str, Any], name: str) -> dict[str, str]:
+    for text in found.values():
+        if not isinstance(text, str):
+            return dict(Field(found, f"metadata.{name}").text_map())
+    return dict(found)
+
+
+def _mutate_pairs(pairs: _Pairs, gvk: GVK, entries: Sequence[RuleEntry], *, owner: ClusterUID) -> _Pairs:
+    """Change annotations and labels, and add the owner's marks."""
+    annotations, labels = pairs["annotations"], pairs["labels"]
+    _apply_map_mutations(annotations, [entry.mutations.annotations for entry in entries])
+    _apply_map_mutations(labels, [entry.mutations.labels for entry in entries])
+    for texts in (annotations, labels):
+        for name in [name for name in texts if _is_never_copied(name)]:
+            del texts[name]
     annotations[meta.OWNER] = owner
-    if validation.is_label_value(owner):
+    if _is_label_value(owner):
         labels[meta.OWNER] = owner
     if any(any(entry.mutations.kind) for entry in entries):
         annotations[meta.ORIGINAL_GVK] = str(gvk)
-    changed = {**info.mapping(), "annotations": annotations, "labels": labels}
-    return {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": changed}
+    return pairs
 
 
-def _charge_maps(info: Field, budget: Budget) -> None:
-    """Charge the budget for labels and annotations before they are read one by one."""
+def _without_local_fields(copy: Manifest, gvk: GVK, budget: Budget) -> Manifest:
     try:
-        budget.step(len(info["annotations"].mapping()) + len(info["labels"].mapping()))
+        return strip_local_fields(copy, group=gvk.group, kind=gvk.kind, charge=budget.step)
+    except TemplateError as error:
+        raise InvalidObject("spec", str(error)) from None
+
+
+def _charge_maps(count: int, budget: Budget | None) -> None:
+    """Charge for labels and annotations before they are read one by one; None is a budget that nothing else uses."""
+    if budget is None and count <= DEFAULT.steps:
+        return
+    try:
+        (budget or Budget()).step(count)
     except TemplateError as error:
         raise InvalidObject("metadata", str(error)) from None
 
@@ -173,7 +215,7 @@ def _finish_overrides(before: Manifest, after: Manifest, source: Manifest, *, gv
         raise InvalidObject("overrides", f"metadata.name is not a valid name of a {gvk.kind}")
     if bool(namespace) != bool(info_before.get("namespace")) or (namespace and not validation.is_namespace(namespace)):
         raise InvalidObject("overrides", "metadata.namespace is not a valid namespace after the overrides")
-    _charge_maps(info, budget)
+    _charge_maps(len(info["annotations"].mapping()) + len(info["labels"].mapping()), budget)
     annotations, labels = info["annotations"].text_map(), info["labels"].text_map()
     annotations = {key: text for key, text in annotations.items() if key not in _NEVER_COPIED}
     labels = {key: text for key, text in labels.items() if key not in _NEVER_COPIED}
@@ -201,24 +243,23 @@ def _merge_string_data(secret: Manifest) -> Manifest:
     return {**rest, "data": data} if encoded else rest
 
 
-def _apply_map_mutations(found: Mapping[str, str], mutations: Iterable[MapMutation]) -> dict[str, str]:
+def _apply_map_mutations(texts: dict[str, str], mutations: Sequence[MapMutation]) -> None:
     """Apply all additions, in order, and then all removals."""
-    changed = dict(found)
-    removed: list[str] = []
     for mutation in mutations:
-        changed.update(mutation.add)
-        removed.extend(mutation.remove)
-    for name in removed:
-        changed.pop(name, None)
-    return changed
+        texts.update(mutation.add)
+    for mutation in mutations:
+        for name in mutation.remove:
+            texts.pop(name, None)
 
 
 def _is_never_copied(name: str) -> bool:
     """Return whether an annotation or label is for the object in its own cluster only (W5, W6)."""
+    if name in _LEFT_OUT:
+        return True
     prefix = name.partition("/")[0]
-    return (
-        name in _NEVER_COPIED
-        or prefix in _TRACKING_PREFIXES
-        or prefix.endswith(_TRACKING_SUFFIX)
-        or is_controller_annotation(name)
-    )
+    return prefix in _TRACKING_PREFIXES or prefix.endswith(_TRACKING_SUFFIX)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_label_value(text: str) -> bool:
+    return validation.is_label_value(text)
