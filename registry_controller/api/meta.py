@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, NewType
+from urllib.parse import quote
+
+from registry_controller.api.errors import ProtocolError
 
 ClusterUID = NewType("ClusterUID", str)
 """UID of a cluster's `kube-system` namespace: `spec.clusterID` of a Cluster."""
@@ -71,6 +76,8 @@ REGISTRY_SECRET_TYPE: Final = "k8s.cisco.com/cluster-registry-secret"
 KUBECONFIG_KEY: Final = "kubeconfig"
 
 
+_PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9.:-]+")
+
 _LAST_REVISION: Final = 2**63 - 1
 """etcd counts revisions in an int64."""
 
@@ -114,22 +121,27 @@ class GVR(NamedTuple):
     namespaced: bool
     has_status: bool = False
 
-    @property
-    def prefix(self) -> str:
-        """Return the URL path of the API version: `/api/v1` or `/apis/GROUP/VERSION`."""
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of the collection, of an object, or of a subresource."""
-        path = self.prefix
+        """Return the URL path of the collection, of an object, or of a subresource.
+
+        It consists of checked parts, so that no name leads to another path; ProtocolError for a name that no object can
+        have.
+        """
+        path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if self.namespaced and namespace:
-            path += f"/namespaces/{namespace}"
+            path += f"/namespaces/{_path_segment(namespace)}"
         path += f"/{self.resource}"
         if name:
-            path += f"/{name}"
-        if subresource:
-            path += f"/{subresource}"
-        return path
+            path += f"/{_path_segment(name)}"
+        return f"{path}/{subresource}" if subresource else path
+
+    def object_path(self, key: ObjectKey, *, subresource: str = "") -> str:
+        """Return the URL path of one object; ProtocolError for a name that no object can have."""
+        if self.namespaced != bool(key.namespace):
+            raise ProtocolError(f"{self} {key}: {'needs a' if self.namespaced else 'has no'} namespace")
+        if not key.name:
+            _path_segment(key.name)
+        return self.path(key.namespace, key.name, subresource)
 
     def __str__(self) -> str:
         return f"{self.resource}.{self.group}/{self.version}" if self.group else f"{self.resource}.{self.version}"
@@ -227,3 +239,10 @@ def group_version(api_version: str) -> tuple[str, str]:
     """Split an object's `apiVersion` into group and version."""
     group, _, version = api_version.rpartition("/")
     return group, version
+
+
+def _path_segment(name: str) -> str:
+    """Return a name as one segment of a URL path; ProtocolError for a name that no object can have."""
+    if name in ("", ".", "..") or "/" in name or "%" in name:
+        raise ProtocolError(f"{json.dumps(name[:300], ensure_ascii=False)}: is not a valid name of an object")
+    return name if _PLAIN_SEGMENT.fullmatch(name) else quote(name, safe=":")

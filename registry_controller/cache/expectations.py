@@ -6,8 +6,7 @@ listed everything without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
@@ -91,14 +90,9 @@ class Expectations:
         self._cache = cache
         self._waiting: dict[ObjectKey, list[PendingEvent]] = {}
 
-    @contextmanager
-    def writing(self, key: ObjectKey) -> Iterator[None]:
-        """Buffer the events of an object while we write it."""
+    def begin(self, key: ObjectKey) -> None:
+        """Buffer the events of an object until `release`: we write it."""
         self._waiting[key] = []
-        try:
-            yield
-        finally:
-            self.release(key)
 
     def buffers(self, event: PendingEvent) -> bool:
         """Take an event; return true if it waits. An event from before our write does not count as its echo."""

@@ -167,10 +167,11 @@ class LocalCache:
 
         Most of them show our own write ahead of the answer: once the answer is known they are no news.
         """
+        self._expectations.begin(key)
         try:
-            with self._expectations.writing(key):
-                yield
+            yield
         finally:
+            self._expectations.release(key)
             if not self._streams_for(key):
                 self.has_unseen_writes = True
                 self._index.observer.on_local_status_changed(self)

@@ -1,7 +1,6 @@
 """Read-only connections to API servers.
 
-Law: a Reader can only get, list and watch; its transport refuses every other method. A path consists of checked parts,
-so that no name leads to another path.
+Law: a Reader can only get, list and watch; its transport refuses every other method.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-import msgspec
 from kubernetes.aio.client.configuration import Configuration
 
-from registry_controller.api.errors import InvalidKubeconfig, NotFound, NotServed, ProtocolError
+from registry_controller.api.errors import InvalidKubeconfig, NotFound, NotServed
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.failures import PEER
@@ -61,10 +59,8 @@ class Reader:
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:
         """Read one object by a quorum read (no resourceVersion)."""
-        what = request_name("get", gvr, key)
-        return await self._transport.send(
-            "GET", object_path(gvr, key), what=what, timeout_s=timeout_s, gvr=gvr, key=key
-        )
+        path, what = gvr.object_path(key), f"get {gvr} {key}"
+        return await self._transport.send("GET", path, what=what, timeout_s=timeout_s, gvr=gvr, key=key)
 
     async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = _WHOLE_BYTES) -> bytes:
         """Read a document that is not an object: discovery, /version."""
@@ -145,28 +141,8 @@ def connect_peer(credentials: Credentials) -> Reader:
     return Reader(transport)
 
 
-def object_path(gvr: GVR, key: ObjectKey, *, subresource: str = "") -> str:
-    """Return the URL path of one object; ProtocolError for a name that no object can have."""
-    if gvr.namespaced != bool(key.namespace):
-        raise ProtocolError(f"{gvr} {key}: {'needs a' if gvr.namespaced else 'has no'} namespace")
-    namespace = path_segment(key.namespace) if key.namespace else ""
-    return gvr.path(namespace, path_segment(key.name), subresource)
-
-
-def path_segment(name: str) -> str:
-    """Return a name as one segment of a URL path; ProtocolError for a name that no object can have."""
-    if name in ("", ".", "..") or "/" in name or "%" in name:
-        raise ProtocolError(f"{msgspec.json.encode(name[:300]).decode()}: is not a valid name of an object")
-    return quote(name, safe=":")
-
-
 def _collection_path(gvr: GVR, selection: Selection, *, query: Mapping[str, str]) -> str:
     parameters = {"labelSelector": selection.labels, "fieldSelector": selection.fields, **query}
     encoded = urlencode({name: value for name, value in parameters.items() if value})
-    path = gvr.path(path_segment(selection.namespace) if selection.namespace else "")
+    path = gvr.path(selection.namespace)
     return f"{path}?{encoded}" if encoded else path
-
-
-def request_name(verb: str, gvr: GVR, key: ObjectKey) -> str:
-    """Return a request as errors name it: `get secrets ns/name`."""
-    return f"{verb} {gvr} {key}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Callable
-from types import TracebackType
 from typing import Any, Final, Protocol
 
 import aiohttp
@@ -86,7 +86,7 @@ class Transport(RESTClientObject):
         self._identity = identity
         self._methods = methods
         self._closed = False
-        self._deadlines: set[asyncio.Timeout] = set()
+        self._deadlines = weakref.WeakSet[asyncio.Timeout]()
         self._streams: set[aiohttp.ClientResponse] = set()
         self._extra: dict[str, Any] = {"proxy": self.proxy, "proxy_headers": self.proxy_headers} if self.proxy else {}
         if configuration.tls_server_name:
@@ -158,7 +158,7 @@ class Transport(RESTClientObject):
         """Close every connection; open requests end as Unreachable."""
         self._closed = True
         for deadline in self._deadlines:
-            with contextlib.suppress(RuntimeError):  # it has just expired
+            with contextlib.suppress(RuntimeError):  # it is over, or has just expired
                 deadline.reschedule(0.0)
         for response in self._streams:  # by default aiohttp leaves its reader waiting forever
             response.content.set_exception(aiohttp.ClientConnectionError("closed"))
@@ -185,9 +185,11 @@ class Transport(RESTClientObject):
             abort(response)
             raise ProtocolError(f"{what}: {explain_web_page(self.server, self._identity.source)}")
 
-    def _deadline(self, timeout_s: float) -> _Deadline:
+    def _deadline(self, timeout_s: float) -> asyncio.Timeout:
         """Limit a wait; `close` ends it at once."""
-        return _Deadline(timeout_s, among=self._deadlines)
+        deadline = asyncio.timeout(timeout_s)
+        self._deadlines.add(deadline)
+        return deadline
 
     async def _open(
         self,
@@ -233,12 +235,11 @@ class Transport(RESTClientObject):
             raise AssertionError(f"{method} is not allowed on the connection to {self.server}")
         if self._closed:
             raise Unreachable(f"{self.server}: the connection was closed here")
-        headers = self._headers
-        authorization = self._identity.authorization()
-        if authorization:
-            headers = {**headers, "Authorization": authorization}
+        headers = self._headers.copy()
+        if authorization := self._identity.authorization():
+            headers["Authorization"] = authorization
         if body is not None:
-            headers = {**headers, "Content-Type": content_type}
+            headers["Content-Type"] = content_type
         timeout = self._no_total
         if silence_s is not None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=silence_s)
@@ -266,24 +267,6 @@ class Transport(RESTClientObject):
             read_bufsize=256 * 1024,
             max_field_size=64 * 1024,  # API servers put warnings into headers
         )
-
-
-class _Deadline:
-    """A timeout that is listed while it runs."""
-
-    def __init__(self, timeout_s: float, *, among: set[asyncio.Timeout]) -> None:
-        self._timeout = asyncio.timeout(timeout_s)
-        self._among = among
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-        self._among.add(self._timeout)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._among.discard(self._timeout)
-        await self._timeout.__aexit__(kind, error, trace)
 
 
 def is_allowed(method: str, path: str, methods: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVR, ObjectKey
-from registry_controller.kube.connect import Reader, object_path, path_segment, request_name
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.rest_config import connect_local_transport
 from registry_controller.kube.transport import DRY_RUN
 
@@ -23,6 +23,8 @@ DRY_RUNNING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
 
 _WRITE_S: Final = 30.0  # admission webhooks may take 10 s, and there may be several
 _MANAGER: Final = f"?fieldManager={meta.FIELD_MANAGER}&fieldValidation=Ignore"
+_DRY_RUN: Final = f"{_MANAGER}&{DRY_RUN}"
+_VERBS: Final = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
@@ -94,7 +96,7 @@ class Writer(Reader):
 
     async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes:
         """Create an object; return the stored bytes. AlreadyExists, or NotFound with the kind `namespaces`."""
-        path = gvr.path(path_segment(namespace) if namespace else "") + _write_options(dry_run)
+        path = gvr.path(namespace) + (_DRY_RUN if dry_run else _MANAGER)
         what = f"create {gvr}{f' in {namespace}' if namespace else ''}"
         return await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body)
 
@@ -102,7 +104,7 @@ class Writer(Reader):
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
     ) -> bytes:
         """Replace an object; return the stored bytes. Conflict unless its resourceVersion is the stored one."""
-        path = object_path(gvr, key, subresource=subresource) + _write_options(dry_run)
+        path = gvr.object_path(key, subresource=subresource) + (_DRY_RUN if dry_run else _MANAGER)
         return await self._write("PUT", path, gvr=gvr, key=key, body=body, subresource=subresource)
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
@@ -113,16 +115,16 @@ class Writer(Reader):
             "preconditions": {"uid": uid, "resourceVersion": resource_version},
             "propagationPolicy": "Background",
         }
-        await self._write("DELETE", object_path(gvr, key), gvr=gvr, key=key, body=msgspec.json.encode(options))
+        await self._write("DELETE", gvr.object_path(key), gvr=gvr, key=key, body=msgspec.json.encode(options))
 
     async def patch_status(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
         """Merge `patch` through the status subresource; return the stored bytes."""
-        path = object_path(gvr, key, subresource="status") + _MANAGER
+        path = gvr.object_path(key, subresource="status") + _MANAGER
         return await self._patch(path, gvr=gvr, key=key, patch=patch, subresource="status")
 
     async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
         """Merge `patch` into an object; return the stored bytes."""
-        return await self._patch(object_path(gvr, key) + _MANAGER, gvr=gvr, key=key, patch=patch)
+        return await self._patch(gvr.object_path(key) + _MANAGER, gvr=gvr, key=key, patch=patch)
 
     async def post_path(self, path: str, body: bytes, *, timeout_s: float = 10.0) -> bytes:
         """Post a request that is not a stored object: an access review, a token request."""
@@ -147,8 +149,7 @@ class Writer(Reader):
         subresource: str = "",
         content_type: str = "application/json",
     ) -> bytes:
-        verb = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
-        what = request_name(verb, gvr, key) + (f" {subresource}" if subresource else "")
+        what = f"{_VERBS[method]} {gvr} {key}{subresource and f' {subresource}'}"
         return await self._transport.send(
             method, path, what=what, timeout_s=_WRITE_S, body=body, content_type=content_type, gvr=gvr, key=key
         )
@@ -159,7 +160,3 @@ async def connect_local(
 ) -> Writer:
     """Connect to the local cluster, as `load_local_identity` finds it."""
     return Writer(await connect_local_transport(kubeconfig=kubeconfig, context=context, methods=methods))
-
-
-def _write_options(dry_run: bool) -> str:
-    return f"{_MANAGER}&{DRY_RUN}" if dry_run else _MANAGER

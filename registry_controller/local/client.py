@@ -15,7 +15,6 @@ import msgspec
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
-from registry_controller.kube.connect import object_path
 from registry_controller.kube.writer import LocalWriter
 from registry_controller.report.reasons import describe_grant
 
@@ -94,7 +93,7 @@ class LocalClient:
     async def request_token(self, account: ObjectKey, spec: Mapping[str, Any]) -> str:
         """Request a token of a ServiceAccount; `spec` is a TokenRequestSpec (authentication.k8s.io/v1)."""
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        path = object_path(SERVICE_ACCOUNTS, account, subresource="token")
+        path = SERVICE_ACCOUNTS.object_path(account, subresource="token")
         try:
             answer = _decode(await self._writer.post_path(path, msgspec.json.encode(request)), what=path)
         except Forbidden as error:

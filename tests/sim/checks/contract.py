@@ -17,7 +17,6 @@ from registry_controller.api import errors, meta
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.core.diff.managed_fields import read_owners
-from registry_controller.kube.connect import object_path
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects, read_revision
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
@@ -182,7 +181,7 @@ async def a_status_has_a_way_of_its_own(api: Writer, namespace: str) -> None:
 @clause
 async def managed_fields_tell_who_set_what(api: Writer, namespace: str) -> None:
     await create(api, namespace, config_map("x", {"a": "1", "b": "1", "c": "1"}, labels={"l": "1"}))
-    path = object_path(CONFIG_MAPS, ObjectKey(namespace, "x")) + "?fieldManager=other"
+    path = CONFIG_MAPS.object_path(ObjectKey(namespace, "x")) + "?fieldManager=other"
     patch = json.dumps({"data": {"b": "2", "c": None, "d": "1"}}).encode()
     await api._transport.send(
         "PATCH", path, what="patch", timeout_s=10.0, body=patch, content_type="application/merge-patch+json"

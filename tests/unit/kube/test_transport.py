@@ -16,7 +16,7 @@ from registry_controller.api import errors, meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.clusters.dialer import PROBE_TIMEOUT_S
-from registry_controller.kube.connect import Reader, connect_peer, object_path
+from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.translate import STATUS_BYTES
 from registry_controller.kube.watch import read_cluster_id
@@ -226,4 +226,4 @@ async def test_a_silent_stream_ends(peer: Peer, reader: Reader) -> None:
 )
 def test_no_name_leads_elsewhere(key: ObjectKey) -> None:
     with pytest.raises(errors.ProtocolError):
-        object_path(meta.SECRETS, key)
+        meta.SECRETS.object_path(key)

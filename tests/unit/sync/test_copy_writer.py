@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,6 +15,8 @@ from registry_controller.watch.body_cache import BodyCache
 
 class Servings:
     """Discovery, and a pen that nobody may use."""
+
+    found: ClassVar[dict[GVK, GVR]] = {}
 
     async def resolve(self, kind: GVK) -> GVR:
         return GVR(kind.group, kind.version, "widgets", True)
