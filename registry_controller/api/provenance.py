@@ -64,30 +64,28 @@ class Provenance:
 
 def encode(provenance: Provenance) -> str:
     """Return the value of the annotation: compact JSON with sorted keys."""
-    source = provenance.source
-    return orjson.dumps(
-        {
-            "owner": provenance.owner,
-            "rule": provenance.rule,
-            "ruleOwner": provenance.rule_owner,
-            "policy": provenance.policy,
-            "source": {
-                "group": source.group,
-                "version": source.version,
-                "kind": source.kind,
-                "namespace": provenance.key.namespace,
-                "name": provenance.key.name,
-                "uid": provenance.uid,
-                "creationTimestamp": provenance.created,
-                "resourceVersion": str(provenance.revision),
-            },
-            "copy": provenance.copy._asdict(),
-            **({"inherited": True} if provenance.inherited else {}),
-            **({"adopted": True} if provenance.adopted else {}),
-            **({"overrides": provenance.overrides} if provenance.overrides else {}),
+    source, key, copy = provenance.source, provenance.key, provenance.copy
+    content = {
+        "copy": {"group": copy.group, "kind": copy.kind, "namespace": copy.namespace, "name": copy.name},
+        "owner": provenance.owner,
+        "policy": provenance.policy,
+        "rule": provenance.rule,
+        "ruleOwner": provenance.rule_owner,
+        "source": {
+            "group": source.group,
+            "version": source.version,
+            "kind": source.kind,
+            "namespace": key.namespace,
+            "name": key.name,
+            "uid": provenance.uid,
+            "creationTimestamp": provenance.created,
+            "resourceVersion": str(provenance.revision),
         },
-        option=orjson.OPT_SORT_KEYS,
-    ).decode()
+    }
+    for name in ("inherited", "adopted", "overrides"):
+        if value := getattr(provenance, name):
+            content[name] = value
+    return orjson.dumps(content, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def decode(text: str | None, *, of: Target) -> Provenance | None:

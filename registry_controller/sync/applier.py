@@ -120,7 +120,7 @@ class Applier:
         """Put the provenance on a copy."""
         target, held = state.target, state.current.marks if state.current is not None else None
         assert copy.target == target, (copy.target, target)
-        inherited = meta.SYNC_DISABLED in meta.annotations_of(copy.manifest)
+        inherited = meta.SYNC_DISABLED in copy.manifest["metadata"]["annotations"]
         provenance = provenance_of(
             claim,
             rule_owner=offer.hit.rule_owner,

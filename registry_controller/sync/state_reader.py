@@ -113,7 +113,7 @@ class StateReader:
         membership = self._membership(target, claims, current) if is_member else None
         namespace = NamespaceState.ACTIVE
         if current is None and target.namespace:
-            namespace = self._namespaces.state(target.namespace)
+            namespace = self._namespace(target.namespace)
         liveness = self._clusters.liveness
         state = TargetState(
             target=target,
@@ -181,6 +181,15 @@ class StateReader:
             moved=self._is_moved(source, provenance),
             saw_match=tracking is Tracking.ABSENT and self._saw_match(source, record),
         )
+
+    def _namespace(self, name: str) -> NamespaceState:
+        """Return the state of a namespace. Until their list is complete, each counts as active: the write shows it."""
+        if not self._namespaces.is_complete:
+            return NamespaceState.ACTIVE
+        deleting = self._namespaces.deleting.get(name)
+        if deleting is None:
+            return NamespaceState.MISSING
+        return NamespaceState.TERMINATING if deleting else NamespaceState.ACTIVE
 
     def _creates_namespace(self, claims: Iterable[Claim]) -> bool:
         active = self._clusters.active

@@ -5,13 +5,14 @@ Law: provenance is a function of the owner's state and of the rule alone, the sa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, Manifest, Target
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.syncrule import RuleEntry
 from registry_controller.core.decision.ownership import Marks, Voice
@@ -46,19 +47,20 @@ def provenance_of(
         rule=claim.rule,
         rule_owner=rule_owner,
         policy=policy,
-        source=GVK(*claim.kind),
-        key=ObjectKey(*claim.key),
+        source=claim.kind,
+        key=claim.key,
         uid=uid,
         created=created,
         revision=revision,
         copy=target,
         inherited=inherited,
         adopted=adopted,
-        overrides=_digest_overrides(entries),
+        overrides=_digest_overrides(tuple(entries)),
     )
 
 
-def _digest_overrides(entries: Sequence[RuleEntry]) -> str:
+@functools.lru_cache(maxsize=1024)
+def _digest_overrides(entries: tuple[RuleEntry, ...]) -> str:
     """Return the digest of the overrides; empty without any. A template belongs to the rule and has no object data."""
     overrides = [
         (override.type, override.pointer, override.value, override.parse_value)
@@ -70,6 +72,6 @@ def _digest_overrides(entries: Sequence[RuleEntry]) -> str:
 
 def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
     """Return a manifest with the provenance annotation."""
-    info = meta.metadata_of(manifest)
+    info = manifest["metadata"]
     annotations = {**(info.get("annotations") or {}), meta.PROVENANCE: encode(provenance)}
     return {**manifest, "metadata": {**info, "annotations": annotations}}

@@ -25,7 +25,8 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
     The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
     and the revision in the provenance. `key` has at most 64 bytes and must not outlive the process.
     """
-    info = {name: value for name, value in meta.metadata_of(manifest).items() if name not in SERVER_SET_METADATA}
+    metadata = manifest.get("metadata") or {}
+    info = {name: value for name, value in metadata.items() if name not in SERVER_SET_METADATA}
     annotations = info.get("annotations") or {}
     if text := annotations.get(meta.PROVENANCE):  # by pattern, because this runs for every event
         annotations = {**annotations, meta.PROVENANCE: _REVISION.sub("", text)}

@@ -152,7 +152,7 @@ def _read_metadata(source: Manifest, budget: Budget | None) -> tuple[Manifest, _
             Field(info.get(name), f"metadata.{name}").text()
     fields: dict[str, Mapping[str, Any]] = {}
     for name in ("annotations", "labels"):
-        found = info.get(name)
+        found = info.get(name, {})
         fields[name] = found if isinstance(found, dict) else Field(found, f"metadata.{name}").mapping()
     _charge_maps(sum(map(len, fields.values())), budget)
     return info, {name: _read_texts(found, name) for name, found in fields.items()}
