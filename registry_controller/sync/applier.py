@@ -27,9 +27,10 @@ from registry_controller.kube.watch import read_object
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import DesiredCopy
+from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment, Result
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
-from registry_controller.sync.state_reader import MadeFrom, Offer
+from registry_controller.sync.state_reader import Offer
 from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
 from registry_controller.watch.fairness import EvaluationLimiter
 

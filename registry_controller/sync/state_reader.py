@@ -5,7 +5,7 @@ Law: nothing here awaits, so a state is of one moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from registry_controller.api import meta
@@ -22,7 +22,6 @@ from registry_controller.core.decision.decide import depends_on_origin
 from registry_controller.core.decision.ownership import (
     NATIVE,
     Voice,
-    is_at_home,
     is_membership,
     voice_of,
     voice_of_membership,
@@ -32,18 +31,16 @@ from registry_controller.core.decision.state import (
     CurrentCopy,
     MembershipState,
     NamespaceState,
-    Origin,
     Rival,
     SourceRef,
     TargetState,
-    Tracking,
 )
-from registry_controller.core.rules.active import ActiveRule, Hit
+from registry_controller.core.rules.active import Hit
 from registry_controller.core.rules.matching import is_container
-from registry_controller.core.rules.policy import Barrier
 from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
+from registry_controller.sync.origin_reader import OriginReader
 
 
 class Offer(NamedTuple):
@@ -53,17 +50,6 @@ class Offer(NamedTuple):
     key: ObjectKey
     record: SourceRecord
     hit: Hit
-
-
-class MadeFrom(NamedTuple):
-    """The input of a copy, for comparison.
-
-    `hits` are the matches of its source: a younger rule may lose it now (W2). `beside` are matches in other versions.
-    """
-
-    claim: Claim
-    hits: tuple[Hit, ...]
-    beside: tuple[Hit, ...]
 
 
 _NATIVE: Final = CurrentCopy(NATIVE, "", 0)
@@ -88,7 +74,7 @@ class StateReader:
         self._members = caches.members
         self._namespaces = caches.namespaces
         self._clusters = clusters
-        self._rule_states = rule_states
+        self._origins = OriginReader(sources=caches.sources, clusters=clusters, rule_states=rule_states)
         self._departures = departures
         self._tombstones = tombstones
 
@@ -132,7 +118,7 @@ class StateReader:
             membership=membership,
         )
         if record is not None and depends_on_origin(state):
-            state = state._replace(origin=self._origin(state, record))
+            state = state._replace(origin=self._origins.read(state, record))
         return state, offers
 
     def _membership(self, target: Target, claims: Iterable[Claim], current: CurrentCopy | None) -> MembershipState:
@@ -165,22 +151,6 @@ class StateReader:
             departed = departed.union(self._departures.left)
         owner = current.marks.owner if current is not None and tombstones.has_left else None
         return departed if owner is None or owner in known else departed | {owner}
-
-    def _origin(self, state: TargetState, record: CopyRecord) -> Origin:
-        source, provenance = state.copied_from, record.marks.provenance
-        tracking, offered_at = self._tracking(source, record)
-        owner_leaves = state.membership is not None and state.membership.owner_leaves
-        return Origin(
-            rule=self._rule(source, provenance),
-            barrier=None if state.membership is not None else self._barrier(state.target, record, source),
-            tracking=Tracking.ABSENT if owner_leaves else tracking,
-            offered_at=offered_at,
-            others_synced=self._are_rules_synced(source),
-            rule_state=self._rule_states.state(provenance),
-            deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
-            moved=self._is_moved(source, provenance),
-            saw_match=tracking is Tracking.ABSENT and self._saw_match(source, record),
-        )
 
     def _namespace(self, name: str) -> NamespaceState:
         """Return the state of a namespace. Until their list is complete, each counts as active: the write shows it."""
@@ -257,49 +227,6 @@ class StateReader:
         is_whole = is_container(target)
         return CurrentCopy(record.marks, record.uid, record.revision, record.deleting, is_whole, natural, disputed)
 
-    def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
-        if provenance is not None or source is None:
-            return provenance.rule if provenance is not None else ""
-        return next((active.rule.name for active in self._rules_on(source)), "")
-
-    def _rules_on(self, source: SourceRef) -> Iterator[ActiveRule]:
-        """List the rules that read a source's kind from its owner."""
-        return (active for cache in self._sources.caches_of_kind(source.owner, source.kind) for active in cache.rules)
-
-    def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
-        """Return whether a peer offers a copy's source, and at which resourceVersion, else 0."""
-        if source is None:
-            return Tracking.NO_RULE, 0
-        rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
-        caches = [
-            cache
-            for cache in self._sources.caches_of_kind(source.owner, source.kind)
-            if (cache.has_rule(rule) if rule else bool(cache.rules))
-        ]
-        if not caches:
-            return Tracking.NO_RULE, 0
-        found = [cache.records[source.key] for cache in caches if source.key in cache.records]
-        if any(held.unclear for held in found):
-            return Tracking.UNCLEAR, 0
-        rules = (rule,) if rule else tuple(active.rule.name for active in caches[0].rules)
-        offered = [record for record in found if not record.deleting and _is_at_home(record, source.owner)]
-        if offered and all(_was_evaluated(cache, source.key, rules) for cache in caches):
-            return Tracking.OFFERED, max(record.revision for record in offered)
-        if offered:
-            return Tracking.NOT_COMPLETE, 0
-        complete = all(cache.synced_for(name) for cache in caches for name in rules if cache.has_rule(name))
-        return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
-
-    def _saw_match(self, source: SourceRef | None, record: CopyRecord | None) -> bool:
-        """Report whether this daemon brought a copy in step with its source, and its rule still matches as then."""
-        made_from = record.made_from if record is not None else None
-        if source is None or not isinstance(made_from, MadeFrom) or not made_from.claim.is_of(source):
-            return False
-        rule = made_from.claim.rule
-        matched = [entry.matches for hit in made_from.hits if hit.rule == rule for entry in hit.entries]
-        rules = (active.rule for active in self._rules_on(source) if active.rule.name == rule)
-        return any(entry.matches in matched for held in rules for entry in held.entries)
-
     def forget_match(self, target: Target) -> None:
         """Record that a copy's source exists at its owner without a match."""
         cache = self._copies.cache_of(target.group, target.kind)
@@ -307,48 +234,12 @@ class StateReader:
         if cache is not None and record is not None:
             cache.record_write(target.key, Rendered(None, record.outranked_rules))
 
-    def _are_rules_synced(self, source: SourceRef | None) -> bool:
-        if source is None:
-            return True
-        caches = self._sources.caches_of_kind(source.owner, source.kind)
-        return self._clusters.has_chosen_rules(source.owner, source.kind) and all(
-            cache.synced_for(active.rule.name) for cache in caches for active in cache.rules
-        )
-
-    def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
-        """Return whether the rule that made a copy makes another copy of its source now."""
-        if source is None or provenance is None:
-            return False
-        caches = self._sources.caches_of_kind(source.owner, source.kind)
-        held = [cache.records[source.key] for cache in caches if source.key in cache.records]
-        return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
-
-    def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
-        """Return why the rule that made a copy may not write it; without provenance, why no rule for its owner may."""
-        if record.marks.provenance is not None or source is None:
-            return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
-        found = [
-            active.target_policy.find_barrier(target, source=source.kind, secret_type=record.kind_type)
-            for active in self._rules_on(source)
-        ]
-        return found[0] if found and all(found) else None
-
 
 def _rivals(offer: Offer) -> tuple[Rival, ...]:
     """List the other rules that make the same target of the same object."""
     target = offer.hit.target(offer.key)
     others = (hit for hit in offer.record.hits if hit is not offer.hit)
     return tuple(Rival(hit.rule, hit.barrier) for hit in others if hit.target(offer.key) == target)
-
-
-def _was_evaluated(cache: SourceCache, key: ObjectKey, rules: Iterable[str]) -> bool:
-    """Return true if these rules, as they are now, have seen an object of a cache, or do not select it."""
-    record = cache.records.get(key)
-    return record is None or all(cache.was_evaluated(record, rule) for rule in rules)
-
-
-def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:
-    return is_at_home(record.marks, peer=owner, membership=record.membership)
 
 
 def _note_shown(provenance: Provenance, offers: Iterable[Offer]) -> None:

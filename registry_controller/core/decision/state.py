@@ -140,7 +140,7 @@ class NamespaceState(enum.Enum):
 
 
 class Origin(NamedTuple):
-    """What the caches show of a copy's source and rule, while no claim stands for the copy.
+    """The facts in the caches about a copy's source and rule, while no claim stands for the copy.
 
     The defaults show nothing, and no deletion can rest on them. `rule` made the copy; for a copy without provenance it
     is a rule that reads its owner. `barrier` keeps that rule from changing the copy, which stays as it is unless
@@ -163,7 +163,7 @@ class Origin(NamedTuple):
 
 
 class MembershipState(NamedTuple):
-    """What is known of the member that a Cluster or a registry Secret is about.
+    """The facts about the member of a Cluster or a registry Secret.
 
     `tombstone` is the revision up to which the target's natural owner deleted it. `gone` holds the departed members
     whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_leaves` means

@@ -1,0 +1,138 @@
+"""Reads the facts about a copy's source and rule from the caches, while no claim stands for the copy.
+
+Law: nothing here awaits, and silence shows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance
+from registry_controller.cache.local_cache import CopyRecord
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.cache.source_records import SourceRecord
+from registry_controller.clusters.provider import ClusterProvider
+from registry_controller.clusters.rule_state import RuleStates
+from registry_controller.core.decision.ownership import is_at_home
+from registry_controller.core.decision.state import Claim, Origin, SourceRef, TargetState, Tracking
+from registry_controller.core.rules.active import ActiveRule, Hit
+from registry_controller.core.rules.policy import Barrier
+
+
+class MadeFrom(NamedTuple):
+    """The input of a copy, for comparison.
+
+    `hits` are the matches of its source: a younger rule may lose it now (W2). `beside` are matches in other versions.
+    """
+
+    claim: Claim
+    hits: tuple[Hit, ...]
+    beside: tuple[Hit, ...]
+
+
+class OriginReader:
+    """Reads the caches of a copy's owner, and the state of the rule that made the copy."""
+
+    def __init__(self, *, sources: SourceIndex, clusters: ClusterProvider, rule_states: RuleStates) -> None:
+        self._sources = sources
+        self._clusters = clusters
+        self._rule_states = rule_states
+
+    def read(self, state: TargetState, record: CopyRecord) -> Origin:
+        """Read the origin of the copy that is here."""
+        source, provenance = state.copied_from, record.marks.provenance
+        tracking, offered_at = self._tracking(source, record)
+        owner_leaves = state.membership is not None and state.membership.owner_leaves
+        return Origin(
+            rule=self._rule(source, provenance),
+            barrier=None if state.membership is not None else self._barrier(state.target, record, source),
+            tracking=Tracking.ABSENT if owner_leaves else tracking,
+            offered_at=offered_at,
+            others_synced=self._are_rules_synced(source),
+            rule_state=self._rule_states.state(provenance),
+            deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
+            moved=self._is_moved(source, provenance),
+            saw_match=tracking is Tracking.ABSENT and self._saw_match(source, record),
+        )
+
+    def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
+        if provenance is not None or source is None:
+            return provenance.rule if provenance is not None else ""
+        return next((active.rule.name for active in self._rules_on(source)), "")
+
+    def _rules_on(self, source: SourceRef) -> Iterator[ActiveRule]:
+        """List the rules that read a source's kind from its owner."""
+        return (active for cache in self._sources.caches_of_kind(source.owner, source.kind) for active in cache.rules)
+
+    def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
+        """Return whether a peer offers a copy's source, and at which resourceVersion, else 0."""
+        if source is None:
+            return Tracking.NO_RULE, 0
+        rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
+        caches = [
+            cache
+            for cache in self._sources.caches_of_kind(source.owner, source.kind)
+            if (cache.has_rule(rule) if rule else bool(cache.rules))
+        ]
+        if not caches:
+            return Tracking.NO_RULE, 0
+        found = [cache.records[source.key] for cache in caches if source.key in cache.records]
+        if any(held.unclear for held in found):
+            return Tracking.UNCLEAR, 0
+        rules = (rule,) if rule else tuple(active.rule.name for active in caches[0].rules)
+        offered = [record for record in found if not record.deleting and _is_at_home(record, source.owner)]
+        if offered and all(_was_evaluated(cache, source.key, rules) for cache in caches):
+            return Tracking.OFFERED, max(record.revision for record in offered)
+        if offered:
+            return Tracking.NOT_COMPLETE, 0
+        complete = all(cache.synced_for(name) for cache in caches for name in rules if cache.has_rule(name))
+        return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
+
+    def _saw_match(self, source: SourceRef | None, record: CopyRecord | None) -> bool:
+        """Report whether this daemon brought a copy in step with its source, and its rule still matches as then."""
+        made_from = record.made_from if record is not None else None
+        if source is None or not isinstance(made_from, MadeFrom) or not made_from.claim.is_of(source):
+            return False
+        rule = made_from.claim.rule
+        matched = [entry.matches for hit in made_from.hits if hit.rule == rule for entry in hit.entries]
+        rules = (active.rule for active in self._rules_on(source) if active.rule.name == rule)
+        return any(entry.matches in matched for held in rules for entry in held.entries)
+
+    def _are_rules_synced(self, source: SourceRef | None) -> bool:
+        if source is None:
+            return True
+        caches = self._sources.caches_of_kind(source.owner, source.kind)
+        return self._clusters.has_chosen_rules(source.owner, source.kind) and all(
+            cache.synced_for(active.rule.name) for cache in caches for active in cache.rules
+        )
+
+    def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
+        """Return whether the rule that made a copy makes another copy of its source now."""
+        if source is None or provenance is None:
+            return False
+        caches = self._sources.caches_of_kind(source.owner, source.kind)
+        held = [cache.records[source.key] for cache in caches if source.key in cache.records]
+        return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
+
+    def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
+        """Return why the rule that made a copy may not write it; without provenance, why no rule for its owner may."""
+        if record.marks.provenance is not None or source is None:
+            return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
+        found = [
+            active.target_policy.find_barrier(target, source=source.kind, secret_type=record.kind_type)
+            for active in self._rules_on(source)
+        ]
+        return found[0] if found and all(found) else None
+
+
+def _was_evaluated(cache: SourceCache, key: ObjectKey, rules: Iterable[str]) -> bool:
+    """Return true if these rules, as they are now, have seen an object of a cache, or do not select it."""
+    record = cache.records.get(key)
+    return record is None or all(cache.was_evaluated(record, rule) for rule in rules)
+
+
+def _is_at_home(record: SourceRecord, owner: ClusterUID) -> bool:
+    return is_at_home(record.marks, peer=owner, membership=record.membership)
