@@ -14,7 +14,7 @@ from registry_controller.api.errors import Gone, ProtocolError, TooMuch
 from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.object import PartialObject, decode_object
+from registry_controller.kube.object import PartialObject, decode_selected
 
 _MANY_COMMAS: Final = 100_000  # in a page; each item has some, but a text may have them too
 _MOST_ITEMS: Final = 20_000  # in a page of any requested size: old servers do not know pages
@@ -67,8 +67,7 @@ class Page:
     def _decode(self, items: Iterable[msgspec.Raw], kind: _ListRequest) -> Iterator[PartialObject]:
         for item in items:
             try:
-                found = decode_object(item, kind=kind.gvk)
-                check_scope(found, gvr=kind.gvr, selection=kind.selection)
+                found = decode_selected(item, kind=kind.gvk, gvr=kind.gvr, selection=kind.selection)
             except ProtocolError:
                 self.refused += 1
             else:
@@ -160,10 +159,3 @@ def _try_decode_list(answer: bytes, *, gvr: GVR) -> _List:
         return _LIST.decode(answer)
     except DECODE_ERRORS:
         raise ProtocolError(f"list {gvr}: the answer is not a list") from None
-
-
-def check_scope(obj: PartialObject, *, gvr: GVR, selection: Selection) -> None:
-    """Refuse an object in a namespace that its kind or the selection excludes."""
-    namespace = obj.key.namespace
-    if bool(namespace) != gvr.namespaced or (selection.namespace and namespace != selection.namespace):
-        raise ProtocolError(f"{obj.key}: is in a namespace that was not requested")

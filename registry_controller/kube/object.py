@@ -14,7 +14,8 @@ import msgspec
 import orjson
 
 from registry_controller.api.errors import ProtocolError
-from registry_controller.api.meta import GVK, UID_LENGTH, ObjectKey, revision
+from registry_controller.api.meta import GVK, GVR, UID_LENGTH, ObjectKey, revision
+from registry_controller.api.selection import Selection
 
 _NAME_BYTES: Final = 253
 _NAMESPACE_BYTES: Final = 63
@@ -29,6 +30,7 @@ _SMALL_BYTES: Final = 64 * 1024  # metadata below this size needs little memory,
 COMMAS: Final = 150_000  # an entry takes up to 200 bytes; 10,000 keys of a ConfigMap, with their fields, have 20,000
 _PART: Final = 64  # bytes that a value, an entry or a mapping takes at least
 CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource definitions have 15,000
+_PLAIN_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")  # almost every name
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(,)|([\[{])', re.DOTALL)
 
 
@@ -102,8 +104,9 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Parti
         raise ProtocolError("an object without readable metadata") from None
     info = found.metadata
     key = ObjectKey(info.namespace, info.name)
-    _check_name(info.name, most_bytes=_NAME_BYTES)
-    if info.namespace:
+    if not _PLAIN_NAME.fullmatch(info.name):
+        _check_name(info.name, most_bytes=_NAME_BYTES)
+    if info.namespace and (len(info.namespace) > _NAMESPACE_BYTES or not _PLAIN_NAME.fullmatch(info.namespace)):
         _check_name(info.namespace, most_bytes=_NAMESPACE_BYTES)
     if len(info.uid) > UID_LENGTH or not (info.uid.isascii() and info.uid.isprintable()):
         raise ProtocolError(f"{key}: has an invalid uid")
@@ -128,6 +131,15 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Parti
         kind_type=kind_type,
         raw=body,
     )
+
+
+def decode_selected(raw: msgspec.Raw, *, kind: GVK, gvr: GVR, selection: Selection) -> PartialObject:
+    """Decode an object of a list or watch; ProtocolError also in a namespace that the request excludes."""
+    obj = decode_object(raw, kind=kind)
+    namespace = obj.key.namespace
+    if bool(namespace) != gvr.namespaced or (selection.namespace and namespace != selection.namespace):
+        raise ProtocolError(f"{obj.key}: is in a namespace that was not requested")
+    return obj
 
 
 def decode_manifest(raw: bytes) -> dict[str, Any]:

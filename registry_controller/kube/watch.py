@@ -13,12 +13,8 @@ from registry_controller.api.errors import ApiError, ProtocolError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.listing import (
-    DECODE_ERRORS,
-    REVISION_LENGTH,
-    check_scope,
-)
-from registry_controller.kube.object import PartialObject, decode_object
+from registry_controller.kube.listing import DECODE_ERRORS, REVISION_LENGTH
+from registry_controller.kube.object import PartialObject, decode_object, decode_selected
 from registry_controller.kube.translate import STATUS_BYTES, StatusAnswer, error_of_status
 
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
@@ -109,22 +105,18 @@ async def watch_events(
         with reader.lines.open() as open_line:
             async for chunk in chunks:
                 on_bytes()
-                head, newline, rest = chunk.partition(b"\n")
-                open_line.grow(len(head), what=what)
-                if not newline:
-                    pending += head
-                    continue
-                if pending:
-                    pending += head
-                    head = bytes(pending)
+                *lines, last = chunk.split(b"\n")
+                if pending and lines:
+                    open_line.grow(len(lines[0]), what=what)
+                    pending += lines[0]
+                    lines[0] = bytes(pending)
                     pending.clear()
-                yield _decode_event(head, gvr=gvr, kind=kind, selection=selection, what=what)
-                *lines, last = rest.split(b"\n")
+                    open_line.end()
                 for line in lines:
                     yield _decode_event(line, gvr=gvr, kind=kind, selection=selection, what=what)
-                pending += last
-                open_line.end()
-                open_line.grow(len(last), what=what)
+                if last:
+                    open_line.grow(len(last), what=what)
+                    pending += last
 
 
 def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, what: str) -> WatchEvent:
@@ -146,8 +138,7 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
             raise ProtocolError(f"{what}: an event of an unknown type")
         raise _error_in_stream(status, what=what)
     try:
-        obj = decode_object(found.object, kind=kind)
-        check_scope(obj, gvr=gvr, selection=selection)
+        obj = decode_selected(found.object, kind=kind, gvr=gvr, selection=selection)
     except ProtocolError as error:
         return WatchEvent(event_type, None, refused=f"{what}: {error}")
     return WatchEvent(event_type, obj, str(obj.revision) if obj.revision else "")
