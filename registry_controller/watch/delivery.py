@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
@@ -88,7 +89,8 @@ class Delivery:
     async def add(self, objects: Iterable[PartialObject]) -> None:
         """Deliver the objects of a page."""
         for obj in objects:
-            await self._limiter.wait()
+            if self._limiter.must_wait():
+                await self._limiter.wait()
             self._add(obj)
 
     async def end_list(self, resource_version: str) -> None:
@@ -110,8 +112,13 @@ class Delivery:
         self.recover()
 
     async def apply(self, event: WatchEvent) -> None:
+        """Deliver an event."""
+        if self._limiter.must_wait():
+            await self._limiter.wait()
+        self._apply(event)
+
+    def _apply(self, event: WatchEvent) -> None:
         """Deliver an event; a bookmark has no object."""
-        await self._limiter.wait()
         obj = event.object
         if event.refused:
             self.refuse(event.refused)
@@ -126,14 +133,17 @@ class Delivery:
 
         Events from before the present position are skipped: such an event would restore an object that is gone.
         """
-        began = self.revision
+        began, limiter = self.revision, self._limiter
         async for event in events:
-            if event.object is not None and 0 < event.object.revision <= began:
+            obj = event.object
+            if obj is not None and 0 < obj.revision <= began:
                 continue
-            await self.apply(event)
+            if limiter.must_wait():
+                await limiter.wait()
+            self._apply(event)
             if event.resource_version:
                 self.resume_at = event.resource_version
-                self.revision = revision(event.resource_version)
+                self.revision = obj.revision if obj is not None else revision(event.resource_version)
 
     def reset(self, *, forgets_revision: bool = False) -> None:
         """Require a list, which replaces everything delivered; `forgets_revision` after a restore from a backup."""
@@ -165,5 +175,8 @@ class Delivery:
 
     def _add(self, obj: PartialObject) -> None:
         self._keys.add(obj.key)
-        with self._limiter.measure():
+        began_s = asyncio.get_running_loop().time()
+        try:
             self._handler.on_object(obj)
+        finally:
+            self._limiter.end_evaluation(began_s=began_s)

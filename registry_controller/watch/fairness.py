@@ -6,8 +6,7 @@ A task that reads a stream whose bytes have arrived does not wait by itself.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Final
 
 _TURN_S: Final = 0.01
@@ -22,39 +21,38 @@ class EvaluationLimiter:
     hashable value. Only tasks of a sort whose last evaluation was long wait, one after the other. So no two long
     evaluations follow each other without a pause, for any number of tasks, and quick sorts do not wait. After the
     first long evaluation of a quick sort, tasks of all sorts wait once, because their sorts may become long as well.
+    `long_sorts` are the sorts whose last evaluation was long; `has_new_sort` is True after such a first one.
     """
 
     def __init__(self) -> None:
-        self._long: set[Hashable] = set()
-        self._has_new_sort = False
+        self.long_sorts: set[Hashable] = set()
+        self.has_new_sort = False
         self._rests_until_s = 0.0
         self._gate = asyncio.Lock()
 
-    @contextlib.contextmanager
-    def measure(self, sort: Hashable) -> Iterator[None]:
+    def measure(self, sort: Hashable) -> Measurement:
         """Measure an evaluation, which contains no await."""
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        try:
-            yield
-        finally:
-            ended_s = loop.time()
-            if ended_s - began_s > _TURN_S:
-                self._has_new_sort = sort not in self._long
-                self._long.add(sort)
-                self._rests_until_s = ended_s + min(_PAUSE * (ended_s - began_s), _LONGEST_S)
-            else:
-                self._long.discard(sort)
+        return Measurement(self, sort)
+
+    def end_evaluation(self, sort: Hashable, *, began_s: float) -> None:
+        """Note that an evaluation ends, which began at `began_s` of the loop's time and contained no await."""
+        ended_s = asyncio.get_running_loop().time()
+        if ended_s - began_s > _TURN_S:
+            self.has_new_sort = sort not in self.long_sorts
+            self.long_sorts.add(sort)
+            self._rests_until_s = ended_s + min(_PAUSE * (ended_s - began_s), _LONGEST_S)
+        elif self.long_sorts:
+            self.long_sorts.discard(sort)
 
     def drop_kind(self, sort: Hashable) -> None:
         """Drop a sort."""
-        self._long.discard(sort)
+        self.long_sorts.discard(sort)
 
     async def wait(self, sort: Hashable) -> bool:
         """Wait until an evaluation of a sort may start; return whether other tasks may have run."""
         has_waited = False
-        while sort not in self._long:
-            if not self._has_new_sort or not await self._rest():
+        while sort not in self.long_sorts:
+            if not self.has_new_sort or not await self._rest():
                 return has_waited
             has_waited = True
         async with self._gate:
@@ -71,18 +69,38 @@ class EvaluationLimiter:
         return True
 
 
+class Measurement:
+    """Measures one evaluation, also when it fails."""
+
+    __slots__ = ("_began_s", "_limiter", "_sort")
+
+    def __init__(self, limiter: EvaluationLimiter, sort: Hashable) -> None:
+        self._limiter = limiter
+        self._sort = sort
+
+    def __enter__(self) -> None:
+        self._began_s = asyncio.get_running_loop().time()
+
+    def __exit__(self, *_: object) -> None:
+        self._limiter.end_evaluation(self._sort, began_s=self._began_s)
+
+
 class LoopYielder:
     """Yields to other tasks after each 10 ms of one task's work, which began at `since_s` of the loop's time."""
 
     def __init__(self, since_s: float = 0.0) -> None:
         self._since_s = since_s
 
+    @property
+    def is_due(self) -> bool:
+        """True 10 ms after the work began, or the last time that other tasks had a turn."""
+        return asyncio.get_running_loop().time() - self._since_s >= _TURN_S
+
     async def yield_if_due(self) -> None:
         """Yield to other tasks after 10 ms."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._since_s >= _TURN_S:
+        if self.is_due:
             await asyncio.sleep(0)
-            self._since_s = loop.time()
+            self._since_s = asyncio.get_running_loop().time()
 
 
 class KindLimiter:
@@ -93,9 +111,18 @@ class KindLimiter:
         self._sort = sort
         self._yielder = LoopYielder()
 
-    def measure(self) -> contextlib.AbstractContextManager[None]:
+    def measure(self) -> Measurement:
         """Measure an evaluation."""
         return self._turns.measure(self._sort)
+
+    def end_evaluation(self, *, began_s: float) -> None:
+        """Note that an evaluation ends, which began at `began_s` of the loop's time and contained no await."""
+        self._turns.end_evaluation(self._sort, began_s=began_s)
+
+    def must_wait(self) -> bool:
+        """Return whether `wait` may have to wait or to yield; without it, most evaluations start at once."""
+        turns = self._turns
+        return turns.has_new_sort or self._sort in turns.long_sorts or self._yielder.is_due
 
     async def wait(self) -> None:
         """Wait before an evaluation, and yield to other tasks when that is due."""

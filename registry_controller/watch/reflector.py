@@ -249,7 +249,8 @@ class Reflector:
 
     def _on_bytes(self) -> None:
         self._observer.on_answer()
-        self._delivery.on_bytes()
+        if self._delivery.is_stalled:
+            self._delivery.on_bytes()
 
     async def _handle_error(self, error: RegistryError, *, lasted_s: float) -> None:
         """Report an error, and wait as long as its class requires."""
