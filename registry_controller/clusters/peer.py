@@ -145,11 +145,12 @@ class Peer:
                 await reader.close()
 
     def on_answer(self) -> None:
-        """Note an answer, or bytes of a watch: the peer is alive."""
+        """Note an answer: the peer is alive."""
         self._note_signal(is_back=self.health.signal_received(_now()))
 
     def on_unauthorized(self) -> None:
         """Note a 401 to a watch or list, and probe the peer soon."""
+        self._note_bytes()
         if self.health.suspect(_now()):
             self._is_suspected.set()
 
@@ -182,6 +183,7 @@ class Peer:
     async def _probe(self, reader: Reader, lost: asyncio.Future[str]) -> None:
         """Probe a silent peer; set the reason in `lost` when the connection is not to be used any more."""
         while True:
+            self._note_bytes()
             delay_s = self.health.next_probe_at() - _now()
             if delay_s > 0:
                 self._is_suspected.clear()
@@ -194,6 +196,7 @@ class Peer:
                 await self._dialer.prove(reader)
             except RegistryError as error:
                 is_refused = isinstance(error, Unauthorized)
+                self._note_bytes()
                 if self.health.probe_failed(_now(), started_at=began, refused=is_refused):
                     log.warning("peer unreachable", peer=self.name, error=str(error))
                     _settle(lost, str(error))
@@ -221,6 +224,13 @@ class Peer:
             self._status_changed()
             pause_s = METADATA_PERIOD_S * (0.9 + 0.2 * random.random())  # noqa: S311
             await asyncio.sleep(30.0 if self.metadata_problem else pause_s)
+
+    def _note_bytes(self) -> None:
+        """Count the bytes that watches received since the last call as a signal; nothing else depends on them."""
+        lines = self.reader.lines if self.reader is not None else None
+        if lines is not None and lines.received_at_s is not None:
+            self._note_signal(is_back=self.health.signal_received(lines.received_at_s))
+            lines.received_at_s = None
 
     def _note_signal(self, *, is_back: bool) -> None:
         if is_back:

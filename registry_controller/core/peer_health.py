@@ -130,7 +130,7 @@ class PeerHealth:
     @property
     def alive(self) -> bool:
         """True until two probes in a row were not answered."""
-        return not self.unreachable
+        return self._state is not PeerState.UNREACHABLE
 
     @property
     def unreachable(self) -> bool:

@@ -18,10 +18,14 @@ ALL_LINES_BYTES: Final = 2 * ANSWER_BYTES
 
 
 class LineBudget:
-    """The unfinished lines of one server, `size_bytes` long together."""
+    """The unfinished lines of one server's watches, `size_bytes` long together.
+
+    `received_at_s` is the loop's time of the last bytes of a watch; who reads it may set it to None.
+    """
 
     def __init__(self) -> None:
         self.size_bytes = 0
+        self.received_at_s: float | None = None
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
@@ -87,12 +88,13 @@ async def watch_events(
     resource_version: str,
     initial: bool,
     timeout_s: int,
-    on_bytes: Callable[[], None],
+    on_open: Callable[[], None],
     silence_s: float = _SILENCE_S,
 ) -> AsyncGenerator[WatchEvent, None]:
     """Watch until the server ends the stream; raise its ERROR event (Gone for an expired resourceVersion).
 
-    With `initial` the existing objects come first (WatchList), and then a bookmark with `is_initial_end`.
+    `on_open` is called when the server has accepted the watch; `reader.lines` keeps the time of later bytes. With
+    `initial` the existing objects come first (WatchList), and then a bookmark with `is_initial_end`.
     """
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
     query["resourceVersion"] = resource_version
@@ -100,11 +102,12 @@ async def watch_events(
         query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     what = f"watch {gvr} ({selection})"
     async with reader.stream(gvr, selection, query=query, silence_s=silence_s) as chunks:
-        on_bytes()  # the headers of the answer
+        on_open()
+        lines_of_all, now = reader.lines, asyncio.get_running_loop().time
         pending = bytearray()  # a list of chunks would take more memory than their bytes
-        with reader.lines.open() as open_line:
+        with lines_of_all.open() as open_line:
             async for chunk in chunks:
-                on_bytes()
+                lines_of_all.received_at_s = now()
                 *lines, last = chunk.split(b"\n")
                 if pending and lines:
                     open_line.grow(len(lines[0]), what=what)

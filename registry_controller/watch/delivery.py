@@ -157,8 +157,8 @@ class Delivery:
         self.is_tainted = True
         self.stall(ProtocolError(message))
 
-    def on_bytes(self) -> None:
-        """Recover from an error, when a stream goes on from a complete list."""
+    def resume(self) -> None:
+        """Recover from an error, when a stream begins that goes on from a complete list."""
         if self.resume_at and not self.is_tainted:
             self.recover()
 

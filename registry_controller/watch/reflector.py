@@ -63,7 +63,7 @@ class ServerObserver(Protocol):
     """Receives signs of life of a server."""
 
     def on_answer(self) -> None:
-        """Receive proof that the server is alive: an answer, or bytes of a stream."""
+        """Receive proof that the server is alive: an answer. `Reader.lines` keeps the time of a watch's bytes."""
 
     def on_unauthorized(self) -> None:
         """Receive a 401."""
@@ -238,7 +238,7 @@ class Reflector:
             resource_version="" if initial else self._delivery.resume_at,
             initial=initial,
             timeout_s=timeout_s,
-            on_bytes=self._on_bytes,
+            on_open=self._on_open,
             silence_s=_SILENCE_S,
         )
 
@@ -247,10 +247,9 @@ class Reflector:
         async with asyncio.timeout_at(min(ends_at_s, asyncio.get_running_loop().time() + _INITIAL_SILENCE_S)):
             return await anext(events, None)
 
-    def _on_bytes(self) -> None:
+    def _on_open(self) -> None:
         self._observer.on_answer()
-        if self._delivery.is_stalled:
-            self._delivery.on_bytes()
+        self._delivery.resume()
 
     async def _handle_error(self, error: RegistryError, *, lasted_s: float) -> None:
         """Report an error, and wait as long as its class requires."""

@@ -412,7 +412,7 @@ async def test_a_watch_hears_changes_and_gone_versions(home: Writer) -> None:
         resource_version=pages[-1].resource_version,
         initial=False,
         timeout_s=5,
-        on_bytes=lambda: None,
+        on_open=lambda: None,
     ):
         obj.append(event.type)
         if event.type is WatchEventType.DELETED:

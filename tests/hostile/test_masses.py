@@ -48,7 +48,7 @@ async def everything_said(reader: Reader) -> str:
             for obj in page.items:
                 decode_manifest(obj.raw)
         events = watch_events(
-            reader, MAPS, place, kind=MAP, resource_version="", initial=True, timeout_s=60, on_bytes=lambda: None
+            reader, MAPS, place, kind=MAP, resource_version="", initial=True, timeout_s=60, on_open=lambda: None
         )
         async for event in events:
             if event.refused:

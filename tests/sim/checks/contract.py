@@ -241,7 +241,7 @@ async def watching(
     """Open a watch; the function that is given waits for its next event."""
     events = watch_events(
         api, gvr, selection, kind=kind, resource_version=since, initial=initial, timeout_s=60,
-        on_bytes=lambda: None,
+        on_open=lambda: None,
     )  # fmt: skip
 
     async def following() -> WatchEvent:

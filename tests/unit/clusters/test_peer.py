@@ -14,6 +14,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.clusters import peer as peer_module
 from registry_controller.clusters.peer import Peer, PeerFactory
 from registry_controller.clusters.plan import Engagement, PeerSnapshot
+from registry_controller.kube.line_budget import LineBudget
 from tests.sim.cluster.loop import run
 from tests.unit.clusters.builders import credentials, record
 
@@ -25,6 +26,7 @@ class Reader:
 
     def __init__(self, name: str) -> None:
         self.server = name
+        self.lines = LineBudget()
         self.closed = 0
 
     async def close(self) -> None:
@@ -159,6 +161,29 @@ def test_p5_a_connected_peer_is_probed_after_15_s_of_silence_and_every_signal_de
         assert "prove" not in stage.dialer.calls
         await asyncio.sleep(2)
         assert stage.dialer.calls[-1] == "prove"
+
+    play(scenario)
+
+
+def test_p5_bytes_of_a_watch_delay_the_probe_and_answer_for_an_unanswered_one() -> None:
+    async def scenario(stage: Stage) -> None:
+        await asyncio.sleep(14)
+        reader = stage.peer.reader
+        assert reader is not None
+        reader.lines.received_at_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(14)
+        assert "prove" not in stage.dialer.calls
+        stage.dialer.answer = Unreachable("probe: no answer")
+        await asyncio.sleep(2)
+        assert stage.dialer.calls.count("prove") == 1
+        for _ in range(5):  # each of them comes between two probes
+            reader.lines.received_at_s = asyncio.get_running_loop().time()
+            await asyncio.sleep(5)
+        assert stage.peer.is_alive
+        assert stage.dialer.calls.count("prove") < 4
+        stage.dialer.dialled = Unreachable("dial: no answer")
+        await asyncio.sleep(21)
+        assert not stage.peer.is_alive
 
     play(scenario)
 
