@@ -49,7 +49,10 @@ class Selector:
 
     def matches(self, found: Mapping[str, str]) -> bool:
         """Return whether labels (or annotations) meet every requirement."""
-        return all(requirement.matches(found) for requirement in self.requirements)
+        for requirement in self.requirements:  # no generator: this runs for each event
+            if not requirement.matches(found):
+                return False
+        return True
 
 
 def read_selector(field: Field, *, labels_field: str = "matchLabels") -> Selector:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Final
 
 from registry_controller.api.errors import InvalidObject, Mistake
-from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.cache.interner import Interner
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.cache.interner import MOST, Interner
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.gotemplate import DEFAULT, Pool
 from registry_controller.kube.object import PartialObject
@@ -27,6 +27,7 @@ MOST_HITS: Final = 16
 MOST_AT_ONE_PLACE: Final = 64
 """Objects that rules of other clusters may give one name: all are compared to choose one of them."""
 _SHARED_BY: Final = 4
+_NONE: Final = frozenset[str]()
 _TOGETHER: Final = "the other rules of its cluster on this object"
 
 
@@ -60,7 +61,6 @@ class RuleEvaluator:
         self,
         *,
         peer: ClusterUID,
-        kind: GVK,
         kept: EvaluationUsage,
         crowd: Callable[[Target], int],
         changed: Callable[[], None],
@@ -68,7 +68,6 @@ class RuleEvaluator:
         self.unclear: dict[str, dict[ObjectKey, InvalidObject]] = {}
         self._noted: dict[ObjectKey, set[str]] = {}
         self._peer = peer
-        self._kind = kind
         self._rules: tuple[ActiveRule, ...] = ()
         self._synced: Mapping[str, ClusterUID] = {}
         self._owners: frozenset[ClusterUID] = frozenset()
@@ -76,7 +75,7 @@ class RuleEvaluator:
         self._kept = kept
         self._crowd = crowd
         self._changed = changed
-        self._hits: Interner[tuple[Hit, ...]] = Interner()
+        self._hits: dict[tuple[int, ...], tuple[Hit, ...]] = {}
         self._names: Interner[frozenset[str]] = Interner()
 
     def set_rules(self, rules: tuple[ActiveRule, ...], *, changed: Set[str]) -> Set[str]:
@@ -99,7 +98,8 @@ class RuleEvaluator:
         self, obj: PartialObject, body: Callable[[], Manifest]
     ) -> Iterator[tuple[ActiveRule, Hit | InvalidObject | None]]:
         """Evaluate every rule, in their order."""
-        pools, hits = shares(self._owners), Counter[ClusterUID]()
+        pools = shares(self._owners) if self._owners else {}
+        hits: dict[ClusterUID, int] = {}
         for active in self._rules:
             pool = pools[active.owner] if active.target_policy.is_synced else None
             answer: Hit | InvalidObject | None
@@ -110,7 +110,7 @@ class RuleEvaluator:
             except Exception as error:  # the rule and the object may come from another cluster
                 answer = Mistake.of(error, path="spec.rules")
             if isinstance(answer, Hit) and active.target_policy.is_synced:
-                hits[active.owner] += 1
+                hits[active.owner] = hits.get(active.owner, 0) + 1
                 if hits[active.owner] > self._most_hits:
                     words = f"match one object more than the {self._most_hits} rules of their cluster that may"
                     answer = InvalidObject("spec.rules", words)
@@ -120,25 +120,35 @@ class RuleEvaluator:
         self, obj: PartialObject, body: Callable[[], Manifest], *, is_own: bool, before: tuple[Hit, ...]
     ) -> tuple[tuple[Hit, ...], frozenset[str]]:
         """Return the hits of an object, and the rules that cannot be evaluated on it; none for a peer's copy (W1)."""
-        had = {hit.rule: hit.moved_to for hit in before if hit.is_moved(self._kind)}
-        self._release(before)
+        had: Mapping[str, Target | None] = {}
+        if before and self._synced:
+            had = {hit.rule: hit.moved_to for hit in before if hit.is_moved}
+            self._release(before)
         hits: list[Hit] = []
         unclear: set[str] = set()
+        had_errors = obj.key in self._noted
         for active, answer in self.evaluate_all(obj, body):
+            if answer is None and not had_errors:
+                continue
             name = active.rule.name
-            found = self._keep(answer, had=had) if isinstance(answer, Hit) else answer
+            found = self._keep(answer, had=had) if isinstance(answer, Hit) and answer.is_moved else answer
             if isinstance(found, InvalidObject) and is_own:
                 unclear.add(name)
                 self._note(name, obj.key, found)
                 continue
-            self._note(name, obj.key, None)
+            if had_errors:
+                self._note(name, obj.key, None)
             if isinstance(found, Hit):
                 hits.append(found)
         return self.shared(tuple(hits), frozenset(unclear))
 
     def shared(self, hits: tuple[Hit, ...], unclear: frozenset[str]) -> tuple[tuple[Hit, ...], frozenset[str]]:
         """Return values that are equal to these, of which all records have the same."""
-        return self._hits.one(hits) if hits else (), self._names.one(unclear) if unclear else frozenset()
+        if hits:
+            if len(self._hits) >= MOST:
+                self._hits.clear()
+            hits = self._hits.setdefault(tuple(map(id, hits)), hits)  # a rule makes one hit for many objects
+        return hits, self._names.one(unclear) if unclear else _NONE
 
     def release(self, key: ObjectKey, hits: tuple[Hit, ...], *, rules: Collection[str] | None = None) -> None:
         """Forget hits of an object, and the errors of all rules on it, or of some."""
@@ -150,7 +160,7 @@ class RuleEvaluator:
     def _keep(self, hit: Hit, *, had: Mapping[str, Target | None]) -> Hit | InvalidObject:
         """Count a hit for another place; one that was there before stays, and one beyond a limit is an error."""
         owner = self._synced.get(hit.rule)
-        if owner is not None and hit.is_moved(self._kind):
+        if owner is not None:
             place = hit.moved_to
             if place is not None and had.get(hit.rule) != place and self._crowd(place) >= MOST_AT_ONE_PLACE:
                 words = f"give one name to more than {MOST_AT_ONE_PLACE} objects, with the rules of all clusters"
@@ -166,7 +176,7 @@ class RuleEvaluator:
     def _release(self, hits: tuple[Hit, ...]) -> None:
         for hit in hits:
             owner = self._synced.get(hit.rule)
-            if owner is not None and hit.is_moved(self._kind):
+            if owner is not None and hit.is_moved:
                 self._kept.moved[owner] -= 1
 
     def _note(self, rule: str, key: ObjectKey, error: InvalidObject | None) -> None:

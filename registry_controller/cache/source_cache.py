@@ -84,7 +84,6 @@ class SourceCache:
         self._closed = False
         self._evaluator = RuleEvaluator(
             peer=peer,
-            kind=kind,
             kept=sources.usage,
             crowd=sources.claims_elsewhere,
             changed=self._report_status,

@@ -66,16 +66,16 @@ class SourceIndex:
 
     def relink(self, source: SourceKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Index the targets that are of another kind, or in another place, than their source."""
-        _, kind, key = source
+        key = source[2]
         for hit in old:
-            if hit.is_moved(kind):
+            if hit.is_moved:
                 held = self._renamed.get(hit.target(key))
                 if held is not None:
                     held.discard(source)
                     if not held:
                         del self._renamed[hit.target(key)]
         for hit in new:
-            if hit.is_moved(kind):
+            if hit.is_moved:
                 self._renamed.setdefault(hit.target(key), set()).add(source)
 
     def claiming(self, target: Target) -> Iterator[tuple[SourceCache, ObjectKey, SourceRecord, Hit]]:

@@ -31,6 +31,7 @@ COMMAS: Final = 150_000  # an entry takes up to 200 bytes; 10,000 keys of a Conf
 _PART: Final = 64  # bytes that a value, an entry or a mapping takes at least
 CONTAINERS: Final = 50_000  # each takes up to 200 bytes; large custom resource definitions have 15,000
 _PLAIN_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")  # almost every name
+_PLAIN_NAMESPACE: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)?")
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(,)|([\[{])', re.DOTALL)
 
 
@@ -104,10 +105,8 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Parti
         raise ProtocolError("an object without readable metadata") from None
     info = found.metadata
     key = ObjectKey(info.namespace, info.name)
-    if not _PLAIN_NAME.fullmatch(info.name):
-        _check_name(info.name, most_bytes=_NAME_BYTES)
-    if info.namespace and (len(info.namespace) > _NAMESPACE_BYTES or not _PLAIN_NAME.fullmatch(info.namespace)):
-        _check_name(info.namespace, most_bytes=_NAMESPACE_BYTES)
+    if not (_PLAIN_NAME.fullmatch(info.name) and _PLAIN_NAMESPACE.fullmatch(info.namespace)):
+        _check_key(key)
     if len(info.uid) > UID_LENGTH or not (info.uid.isascii() and info.uid.isprintable()):
         raise ProtocolError(f"{key}: has an invalid uid")
     created = info.created or ""
@@ -185,6 +184,12 @@ def _is_too_much(raw: bytes) -> bool:
         if commas > COMMAS or containers > CONTAINERS:
             return True
     return False
+
+
+def _check_key(key: ObjectKey) -> None:
+    _check_name(key.name, most_bytes=_NAME_BYTES)
+    if key.namespace:
+        _check_name(key.namespace, most_bytes=_NAMESPACE_BYTES)
 
 
 def _check_name(name: str, *, most_bytes: int) -> None:

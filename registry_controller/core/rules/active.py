@@ -6,7 +6,7 @@ Law: a rule that is not accepted or is suspended acts on no peer; no other rule 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from registry_controller.api.feature import Feature
@@ -29,7 +29,8 @@ Rank = tuple[str, ClusterUID, str]
 class Hit(NamedTuple):
     """A rule that matches an object: the entries that match, the copy's kind, and its target if that has another key.
 
-    `barrier` is set when the local policy does not let the rule write the target. `rank` is the rule's rank.
+    `barrier` is set when the local policy does not let the rule write the target. `rank` is the rule's rank. `is_moved`
+    is True if the copy has another kind or another key than the object.
     """
 
     rank: Rank
@@ -41,14 +42,26 @@ class Hit(NamedTuple):
     context: TemplateContext
     moved_to: Target | None = None
     barrier: Barrier | None = None
+    is_moved: bool = False
 
     def target(self, key: ObjectKey) -> Target:
         """Return the target of the object with that key."""
         return self.moved_to or Target(self.kind.group, self.kind.kind, key.namespace, key.name)
 
-    def is_moved(self, source: GVK) -> bool:
-        """Return whether the copy of an object of kind `source` has another kind or another key."""
-        return self.moved_to is not None or (self.kind.group, self.kind.kind) != (source.group, source.kind)
+
+@dataclass(frozen=True, slots=True)
+class _EntriesResult:
+    """What a rule makes of any object that some of its entries match.
+
+    `hit` is for an object whose copy has the same key. With `depends_on_copy`, the copy must be built to know its key,
+    or its Secret type. `may_be_barred` is True if the policy depends on the target; `barred` are the hits with a
+    barrier.
+    """
+
+    hit: Hit
+    depends_on_copy: bool
+    may_be_barred: bool
+    barred: dict[Barrier, Hit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,8 @@ class ActiveRule:
     selections: tuple[Selection, ...]
     target_policy: TargetPolicy = UNRESTRICTED
     context: TemplateContext = NO_CONTEXT
+    _results: dict[tuple[int, ...], _EntriesResult] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By the `id` of the matching entries, for a few combinations: objects that match the same entries share one hit."""
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -88,18 +103,44 @@ class ActiveRule:
         entries = find_matching_entries(self.rule, facts, body, pool=pool)
         if not entries:
             return None
+        result = self._results.get(tuple(map(id, entries))) or self._prepare(entries)
+        hit, secret_type = result.hit, facts.kind_type
+        if result.depends_on_copy:
+            copy = build_copy(body(), self.rule.kind, entries, owner=owner, context=self.context, pool=pool)
+            secret_type = str(copy.manifest.get("type") or "")
+            if copy.target.key != facts.key:
+                barrier = self.target_policy.find_barrier(copy.target, source=self.rule.kind, secret_type=secret_type)
+                return hit._replace(moved_to=copy.target, barrier=barrier, is_moved=True)
+        if not result.may_be_barred:
+            return hit
+        barrier = self.target_policy.find_barrier(hit.target(facts.key), source=self.rule.kind, secret_type=secret_type)
+        if barrier is None:
+            return hit
+        return result.barred.setdefault(barrier, hit._replace(barrier=barrier))
+
+    def _prepare(self, entries: tuple[RuleEntry, ...]) -> _EntriesResult:
+        """Compute and keep what depends on the matching entries alone."""
         rule, kind = self.rule, get_copy_kind(self.rule.kind, entries)
         overrides = [override for entry in entries for override in entry.mutations.overrides]
-        target, secret_type, moved_to = Target(kind.group, kind.kind, *facts.key), facts.kind_type, None
         may_have_other_key = any(may_move(override) for override in overrides)
-        if may_have_other_key or self._may_change_secret_type(kind, has_overrides=bool(overrides)):
-            copy = build_copy(body(), rule.kind, entries, owner=owner, context=self.context, pool=pool)
-            target, secret_type = copy.target, str(copy.manifest.get("type") or "")
-            moved_to = target if target.key != facts.key else None
-        barrier = self.target_policy.find_barrier(target, source=rule.kind, secret_type=secret_type)
-        return Hit(
-            self.rank, rule.name, self.owner, rule.deletion_policy, entries, kind, self.context, moved_to, barrier
+        result = _EntriesResult(
+            hit=Hit(
+                self.rank,
+                rule.name,
+                self.owner,
+                rule.deletion_policy,
+                entries,
+                kind,
+                self.context,
+                is_moved=(kind.group, kind.kind) != (rule.kind.group, rule.kind.kind),
+            ),
+            depends_on_copy=may_have_other_key or self._may_change_secret_type(kind, has_overrides=bool(overrides)),
+            may_be_barred=self.target_policy.may_bar(kind),
         )
+        if len(self._results) >= _MAX_COMBINATIONS:
+            self._results.clear()
+        self._results[tuple(map(id, entries))] = result
+        return result
 
     def _may_change_secret_type(self, kind: GVK, *, has_overrides: bool) -> bool:
         """Return whether the Secret type of the copy may differ from the source's, where the policy depends on it."""

@@ -6,11 +6,12 @@ Law: an entry that cannot be evaluated is an error, never "no match".
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, GroupKind, Manifest, ObjectKey, Target
+from registry_controller.api.selectors import Selector
 from registry_controller.api.syncrule import ContentMatch, Match, RuleEntry, SyncRule
 from registry_controller.core.rules.content import ObjectContent
 from registry_controller.gotemplate.limits import Pool
@@ -72,27 +73,43 @@ def find_matching_entries(
     """
     if facts.labels.get(meta.CORE_RESOURCE) == "true":
         return ()
-    content = ObjectContent(body, pool=pool)
-    return tuple(entry for entry in rule.entries if _entry_matches(entry, rule.kind, facts, content))
+    kind, found = rule.kind, list[RuleEntry]()
+    content: ObjectContent | None = None
+    for entry in rule.entries:
+        if not entry.matches and find_required_clause(kind, facts) is None:
+            found.append(entry)
+        for match in entry.matches:
+            if not _facts_match(match, kind, facts):
+                continue
+            if match.content:  # all clauses of the rule share one decoded body and one budget
+                content = content or ObjectContent(body, pool=pool)
+                if not all(has_content(clause, kind, facts, content) for clause in match.content):
+                    continue
+            found.append(entry)
+            break
+    return tuple(found)
 
 
-def _entry_matches(entry: RuleEntry, kind: GVK, facts: ObjectFacts, content: ObjectContent) -> bool:
-    if not entry.matches:
-        return find_required_clause(kind, facts) is None
-    return any(_match_holds(match, kind, facts, content) for match in entry.matches)
-
-
-def _match_holds(match: Match, kind: GVK, facts: ObjectFacts, content: ObjectContent) -> bool:
+def _facts_match(match: Match, kind: GVK, facts: ObjectFacts) -> bool:
+    """Return whether an object fulfils all conditions of a match but those for its content."""
     namespace, name = facts.key
-    return (
-        match.name in ("", name)
-        and match.namespace in ("", namespace)
-        and (not match.namespaces or not namespace or namespace in match.namespaces)
-        and (not match.labels or any(selector.matches(facts.labels) for selector in match.labels))
-        and (not match.annotations or any(selector.matches(facts.annotations) for selector in match.annotations))
-        and has_required_clause(match, find_required_clause(kind, facts), kind)
-        and all(has_content(clause, kind, facts, content) for clause in match.content)
-    )
+    if match.name not in ("", name) or match.namespace not in ("", namespace):
+        return False
+    if match.namespaces and namespace and namespace not in match.namespaces:
+        return False
+    if match.labels and not _is_selected(facts.labels, match.labels):
+        return False
+    if match.annotations and not _is_selected(facts.annotations, match.annotations):
+        return False
+    required = find_required_clause(kind, facts)
+    return required is None or has_required_clause(match, required, kind)
+
+
+def _is_selected(found: Mapping[str, str], selectors: Sequence[Selector]) -> bool:
+    for selector in selectors:  # no generator: this runs for each event
+        if selector.matches(found):
+            return True
+    return False
 
 
 def find_required_clause(kind: GVK, facts: ObjectFacts) -> RequiredClause | None:
@@ -101,10 +118,10 @@ def find_required_clause(kind: GVK, facts: ObjectFacts) -> RequiredClause | None
     The owner of an object chooses its name, labels and type. So a rule that does not ask for the type must not select
     a Secret that grants access. A rule that selects a namespace does not mean the objects that Kubernetes creates.
     """
-    is_secret = (kind.group, kind.kind) == ("", "Secret")
+    is_secret = kind.kind == "Secret" and not kind.group
     if is_secret and facts.kind_type in CREDENTIAL_TYPES:
         return RequiredClause.TYPE
-    if is_made_by_kubernetes(kind, facts.key):
+    if (kind.group, kind.kind) in _MADE_BY_KUBERNETES and is_made_by_kubernetes(kind, facts.key):
         return RequiredClause.NAME
     if facts.key.namespace.startswith("kube-") or (is_secret and facts.kind_type == _HELM_RELEASE):
         return RequiredClause.ANYTHING

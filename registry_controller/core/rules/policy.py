@@ -81,6 +81,12 @@ class RulePolicy:
         closes_kind = not (is_own_kind or is_registry_secret) and _is_listed(target, self.closed_kinds)
         return Barrier.CLOSED if closes_kind or _get_namespace(target) in self.closed_namespaces else None
 
+    def may_bar(self, kind: GVK, *, synced: bool) -> bool:
+        """Return whether `find_barrier` may return a barrier for a target of this kind."""
+        if synced or kind.group == meta.GROUP or self.closed_namespaces:
+            return True
+        return any(listed.covers(kind.group, kind.kind) for listed in self.closed_kinds)
+
     def _find_synced_bar(self, rule: SyncRule, written: dict[tuple[str, str], GVK]) -> BarredRule | None:
         if not self.enabled:
             message = "is false: a rule of another cluster does nothing here"
@@ -134,6 +140,10 @@ class TargetPolicy:
     def find_barrier(self, target: Target, *, source: GVK, secret_type: str) -> Barrier | None:
         """Return why the rule may not write a target; see `RulePolicy.find_barrier`."""
         return self.policy.find_barrier(target, source=source, secret_type=secret_type, synced=self.is_synced)
+
+    def may_bar(self, kind: GVK) -> bool:
+        """Return whether the rule may be barred from a target of this kind."""
+        return self.policy.may_bar(kind, synced=self.is_synced)
 
 
 UNRESTRICTED: Final = TargetPolicy()
