@@ -4,18 +4,18 @@ Law: the engine gets a connection that is only read. The daemon adds an applier 
 adds a client that records writes.
 
 The engine observes its own parts: each `on_` method below lists the effects of a change, and `sync/enqueue.py` the
-keys.
+keys. Changes of the objects at peers only enqueue, so `sync/enqueue.py` observes them itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Set
 from datetime import UTC, datetime
 from typing import Protocol
 
 from registry_controller.api import meta, names
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_index import CopyIndex
@@ -25,7 +25,6 @@ from registry_controller.cache.members import Members, cluster_target
 from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.registry import Registry, RegistryReader
 from registry_controller.cache.replicas import Replicas
-from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.local import LocalCluster, LocalOptions
 from registry_controller.clusters.orphans import OrphanFinder
@@ -94,8 +93,12 @@ class Engine:
         self.discovery = Discovery(client)
         self.bodies = BodyCache()
         self.members = Members(on_change=observer.on_target_changed)
-        self.sources = SourceIndex(bodies=self.bodies, observer=self)
+        self.enqueue = Enqueuer(add=observer.on_target_changed)
+        self.sources = SourceIndex(
+            bodies=self.bodies, observer=self.enqueue, status_changed=observer.on_watches_changed
+        )
         self.copies = CopyIndex(bodies=self.bodies, observer=self)
+        self.enqueue.connect(sources=self.sources, copies=self.copies)
         self.registry = Registry(on_change=self.on_own_kind_changed, allowance=_rule_policy(settings))
         self.registry_reader = RegistryReader(reader=client, registry=self.registry)
         self.credentials = CredentialStore(on_change=self.on_credentials_changed)
@@ -162,7 +165,6 @@ class Engine:
             observer=self,
         )
         # sync
-        self.enqueue = Enqueuer(sources=self.sources, copies=self.copies, add=observer.on_target_changed)
         self._states = StateReader(
             local=local,
             caches=caches,
@@ -196,24 +198,6 @@ class Engine:
         if found is None or found.reader is None or found.discovery is None:
             return None
         return Connection(found.reader, found.discovery)
-
-    # Objects of peers.
-
-    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
-        """Enqueue the target."""
-        self._observer.on_target_changed(target, peer)
-
-    def on_source_known(self, peer: ClusterUID, kind: GVK, key: ObjectKey) -> None:
-        """Enqueue the copies of the object."""
-        self.enqueue.on_source_known(peer, kind, key)
-
-    def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
-        """Enqueue the dropped targets, and the copies that the list affects."""
-        self.enqueue.on_source_synced(cache, dropped)
-
-    def on_cache_status_changed(self, cache: SourceCache) -> None:
-        """Report the change."""
-        self._observer.on_watches_changed()
 
     # Objects of the local cluster.
 

@@ -40,8 +40,8 @@ class CopyIndex:
 
     def has(self, target: Target) -> bool:
         """Return true if a copy, or a membership object, is known to be at a target."""
-        cache = self.cache_of(target.group, target.kind)
-        return cache is not None and target.key in cache.records
+        cache = self._caches.get(target[:2])
+        return cache is not None and bool(cache.streams) and target[2:] in cache.records
 
     def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
         """List the targets where copies of an owner's object may be: its own place, and those that rules gave it."""

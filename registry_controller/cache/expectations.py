@@ -15,23 +15,26 @@ from registry_controller.watch.stream import SelectionStream, StreamHandler
 
 
 class ExpectedObjects:
-    """By stream the objects that it has yet to name, each with the revision at which it is known."""
+    """By stream the objects that it has yet to name, each with the revision at which it is known.
+
+    `revisions` holds only streams with such objects, so mostly nothing.
+    """
 
     def __init__(self) -> None:
-        self._revisions: dict[SelectionStream, dict[ObjectKey, int]] = {}
+        self.revisions: dict[SelectionStream, dict[ObjectKey, int]] = {}
 
     def expect(self, stream: SelectionStream, key: ObjectKey, revision: int) -> None:
         """Expect a stream to name an object at a revision, or a later one."""
-        held = self._revisions.setdefault(stream, {})
+        held = self.revisions.setdefault(stream, {})
         held[key] = max(revision, held.get(key, 0))
 
     def expects(self, stream: SelectionStream, key: ObjectKey) -> bool:
         """Return true if a stream has yet to name an object."""
-        return key in self._revisions.get(stream, ())
+        return key in self.revisions.get(stream, ())
 
     def reached(self, stream: SelectionStream, key: ObjectKey, revision: int) -> bool:
         """Note an event of a stream; return false where it is older than the known state."""
-        held = self._revisions.get(stream)
+        held = self.revisions.get(stream)
         if not held or key not in held:
             return True
         if revision < held[key]:
@@ -41,7 +44,7 @@ class ExpectedObjects:
 
     def missed(self, stream: SelectionStream) -> list[ObjectKey]:
         """Remove and return the objects that a stream's complete list is late enough to have, and has not named."""
-        held = self._revisions.get(stream) or {}
+        held = self.revisions.get(stream) or {}
         missed = [key for key, revision in held.items() if revision <= stream.revision]
         for key in missed:
             self._drop(stream, key)
@@ -49,23 +52,23 @@ class ExpectedObjects:
 
     def reset(self, stream: SelectionStream) -> None:
         """Expect the objects at any revision: the server's history may have gone back."""
-        held = self._revisions.get(stream, {})
+        held = self.revisions.get(stream, {})
         held.update(dict.fromkeys(held, 0))
 
     def drop_stream(self, stream: SelectionStream) -> None:
         """Expect nothing of a stream any more."""
-        self._revisions.pop(stream, None)
+        self.revisions.pop(stream, None)
 
     def drop_object(self, key: ObjectKey) -> None:
         """Expect an object of no stream any more."""
-        for stream in [stream for stream, held in self._revisions.items() if key in held]:
+        for stream in [stream for stream, held in self.revisions.items() if key in held]:
             self._drop(stream, key)
 
     def _drop(self, stream: SelectionStream, key: ObjectKey) -> None:
-        held = self._revisions[stream]
+        held = self.revisions[stream]
         del held[key]
         if not held:
-            del self._revisions[stream]
+            del self.revisions[stream]
 
 
 class PendingEvent(NamedTuple):

@@ -1,20 +1,82 @@
 """Which selections of a kind are watched at a peer, which share a watch, and which are listed beside one.
 
 Laws: a selection within another one needs no watch of its own, once the wider watch has shown everything · while the
-wider watch cannot show everything, the narrow selection has its own · nothing is watched that no rule selects.
+wider watch cannot show everything, the narrow selection has its own · nothing is watched that no rule selects · an
+object is always evaluated by all rules at once, as they are at that moment · before everything that a rule selects was
+evaluated by it, the absence of a hit proves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from registry_controller.api.errors import Forbidden, InvalidObject, ProtocolError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
-from registry_controller.cache.pending_rules import PendingRules
 from registry_controller.core.rules.list_options import list_wider
 from registry_controller.watch.stream import ListHandler, SelectionList, SelectionStream, StreamHandler
+
+
+@dataclass(slots=True)
+class _PendingRule:
+    """A rule since it came or changed: the generation, and the selections that were not listed since."""
+
+    since: int
+    unlisted: set[Selection]
+
+
+class PendingRules:
+    """The rules of one kind at one peer whose selections must still be listed: the rules are new or were edited.
+
+    `generation` counts the changes of the kind's rules; `rules` is empty most of the time.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.rules: dict[str, _PendingRule] = {}
+
+    def __contains__(self, rule: object) -> bool:
+        return rule in self.rules
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def change(self, *, gone: Iterable[str], fresh: Mapping[str, Iterable[Selection]]) -> None:
+        """Start a generation: some rules are gone, and those in `fresh` ask for selections that must be listed."""
+        self.generation += 1
+        for rule in gone:
+            self.rules.pop(rule, None)
+        for rule, selections in fresh.items():
+            self.rules[rule] = _PendingRule(self.generation, set(selections))
+
+    def unlisted(self) -> Iterator[tuple[Selection, int]]:
+        """Yield each selection that must be listed, with the generation from which on its list counts."""
+        for pending in self.rules.values():
+            for selection in pending.unlisted:
+                yield selection, pending.since
+
+    def settle(self, is_listed: Callable[[Selection, int], bool]) -> Mapping[str, int]:
+        """Return the rules that wait no longer, and since when they waited.
+
+        `is_listed` returns true if a selection was listed whole since a generation.
+        """
+        ended: dict[str, int] = {}
+        for rule, pending in list(self.rules.items()):
+            pending.unlisted = {one for one in pending.unlisted if not is_listed(one, pending.since)}
+            if not pending.unlisted:
+                del self.rules[rule]
+                ended[rule] = pending.since
+        return ended
+
+    def has_evaluated(self, rule: str, *, evaluated: int) -> bool:
+        """Return true if a rule, as it is now, has seen an object that was last evaluated in a generation.
+
+        True also for objects that the rule does not select.
+        """
+        pending = self.rules.get(rule)
+        return pending is None or evaluated >= pending.since
 
 
 class WatchChange(NamedTuple):

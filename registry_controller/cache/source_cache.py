@@ -48,19 +48,18 @@ class SourceObserver(ClaimObserver, Protocol):
     def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
         """A list at a peer is complete; it lacks the objects that claimed the `dropped` targets."""
 
-    def on_cache_status_changed(self, cache: SourceCache) -> None:
-        """The errors or the completeness of a cache changed."""
-
 
 class CacheIndex(ClaimIndex, Protocol):
-    """The index that a cache belongs to."""
+    """The index that a cache belongs to. `status_changed` is called when errors or completeness of a cache changed."""
 
     observer: SourceObserver
+    status_changed: Callable[[], None]
 
 
 class SourceCache:
     """Objects of one kind at one peer, evaluated by the rules that read them. `tap` gets all objects of the kind.
 
+    `records` are the records of the objects that a rule matches, or cannot be evaluated on.
     `watches_changed` is called when other selections are to be watched or listed without a call of `set_rules`.
     """
 
@@ -79,6 +78,7 @@ class SourceCache:
         self.rules: tuple[ActiveRule, ...] = ()
         self.events = 0
         self._observer = sources.observer
+        self._report_status = sources.status_changed
         self._tap = tap
         self._watches_changed = watches_changed
         self._closed = False
@@ -86,7 +86,7 @@ class SourceCache:
             peer=peer,
             kept=sources.usage,
             crowd=sources.claims_elsewhere,
-            changed=self._report_status,
+            changed=sources.status_changed,
         )
         self._watches = SharedWatches(self)
         self._pending = self._watches.pending
@@ -100,6 +100,7 @@ class SourceCache:
             watches=self._watches,
             expected=self._expected,
         )
+        self.records: Mapping[ObjectKey, SourceRecord] = self._objects.by_key
         self.set_rules(rules)
 
     # Rules.
@@ -126,11 +127,6 @@ class SourceCache:
         for target in {**dropped, **ended}:
             self._observer.on_claim_changed(target, self.peer)
         return change
-
-    @property
-    def records(self) -> Mapping[ObjectKey, SourceRecord]:
-        """The records of the objects that a rule matches, or cannot be evaluated on."""
-        return self._objects.by_key
 
     @property
     def streams(self) -> Mapping[Selection, SelectionStream]:
@@ -173,7 +169,7 @@ class SourceCache:
 
     def is_outdated(self, record: SourceRecord, hit: Hit) -> bool:
         """Return true if a hit is that of a rule which has changed since, and has not seen the object again."""
-        return self._objects.is_outdated(record, hit.rule)
+        return bool(self._pending.rules) and self._objects.is_outdated(record, hit.rule)
 
     def is_current(self, key: ObjectKey, record: SourceRecord, hit: Hit) -> bool:
         """Return true if an object is as in a record that was read before, for all rules that make the hit's target.
@@ -207,8 +203,9 @@ class SourceCache:
         if self._closed:
             return
         self.events += 1
-        self._watches.note_named(stream, obj.key)
-        if not self._expected.reached(stream, obj.key, obj.revision):
+        if self._watches.lists:
+            self._watches.note_named(stream, obj.key)
+        if self._expected.revisions and not self._expected.reached(stream, obj.key, obj.revision):
             return
         old = self.records.get(obj.key)
         if old is not None and obj.revision < old.revision and self._objects.is_behind(stream, obj.key, old):
@@ -246,13 +243,15 @@ class SourceCache:
         """Take an object that a stream no longer has: deleted, or out of its selection."""
         if self._closed:
             return
-        self._watches.note_named(stream, key)
+        if self._watches.lists:
+            self._watches.note_named(stream, key)
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.remove(key)
-        if obj is None and self._expected.expects(stream, key):
-            return  # the end of the list shows whether it is late enough to prove this
-        if obj is not None and not self._expected.reached(stream, key, obj.revision):
-            return
+        if self._expected.revisions:
+            if obj is None and self._expected.expects(stream, key):
+                return  # the end of the list shows whether it is late enough to prove this
+            if obj is not None and not self._expected.reached(stream, key, obj.revision):
+                return
         self._objects.lose(stream, key, obj)
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
@@ -352,9 +351,6 @@ class SourceCache:
                 has_named_all = stream.is_complete and stream.revision >= record.revision
                 if not has_named_all and (selection.namespace in ("", key.namespace) or not key.namespace):
                     yield stream
-
-    def _report_status(self) -> None:
-        self._observer.on_cache_status_changed(self)
 
 
 def _is_another(old: ActiveRule, new: ActiveRule) -> bool:

@@ -1,14 +1,15 @@
 """The caches of all peers, and which of their objects claim which target.
 
-Law: a claim exists while a watch that a rule needs has the object, and the rule matches it.
+Laws: a claim exists while a watch that a rule needs has the object, and the rule matches it · a deleted membership
+object is never made again from an older record · a member uses up its own room for deletions, and no other's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.cache.member_deletions import MemberDeletions
 from registry_controller.cache.rule_evaluator import EvaluationUsage
 from registry_controller.cache.source_cache import SourceCache, SourceObserver
 from registry_controller.cache.source_records import SourceKey, SourceRecord
@@ -16,18 +17,56 @@ from registry_controller.core.rules.active import Hit
 from registry_controller.watch.body_cache import BodyCache
 from registry_controller.watch.fairness import EvaluationLimiter
 
+MOST_DELETIONS: Final = 128
+"""Targets of one member: its Cluster and its Secret, and those that it gave up."""
+MOST_MEMBERS: Final = 256
+"""As many members as the daemon knows Clusters at a time."""
+
+
+class MemberDeletions:
+    """The revisions at which members deleted their own Clusters and Secrets (O4), by member and target.
+
+    Beyond `MOST_DELETIONS` targets of a member, its oldest become one revision for all.
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[ClusterUID, dict[Target, int]] = {}
+        self._floor: dict[ClusterUID, int] = {}
+
+    def record(self, member: ClusterUID, target: Target, revision: int) -> None:
+        """Record the revision at which a member deleted an object of its own."""
+        held = self._at.pop(member, {})
+        self._at[member] = held
+        held[target] = max(revision, held.pop(target, 0))
+        if len(held) > MOST_DELETIONS:
+            self._floor[member] = max(self._floor.get(member, 0), held.pop(next(iter(held))))
+        if len(self._at) > MOST_MEMBERS:
+            oldest = next(iter(self._at))
+            del self._at[oldest]
+            self._floor.pop(oldest, None)
+
+    def at(self, member: ClusterUID, target: Target) -> int:
+        """Return the revision up to which a member has deleted an object, or 0."""
+        return max(self._at.get(member, {}).get(target, 0), self._floor.get(member, 0))
+
 
 class SourceIndex:
-    """The caches of all peers, and which of their objects claim which target."""
+    """The caches of all peers, and which of their objects claim which target.
 
-    def __init__(self, *, bodies: BodyCache, observer: SourceObserver) -> None:
+    `status_changed` is called when the errors or the completeness of a cache changed.
+    """
+
+    def __init__(
+        self, *, bodies: BodyCache, observer: SourceObserver, status_changed: Callable[[], None] = lambda: None
+    ) -> None:
         self.bodies = bodies
         self.observer = observer
+        self.status_changed = status_changed
         self._caches: dict[tuple[ClusterUID, GVK], SourceCache] = {}
         self._by_kind: dict[tuple[str, str], list[SourceCache]] = {}
         self._by_peer: dict[tuple[ClusterUID, str, str], list[SourceCache]] = {}
         self._renamed: dict[Target, set[SourceKey]] = {}
-        self.deletions = MemberDeletions()
+        self._deletions = MemberDeletions()
         self.usage = EvaluationUsage()
         self.evaluations = EvaluationLimiter()
 
@@ -106,6 +145,10 @@ class SourceIndex:
             for hit in record.hits
         )
 
+    def record_deletion(self, peer: ClusterUID, target: Target, revision: int) -> None:
+        """Record the revision at which a member deleted a membership object of its own (O4)."""
+        self._deletions.record(peer, target, revision)
+
     def deleted_at(self, peer: ClusterUID, target: Target) -> int:
         """Return the revision up to which a member has deleted a membership object (O4), or 0."""
-        return self.deletions.at(peer, target)
+        return self._deletions.at(peer, target)

@@ -6,18 +6,17 @@ change · a record that is named again in the same state, with the same hits, st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.expectations import ExpectedObjects
-from registry_controller.cache.member_deletions import MemberDeletions
 from registry_controller.cache.peer_objects import spec_cluster_id
 from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
 from registry_controller.cache.shared_watches import SharedWatches
-from registry_controller.core.decision.ownership import Marks, is_at_home, is_membership, read_marks, remembered
+from registry_controller.core.decision.ownership import NATIVE, Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import PartialObject
 from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
@@ -78,11 +77,13 @@ class ClaimIndex(Protocol):
     """The index of all caches: which objects claim which target."""
 
     bodies: BodyCache
-    deletions: MemberDeletions
     usage: EvaluationUsage
 
     def claims_elsewhere(self, target: Target) -> int:
         """Count the objects that claim a target of another kind, or in another place, than they are."""
+
+    def record_deletion(self, peer: ClusterUID, target: Target, revision: int) -> None:
+        """Record the revision at which a member deleted a membership object of its own."""
 
     def relink(self, source: SourceKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
         """Note by which rules an object claims targets now, and did before."""
@@ -110,20 +111,22 @@ class SourceRecords:
         self._evaluator = evaluator
         self._watches = watches
         self._expected = expected
+        self._may_be_membership = is_membership(kind, meta.REGISTRY_SECRET_TYPE)
         self._size = SizeMeter(kind) if kind in MOST_OWN else None
         self._went_back: dict[ObjectKey, int] = {}
 
     def is_outdated(self, record: SourceRecord, rule: str) -> bool:
         """Return true if a rule has changed since, selects the object perhaps, and has not seen it again."""
-        return not self._watches.pending.has_evaluated(rule, evaluated=record.evaluated)
+        pending = self._watches.pending
+        return bool(pending.rules) and not pending.has_evaluated(rule, evaluated=record.evaluated)
 
     def take(self, obj: PartialObject, *, streams: int) -> None:
         """Evaluate an object's present state, which the streams of these bits have; report the targets that change."""
         old = self.by_key.get(obj.key)
         body = decode_lazily(obj)
-        marks = remembered(read_marks(obj.annotations, of=Target(self._kind.group, self._kind.kind, *obj.key)))
-        membership = is_membership(self._kind, obj.kind_type)
-        is_own = is_at_home(marks, peer=self._peer, membership=membership)
+        marks = self._read_marks(obj) if obj.annotations else NATIVE
+        membership = self._may_be_membership and is_membership(self._kind, obj.kind_type)
+        is_own = marks is NATIVE or is_at_home(marks, peer=self._peer, membership=membership)
         is_cluster = membership and self._kind.group == meta.GROUP
         cluster_id = spec_cluster_id(body()) if is_cluster else None
         if is_own and self._size is not None:
@@ -134,7 +137,9 @@ class SourceRecords:
         if not hits and not unclear:
             self._leave(obj.key, old)
             return
-        touched = {hit.target(obj.key) for hit in self._touched(obj, old, hits)}
+        touched: set[Target] = set()
+        for hit in hits if old is None else self._touched(obj, old, hits):
+            touched.add(hit.target(obj.key))
         if old is not None and old.shows(obj) and (old.hits, old.unclear) == (hits, unclear):
             old.streams, old.evaluated = streams, self._watches.pending.generation
             if not touched:
@@ -155,25 +160,19 @@ class SourceRecords:
                 shown=old.shown if old is not None and old.shown > obj.revision else 0,
             )
             if before != hits:
-                self._sources.relink((self._peer, self._kind, obj.key), before, hits)
+                self._relink(obj.key, before, hits)
         self._sources.bodies.put(BodyKey(self._peer, self._kind, obj.key), obj)
         for target in sorted(touched) if len(touched) > 1 else touched:
             self._observer.on_claim_changed(target, self._peer)
         if old is None or (old.unclear and old.unclear != unclear):
             self._observer.on_source_known(self._peer, self._kind, obj.key)
 
-    def _touched(self, obj: PartialObject, old: SourceRecord | None, hits: tuple[Hit, ...]) -> Iterator[Hit]:
+    def _touched(self, obj: PartialObject, old: SourceRecord, hits: tuple[Hit, ...]) -> Iterable[Hit]:
         """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
-        if old is None or not old.shows(obj):
-            yield from hits
-            yield from old.hits if old is not None else ()
-            return
-        for hit in hits:
-            if hit not in old.hits:
-                yield hit
-        for hit in old.hits:
-            if hit not in hits or self.is_outdated(old, hit.rule):
-                yield hit
+        if not old.shows(obj):
+            return hits if hits is old.hits else (*hits, *old.hits)
+        gone = [hit for hit in old.hits if hit not in hits or self.is_outdated(old, hit.rule)]
+        return [*(hit for hit in hits if hit not in old.hits), *gone]
 
     def is_behind(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord) -> bool:
         """Return true if a stream is merely late; if all of an object's streams went back, so did their server."""
@@ -223,7 +222,7 @@ class SourceRecords:
         self._evaluator.release(key, gone, rules=rules)
         if hits or unclear:
             self.by_key[key] = replace(record, hits=hits, unclear=unclear)
-            self._sources.relink((self._peer, self._kind, key), record.hits, hits)
+            self._relink(key, record.hits, hits)
         else:
             self._remove(key, record)
         if unclear != record.unclear:
@@ -244,7 +243,7 @@ class SourceRecords:
         is_proof = record.membership and not self._watches.has_labels
         for target in dict.fromkeys(hit.target(key) for hit in record.hits):
             if deleted_at and is_proof:
-                self._sources.deletions.record(self._peer, target, deleted_at)
+                self._sources.record_deletion(self._peer, target, deleted_at)
             self._observer.on_claim_changed(target, self._peer)
         if record.unclear:
             self._observer.on_source_known(self._peer, self._kind, key)
@@ -256,7 +255,16 @@ class SourceRecords:
         self._went_back.pop(key, None)
         self._expected.drop_object(key)
         self._sources.bodies.drop(BodyKey(self._peer, self._kind, key))
-        self._sources.relink((self._peer, self._kind, key), record.hits, ())
+        self._relink(key, record.hits, ())
+
+    def _relink(self, key: ObjectKey, old: tuple[Hit, ...], new: tuple[Hit, ...]) -> None:
+        for hit in (*old, *new):
+            if hit.is_moved:
+                self._sources.relink((self._peer, self._kind, key), old, new)
+                return
+
+    def _read_marks(self, obj: PartialObject) -> Marks:
+        return remembered(read_marks(obj.annotations, of=Target(self._kind.group, self._kind.kind, *obj.key)))
 
 
 def decode_lazily(obj: PartialObject) -> Callable[[], Manifest]:

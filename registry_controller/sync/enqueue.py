@@ -25,12 +25,22 @@ _KEYS_PER_S: Final = 200
 
 
 class Enqueuer:
-    """Adds targets to the work queue. `add` takes a target and its flow: the member whose objects it is about."""
+    """Adds targets to the work queue. `add` takes a target and its flow: the member whose objects it is about.
 
-    def __init__(self, *, sources: SourceIndex, copies: CopyIndex, add: Callable[[Target, str], None]) -> None:
+    It observes the objects at peers itself, so that an event passes no other class on its way to the queue.
+    """
+
+    def __init__(self, *, add: Callable[[Target, str], None]) -> None:
+        self._add = add
+
+    def connect(self, *, sources: SourceIndex, copies: CopyIndex) -> None:
+        """Use these caches, before the first change of them."""
         self._sources = sources
         self._copies = copies
-        self._add = add
+
+    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
+        """Enqueue a target that an object at the peer claims, claims with another state, or claims no longer."""
+        self._add(target, peer)
 
     def on_source_known(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
         """Enqueue the copies of an object that appeared, or that its rules can be evaluated on again."""

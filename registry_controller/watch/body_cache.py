@@ -5,7 +5,6 @@ A body over the limit is dropped, and read again from its server when it is need
 
 from __future__ import annotations
 
-import itertools
 import sys
 from typing import Final, NamedTuple
 
@@ -44,8 +43,9 @@ class BodyCache:
 
     def put(self, slot: BodyKey, obj: PartialObject) -> None:
         """Keep an object."""
-        self.drop(slot)
-        size = _size_of(obj)
+        size, held = _size_of(obj), self._held.pop(slot, None)
+        if held is not None:
+            self.size_bytes -= held[1]
         self._held[slot] = (obj, size)
         self.size_bytes += size
         while self.size_bytes > self._limit_bytes and self._held:
@@ -65,6 +65,8 @@ class BodyCache:
 
 def _size_of(obj: PartialObject) -> int:
     """Estimate the memory of an object in bytes: short labels take twenty times their length."""
-    texts = itertools.chain.from_iterable((*obj.labels.items(), *obj.annotations.items()))
-    entries = (len(obj.labels) + len(obj.annotations)) * _ENTRY_BYTES
-    return len(obj.raw) + _METADATA_BYTES + entries + sum(map(sys.getsizeof, texts))
+    size = len(obj.raw) + _METADATA_BYTES
+    for texts in (obj.labels, obj.annotations):
+        for name, text in texts.items():
+            size += _ENTRY_BYTES + sys.getsizeof(name) + sys.getsizeof(text)
+    return size

@@ -271,7 +271,7 @@ def test_a_cache_ends_with_what_its_rules_make_of_what_is_there(
     assert all(cache.synced_for(active.rule.name) for active in cache.rules)
     assert dict(_shown(cache)) == peer.expected()
     assert not cache._pending
-    assert not cache._expected._revisions
+    assert not cache._expected.revisions
     assert not cache._objects._went_back
     bits = sum(stream.bit for stream in cache.streams.values())
     assert all(record.streams and not record.streams & ~bits for record in cache.records.values())

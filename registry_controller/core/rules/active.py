@@ -79,7 +79,7 @@ class ActiveRule:
     target_policy: TargetPolicy = UNRESTRICTED
     context: TemplateContext = NO_CONTEXT
     _results: dict[tuple[int, ...], _EntriesResult] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """By the `id` of the matching entries, for a few combinations: objects that match the same entries share one hit."""
+    """By the `id` of the matching entries, for a few combinations: objects that match the same ones share a hit."""
 
     @property
     def identity(self) -> tuple[object, ...]:

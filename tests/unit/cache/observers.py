@@ -15,7 +15,7 @@ class Observer:
 
     def __init__(self, **methods: Callable[..., None]) -> None:
         known = {
-            "on_claim_changed", "on_source_known", "on_source_synced", "on_cache_status_changed",
+            "on_claim_changed", "on_source_known", "on_source_synced",
             "on_copy_changed", "on_local_synced", "on_local_status_changed",
         }  # fmt: skip
         assert methods.keys() <= known, methods

@@ -15,11 +15,10 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
-from registry_controller.cache import interner, member_deletions, registry
-from registry_controller.cache.member_deletions import MemberDeletions
+from registry_controller.cache import interner, registry, source_index
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_cache import SourceCache
-from registry_controller.cache.source_index import SourceIndex
+from registry_controller.cache.source_index import MemberDeletions, SourceIndex
 from registry_controller.core.decision.ownership import Voice, is_at_home, read_marks, voice_of
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
@@ -243,16 +242,16 @@ def test_a_member_that_deletes_without_end_forgets_nothing_and_takes_nobodys_pla
     """O4: what is too much becomes one revision for all that it ever had; others keep what they have."""
     found = MemberDeletions()
     other = ClusterUID("other")
-    targets = [Target("", "Secret", "ns", f"s{number}") for number in range(4 * member_deletions.MOST)]
+    targets = [Target("", "Secret", "ns", f"s{number}") for number in range(4 * source_index.MOST_DELETIONS)]
     found.record(other, targets[0], 3)
     for number, target in enumerate(targets):
         found.record(PEER, target, 10 + number)
     assert all(found.at(PEER, target) >= 10 + number for number, target in enumerate(targets))
     assert (found.at(other, targets[0]), found.at(other, targets[1])) == (3, 0)
-    for number in range(member_deletions.MOST_MEMBERS):
+    for number in range(source_index.MOST_MEMBERS):
         found.record(ClusterUID(f"m{number}"), targets[0], 1)
     assert found.at(PEER, targets[0]) == 0
-    assert len(found._at) == len(found._floor | found._at) == member_deletions.MOST_MEMBERS
+    assert len(found._at) == len(found._floor | found._at) == source_index.MOST_MEMBERS
 
 
 def test_moments_are_known_of_so_many_places(monkeypatch: Any) -> None:

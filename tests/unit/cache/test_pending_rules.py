@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.cache.pending_rules import PendingRules
+from registry_controller.cache.shared_watches import PendingRules
 
 X = Selection("x")
 

@@ -38,9 +38,8 @@ class World:
         self.added: list[str] = []
         self.copies = CopyIndex(bodies=BodyCache(), observer=Mock())
         self.sources = SourceIndex(bodies=BodyCache(), observer=Mock())
-        self.enqueue = Enqueuer(
-            sources=self.sources, copies=self.copies, add=lambda target, _: self.added.append(target.name)
-        )
+        self.enqueue = Enqueuer(add=lambda target, _: self.added.append(target.name))
+        self.enqueue.connect(sources=self.sources, copies=self.copies)
 
     def copy(self, name: str, *, rule: str = "r", owner: ClusterUID = B, kind: GVK = MAP, marked: bool = True) -> None:
         """Let a copy be here, of the object of its name; not `marked`, an object of membership that is none."""
