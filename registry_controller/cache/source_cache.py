@@ -333,7 +333,7 @@ class SourceCache:
         for key, record in list(self.records.items()):
             if not record.streams & bits:
                 continue
-            record.streams &= ~bits
+            self._objects.drop_streams(key, record, bits)
             if record.streams:
                 continue
             for heir in self._heirs(key, record):

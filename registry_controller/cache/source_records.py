@@ -180,6 +180,12 @@ class SourceRecords:
         self._went_back[key] = self._went_back.get(key, 0) | stream.bit
         return bool(record.streams & ~self._went_back[key])
 
+    def drop_streams(self, key: ObjectKey, record: SourceRecord, bits: int) -> None:
+        """Note that the streams of these bits have an object no longer; their bits may mean other streams later."""
+        record.streams &= ~bits
+        if went_back := self._went_back.pop(key, 0) & ~bits:
+            self._went_back[key] = went_back
+
     def lose_missed(self, stream: SelectionStream) -> dict[Target, None]:
         """Drop the objects that a stream was expected to name, and that its list lacks; return the targets."""
         dropped: dict[Target, None] = {}
@@ -187,7 +193,7 @@ class SourceRecords:
             record = self.by_key.get(key)
             if record is None:
                 continue
-            record.streams &= ~stream.bit
+            self.drop_streams(key, record, stream.bit)
             if not record.streams:
                 dropped.update((hit.target(key), None) for hit in record.hits)
                 self._lose_rules(key, record, {*record.unclear, *(hit.rule for hit in record.hits)})
@@ -199,7 +205,7 @@ class SourceRecords:
         if record is None:
             return
         deleted_at = obj.revision if obj is not None else record.revision
-        record.streams &= ~stream.bit
+        self.drop_streams(key, record, stream.bit)
         if not record.streams:
             self.forget(key, record, deleted_at=deleted_at)
 
