@@ -34,8 +34,8 @@ class EvaluationLimiter:
         """Measure an evaluation, which contains no await."""
         return Measurement(self, sort)
 
-    def end_evaluation(self, sort: Hashable, *, began_s: float) -> None:
-        """Note that an evaluation ends, which began at `began_s` of the loop's time and contained no await."""
+    def end_evaluation(self, sort: Hashable, *, began_s: float) -> float:
+        """End an evaluation, which began at `began_s` of the loop's time and contained no await; return the time."""
         ended_s = asyncio.get_running_loop().time()
         if ended_s - began_s > _TURN_S:
             self.has_new_sort = sort not in self.long_sorts
@@ -43,6 +43,7 @@ class EvaluationLimiter:
             self._rests_until_s = ended_s + min(_PAUSE * (ended_s - began_s), _LONGEST_S)
         elif self.long_sorts:
             self.long_sorts.discard(sort)
+        return ended_s
 
     def drop_kind(self, sort: Hashable) -> None:
         """Drop a sort."""
@@ -89,40 +90,43 @@ class LoopYielder:
     """Yields to other tasks after each 10 ms of one task's work, which began at `since_s` of the loop's time."""
 
     def __init__(self, since_s: float = 0.0) -> None:
-        self._since_s = since_s
-
-    @property
-    def is_due(self) -> bool:
-        """True 10 ms after the work began, or the last time that other tasks had a turn."""
-        return asyncio.get_running_loop().time() - self._since_s >= _TURN_S
+        self.since_s = since_s
 
     async def yield_if_due(self) -> None:
         """Yield to other tasks after 10 ms."""
-        if self.is_due:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self.since_s >= _TURN_S:
             await asyncio.sleep(0)
-            self._since_s = asyncio.get_running_loop().time()
+            self.since_s = loop.time()
 
 
 class KindLimiter:
-    """Limits the work of one task, all of one sort. It also yields after each 10 ms of short evaluations."""
+    """Limits the work of one task, all of one sort. It also yields after each 10 ms of short evaluations.
+
+    A task that had no work for over 10 ms waited for its server, so that other tasks had their turn.
+    """
 
     def __init__(self, turns: EvaluationLimiter, sort: Hashable) -> None:
         self._turns = turns
         self._sort = sort
         self._yielder = LoopYielder()
+        self._worked_s = 0.0
 
     def measure(self) -> Measurement:
         """Measure an evaluation."""
         return self._turns.measure(self._sort)
 
     def end_evaluation(self, *, began_s: float) -> None:
-        """Note that an evaluation ends, which began at `began_s` of the loop's time and contained no await."""
-        self._turns.end_evaluation(self._sort, began_s=began_s)
+        """End an evaluation, which began at `began_s` of the loop's time and contained no await."""
+        self._worked_s = self._turns.end_evaluation(self._sort, began_s=began_s)
 
     def must_wait(self) -> bool:
-        """Return whether `wait` may have to wait or to yield; without it, most evaluations start at once."""
-        turns = self._turns
-        return turns.has_new_sort or self._sort in turns.long_sorts or self._yielder.is_due
+        """Return whether `wait` may have to wait or to yield; otherwise an evaluation may start at once."""
+        turns, now_s = self._turns, asyncio.get_running_loop().time()
+        if now_s - self._worked_s > _TURN_S:
+            self._yielder.since_s = now_s
+        self._worked_s = now_s
+        return turns.has_new_sort or self._sort in turns.long_sorts or now_s - self._yielder.since_s >= _TURN_S
 
     async def wait(self) -> None:
         """Wait before an evaluation, and yield to other tasks when that is due."""
