@@ -152,7 +152,8 @@ class RuleEvaluator:
 
     def release(self, key: ObjectKey, hits: tuple[Hit, ...], *, rules: Collection[str] | None = None) -> None:
         """Forget hits of an object, and the errors of all rules on it, or of some."""
-        self._release(hits)
+        if self._synced:
+            self._release(hits)
         for rule in tuple(self._noted.get(key, ())):
             if rules is None or rule in rules:
                 self._note(rule, key, None)

@@ -76,6 +76,7 @@ class SourceCache:
         self.peer = peer
         self.kind = kind
         self.rules: tuple[ActiveRule, ...] = ()
+        self._by_name: Mapping[str, ActiveRule] = {}
         self.events = 0
         self._observer = sources.observer
         self._report_status = sources.status_changed
@@ -110,12 +111,11 @@ class SourceCache:
 
         The hits of a removed rule go at once. The hits of a changed rule stay until its selections are listed.
         """
-        was = {active.rule.name: active for active in self.rules}
-        now = {active.rule.name: active for active in rules}
+        was, now = self._by_name, {active.rule.name: active for active in rules}
         gone = {name for name, active in was.items() if name not in now or _is_another(active, now[name])}
         fresh = {name for name in now if name in gone or name not in was or was[name].identity != now[name].identity}
         dropped = self._objects.drop_hits(dict.fromkeys(gone, _ALWAYS)) if gone else {}
-        self.rules = rules
+        self.rules, self._by_name = rules, now
         fresh |= self._evaluator.set_rules(rules, changed=gone | fresh)
         if gone or fresh:
             self._pending.change(gone=gone - fresh, fresh={name: now[name].selections for name in sorted(fresh)})
@@ -140,13 +140,14 @@ class SourceCache:
 
     def has_rule(self, rule: str) -> bool:
         """Return true if a rule reads this cache."""
-        return any(active.rule.name == rule for active in self.rules)
+        return rule in self._by_name
 
     def synced_for(self, rule: str) -> bool:
         """Return true if everything that a rule selects at this peer has come, and was evaluated by it."""
-        if rule in self._pending or not self.has_rule(rule):
+        active = self._by_name.get(rule)
+        if active is None or rule in self._pending.rules:
             return False
-        return all(self._watches.cover_of(one).is_complete for one in self._selections_of(rule))
+        return all(self._watches.cover_of(one).is_complete for one in active.selections)
 
     @property
     def is_synced(self) -> bool:
@@ -155,7 +156,8 @@ class SourceCache:
 
     def reads_of(self, rule: str) -> Sequence[SelectionStream | SelectionList]:
         """List the streams that show a rule's selections, and the lists that are under way for it."""
-        return self._watches.reads_of(self._selections_of(rule))
+        active = self._by_name.get(rule)
+        return self._watches.reads_of(active.selections if active is not None else ())
 
     @property
     def reads(self) -> Sequence[SelectionStream | SelectionList]:
@@ -192,9 +194,6 @@ class SourceCache:
             for _, hit in self._evaluator.evaluate_all(obj, decode_lazily(obj))
             if hit is not None
         )
-
-    def _selections_of(self, rule: str) -> Iterator[Selection]:
-        return (one for active in self.rules if active.rule.name == rule for one in active.selections)
 
     # Events.
 

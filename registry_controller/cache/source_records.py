@@ -259,7 +259,8 @@ class SourceRecords:
         if self._size is not None:
             self._size.remove(key)
         self._went_back.pop(key, None)
-        self._expected.drop_object(key)
+        if self._expected.revisions:
+            self._expected.drop_object(key)
         self._sources.bodies.drop(BodyKey(self._peer, self._kind, key))
         self._relink(key, record.hits, ())
 
