@@ -97,7 +97,7 @@ class Engine:
         self.sources = SourceIndex(
             bodies=self.bodies, observer=self.enqueue, status_changed=observer.on_watches_changed
         )
-        self.copies = CopyIndex(bodies=self.bodies, observer=self)
+        self.copies = CopyIndex(bodies=self.bodies, observer=self, offers=self.sources)
         self.enqueue.connect(sources=self.sources, copies=self.copies)
         self.registry = Registry(on_change=self.on_own_kind_changed, allowance=_rule_policy(settings))
         self.registry_reader = RegistryReader(reader=client, registry=self.registry)

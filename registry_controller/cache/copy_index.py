@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.local_cache import CopyObserver, CopyRecord, LocalCache, RuleAndOwner
@@ -12,12 +13,24 @@ from registry_controller.watch.body_cache import BodyCache
 _Source = tuple[ClusterUID, str, str, ObjectKey]
 
 
-class CopyIndex:
-    """The local caches of all kinds. `counts` is the number of copies by rule and owner."""
+class Offers(Protocol):
+    """The objects that peers offer."""
 
-    def __init__(self, *, bodies: BodyCache, observer: CopyObserver) -> None:
+    def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey) -> bool:
+        """Return whether the owner has its own object, from which a rule that may write the target makes it."""
+
+
+class CopyIndex:
+    """The local caches of all kinds. `counts` is the number of copies by rule and owner.
+
+    Law: `awaiting_proof` is current after each change of a copy, and after each change of a claim that is reported.
+    """
+
+    def __init__(self, *, bodies: BodyCache, observer: CopyObserver, offers: Offers) -> None:
         self.bodies = bodies
         self.observer = observer
+        self._offers = offers
+        self._awaiting: dict[Target, None] = {}
         self.counts: Counter[RuleAndOwner] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
         self._caches: dict[tuple[str, str], LocalCache] = {}
@@ -48,19 +61,50 @@ class CopyIndex:
         moved = self._moved.get((owner, kind.group, kind.kind, key), ())
         return [Target(kind.group, kind.kind, *key), *sorted(moved)]
 
+    def awaiting_proof(self) -> Iterator[tuple[LocalCache, ObjectKey, CopyRecord]]:
+        """List the copies that complete lists affect: their owner does not offer their source."""
+        for target in list(self._awaiting):
+            cache = self.cache_of(target.group, target.kind)
+            record = cache.records.get(target.key) if cache is not None else None
+            if cache is not None and record is not None:
+                yield cache, target.key, record
+
+    def on_claim_changed(self, target: Target) -> None:
+        """Note that peers may offer other objects for a target, or none."""
+        cache = self._caches.get((target.group, target.kind))
+        record = cache.records.get(target.key) if cache is not None else None
+        if record is not None:
+            self._note_proof(target, record)
+
     def add(self, target: Target, record: CopyRecord) -> None:
         """Count a copy, and index its source if that has another place or kind."""
+        self._note_proof(target, record)
         self.counts[record.origin] += 1
         if (source := _moved_from(target, record)) is not None:
             self._moved.setdefault(source, set()).add(target)
 
     def discard(self, target: Target, record: CopyRecord) -> None:
         """Count a copy no more."""
+        self._awaiting.pop(target, None)
         self.counts[record.origin] -= 1
         if (source := _moved_from(target, record)) is not None and (found := self._moved.get(source)):
             found.discard(target)
             if not found:
                 del self._moved[source]
+
+    def _note_proof(self, target: Target, record: CopyRecord) -> None:
+        if self._awaits_proof(target, record):
+            self._awaiting[target] = None
+        else:
+            self._awaiting.pop(target, None)
+
+    def _awaits_proof(self, target: Target, record: CopyRecord) -> bool:
+        owner, (kind, key) = record.marks.owner, record.source or (GVK(target.group, "", target.kind), target.key)
+        if owner is None:
+            return False  # it is no copy
+        if record.natural not in (None, owner):
+            return True
+        return not self._offers.is_offered(target, owner=owner, kind=kind, key=key)
 
 
 def _moved_from(target: Target, record: CopyRecord) -> _Source | None:

@@ -9,7 +9,7 @@ and by `record_write`, and by nothing else.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.expectations import Expectations, PendingEvent
+from registry_controller.cache.key_groups import KeyGroups
 from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged, WriteResult
 from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
 from registry_controller.kube.object import PartialObject, decode_manifest
@@ -28,6 +29,19 @@ HERE = ClusterUID("")
 
 RuleAndOwner = tuple[str, ClusterUID]
 """The name of a rule and an owner."""
+
+
+class CopyGroup(NamedTuple):
+    """What changes of rules, members and places ask of a copy. `rule`, `rule_owner` and `policy` are None without a
+    provenance; `source` is the group and kind that the copy was made from.
+    """
+
+    owner: ClusterUID | None
+    natural: ClusterUID | None
+    source: tuple[str, str]
+    rule: str | None
+    rule_owner: ClusterUID | None
+    policy: str | None
 
 
 @dataclass(slots=True)
@@ -70,6 +84,13 @@ class CopyRecord:
         """The rule and the owner that the copy was made by; empty where that is not known."""
         provenance = self.marks.provenance
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
+
+    def group(self, kind: GVK) -> CopyGroup:
+        """Return the group of this object of a kind."""
+        source, provenance = self.source, self.marks.provenance
+        made_from = kind if source is None else source[0]
+        rule = (None, None, None) if provenance is None else (provenance.rule, provenance.rule_owner, provenance.policy)
+        return CopyGroup(self.marks.owner, self.natural, (made_from.group, made_from.kind), *rule)
 
 
 class PlaceChange(NamedTuple):
@@ -119,6 +140,7 @@ class LocalCache:
         self.has_unseen_writes = False
         self._has_unwatched = False
         self._expectations = Expectations(self)
+        self._groups: KeyGroups[CopyGroup] = KeyGroups()
         self._index = index
         self.set_places(selections)
 
@@ -145,6 +167,10 @@ class LocalCache:
     def target(self, key: ObjectKey) -> Target:
         """Return an object of this kind as a target."""
         return Target(self.kind.group, self.kind.kind, key.namespace, key.name)
+
+    def find(self, is_wanted: Callable[[CopyGroup], bool]) -> Iterator[ObjectKey]:
+        """Find the keys of the records whose group is wanted; the records must not change meanwhile."""
+        return self._groups.find(is_wanted)
 
     def covers(self, namespace: str) -> bool:
         """Return true if a complete stream shows all objects of a namespace."""
@@ -348,9 +374,14 @@ class LocalCache:
             self._index.observer.on_copy_changed(target, HERE)
 
     def _keep(self, key: ObjectKey, record: CopyRecord) -> None:
-        old = self.records.get(key)
+        old, group = self.records.get(key), record.group(self.kind)
         if old is not None:
             self._index.discard(self.target(key), old)
+            if (before := old.group(self.kind)) != group:
+                self._groups.discard(key, before)
+                self._groups.add(key, group)
+        else:
+            self._groups.add(key, group)
         self._index.add(self.target(key), record)
         self.records[key] = record
 
@@ -360,6 +391,7 @@ class LocalCache:
 
     def _drop(self, key: ObjectKey) -> CopyRecord:
         record = self.records.pop(key)
+        self._groups.discard(key, record.group(self.kind))
         self._index.discard(self.target(key), record)
         self._index.bodies.drop(BodyKey(HERE, self.kind, key))
         return record

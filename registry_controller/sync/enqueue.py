@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
+from registry_controller.cache.local_cache import HERE, CopyGroup, CopyRecord, LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 
@@ -40,6 +40,7 @@ class Enqueuer:
 
     def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
         """Enqueue a target that an object at the peer claims, claims with another state, or claims no longer."""
+        self._copies.on_claim_changed(target)
         self._add(target, peer)
 
     def on_source_known(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
@@ -52,19 +53,18 @@ class Enqueuer:
         """Enqueue the targets that a complete list dropped, and the copies whose absence at the peer it may prove."""
         peer, group_kind = cache.peer, (cache.kind.group, cache.kind.kind)
         for target in dropped:
+            self._copies.on_claim_changed(target)
             self._add(target, peer)
-
-        def is_affected(local_cache: LocalCache, key: ObjectKey, record: CopyRecord) -> bool:
+        for local_cache, key, record in self._copies.awaiting_proof():
             provenance = record.marks.provenance
             if not (group_kind == _RULE and provenance is not None and provenance.rule_owner == peer):
                 if peer not in (record.marks.owner, record.natural):
-                    return False
+                    continue
                 # Features choose the rules: before they are known, any rule could want a copy.
                 if group_kind != _FEATURE and group_kind not in _kinds_behind(local_cache, record):
-                    return False
-            return self._awaits_proof(local_cache, key, record) and local_cache.target(key) not in dropped
-
-        self._enqueue_copies_where(is_affected)
+                    continue
+            if local_cache.target(key) not in dropped:
+                self._add_copy(local_cache, key)
 
     def on_local_synced(self, local_cache: LocalCache, place: Selection) -> None:
         """Enqueue the claims on a place in which everything is known now: they waited for that."""
@@ -78,14 +78,14 @@ class Enqueuer:
 
     def on_members_changed(self, members: Set[ClusterUID]) -> None:
         """Enqueue the copies that depend on members that are known or alive now, or no longer; and all memberships."""
-        self._enqueue_copies_where(lambda _cache, _key, record: not members.isdisjoint(_parties(record)))
+        self._enqueue_copies_where(lambda group: not members.isdisjoint((group.owner, group.natural, group.rule_owner)))
         for cache in self._sources.all_caches():
             if cache.kind in (meta.CLUSTER, meta.SECRET):
                 self._enqueue_claims(cache)
 
     def on_member_changed(self, member: ClusterUID) -> None:
         """Enqueue the copies and the claims of a member that has left or is back, and all memberships."""
-        self._enqueue_copies_where(lambda _cache, _key, record: member in (record.marks.owner, record.natural))
+        self._enqueue_copies_where(lambda group: member in (group.owner, group.natural))
         for cache in self._sources.all_caches():
             if cache.peer == member or cache.kind in (meta.CLUSTER, meta.SECRET):
                 self._enqueue_claims(cache)
@@ -97,15 +97,16 @@ class Enqueuer:
         match. New matches come with the lists of the changed rules.
         """
 
-        def is_affected(local_cache: LocalCache, key: ObjectKey, record: CopyRecord) -> bool:
-            provenance = record.marks.provenance
-            if record.marks.owner in members or (provenance is not None and provenance.rule in rules):
+        def is_affected(group: CopyGroup) -> bool:
+            if group.owner in members or group.rule in rules:
                 return True
-            if record.marks.owner is None or _kind_behind(local_cache, record) not in kinds:
-                return False
-            return provenance is None or self._awaits_proof(local_cache, key, record)
+            return group.owner is not None and group.rule is None and group.source in kinds
 
         self._enqueue_copies_where(is_affected)
+        for local_cache, key, record in self._copies.awaiting_proof():
+            group = record.group(local_cache.kind)
+            if group.source in kinds and not is_affected(group):
+                self._add_copy(local_cache, key)
 
     async def run(self) -> NoReturn:
         """Enqueue every copy and every claim once an hour, a few a second.
@@ -121,20 +122,13 @@ class Enqueuer:
                 if count % _KEYS_PER_S == 0:
                     await asyncio.sleep(1.0)
 
-    def _awaits_proof(self, local_cache: LocalCache, key: ObjectKey, record: CopyRecord) -> bool:
-        """Return whether complete lists affect a copy; none does while its owner still offers its source."""
-        owner, (kind, source_key) = record.marks.owner, record.source or (local_cache.kind, key)
-        if owner is None:
-            return False  # it is no copy
-        if record.natural not in (None, owner):
-            return True
-        return not self._sources.is_offered(local_cache.target(key), owner=owner, kind=kind, key=source_key)
-
-    def _enqueue_copies_where(self, is_affected: Callable[[LocalCache, ObjectKey, CopyRecord], bool]) -> None:
+    def _enqueue_copies_where(self, is_affected: Callable[[CopyGroup], bool]) -> None:
         for local_cache in self._copies.all_caches():
-            for key, record in local_cache.records.items():
-                if is_affected(local_cache, key, record):
-                    self._add(local_cache.target(key), record.marks.owner or HERE)
+            for key in local_cache.find(is_affected):
+                self._add_copy(local_cache, key)
+
+    def _add_copy(self, local_cache: LocalCache, key: ObjectKey) -> None:
+        self._add(local_cache.target(key), local_cache.records[key].marks.owner or HERE)
 
     def _enqueue_claims(self, cache: SourceCache, *, kind: GVK | None = None, namespace: str | None = None) -> None:
         for target, flow in _claims_of(cache):
@@ -163,19 +157,7 @@ _RULE: Final = (meta.RULE.group, meta.RULE.kind)
 _MEMBERSHIP: Final = ((meta.CLUSTER.group, meta.CLUSTER.kind), (meta.SECRET.group, meta.SECRET.kind))
 
 
-def _parties(record: CopyRecord) -> tuple[ClusterUID | None, ...]:
-    """Return the members whose silence affects a copy: its owner, the member that it stands for, its rule's owner."""
-    provenance = record.marks.provenance
-    return (record.marks.owner, record.natural, provenance.rule_owner if provenance is not None else None)
-
-
 def _kinds_behind(local_cache: LocalCache, record: CopyRecord) -> tuple[tuple[str, str], ...]:
     """Return the kinds at the owner that decide whether a copy stays; for credentials, Clusters too."""
-    here, source = (local_cache.kind.group, local_cache.kind.kind), _kind_behind(local_cache, record)
+    here, source = (local_cache.kind.group, local_cache.kind.kind), record.group(local_cache.kind).source
     return (here, source, *_MEMBERSHIP) if here in _MEMBERSHIP else (here, source)
-
-
-def _kind_behind(local_cache: LocalCache, record: CopyRecord) -> tuple[str, str]:
-    """Return the group and kind of the object that a copy was made from."""
-    kind = record.source[0] if record.source is not None else local_cache.kind
-    return (kind.group, kind.kind)

@@ -27,7 +27,7 @@ from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
-from tests.unit.cache.observers import Observer
+from tests.unit.cache.observers import Observer, no_offers
 
 PEER = ClusterUID("peer")
 KIND = GVK("", "v1", "ConfigMap")
@@ -134,6 +134,7 @@ class _Store:
     def __init__(self) -> None:
         self.copies = CopyIndex(
             bodies=BodyCache(),
+            offers=no_offers(),
             observer=Observer(on_copy_changed=lambda *_: self._look()),
         )
         self.cache = LocalCache(kind=KIND, selections=[EVERYTHING], index=self.copies)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.watch.body_cache import BodyCache
+
 
 def _ignore(*_: Any) -> None:
     pass
@@ -24,3 +27,8 @@ class Observer:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
+
+
+def no_offers() -> SourceIndex:
+    """Make the index of no peer."""
+    return SourceIndex(bodies=BodyCache(), observer=Observer())

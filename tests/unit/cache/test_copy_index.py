@@ -9,7 +9,7 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import CopyRecord
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.watch.body_cache import BodyCache
-from tests.unit.cache.observers import Observer
+from tests.unit.cache.observers import Observer, no_offers
 
 OWNER = ClusterUID("owner")
 MAP = GVK("", "v1", "ConfigMap")
@@ -17,7 +17,7 @@ SOURCE = ObjectKey("ns", "source")
 
 
 def index() -> CopyIndex:
-    return CopyIndex(bodies=BodyCache(), observer=Observer())
+    return CopyIndex(bodies=BodyCache(), observer=Observer(), offers=no_offers())
 
 
 def copy(target: Target) -> CopyRecord:

@@ -15,7 +15,7 @@ from registry_controller.cache.write_results import InSync, Rendered, StatusStor
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
-from tests.unit.cache.observers import Observer
+from tests.unit.cache.observers import Observer, no_offers
 
 OWNER = ClusterUID("owner")
 MAP = GVK("", "v1", "ConfigMap")
@@ -48,6 +48,7 @@ class World:
         self.standing = 0
         self.copies = CopyIndex(
             bodies=BodyCache(),
+            offers=no_offers(),
             observer=Observer(
                 on_copy_changed=lambda target, _: self.changed.append(target),
                 on_local_synced=lambda _, place: self.complete.append(place),

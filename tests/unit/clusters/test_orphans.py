@@ -18,7 +18,7 @@ from registry_controller.clusters.orphans import COPIES, OrphanFinder
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache
-from tests.unit.cache.observers import Observer
+from tests.unit.cache.observers import Observer, no_offers
 
 OWNER = ClusterUID("owner")
 MAP = GVK("", "v1", "ConfigMap")
@@ -32,6 +32,7 @@ class World:
         self.plans = 0
         self.copies = CopyIndex(
             bodies=BodyCache(),
+            offers=no_offers(),
             observer=Observer(on_local_status_changed=self._stand),
         )
         unused: Any = None

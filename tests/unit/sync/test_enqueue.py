@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.api.provenance import Provenance
+from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import CopyRecord
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.core.decision.ownership import NATIVE, Marks
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import decode_object
 from registry_controller.sync.enqueue import Enqueuer
 from registry_controller.watch.body_cache import BodyCache
+from tests.unit.cache.observers import Observer
 
 B, C = ClusterUID("b"), ClusterUID("c")
 MAP = GVK("", "v1", "ConfigMap")
@@ -36,9 +34,10 @@ class World:
 
     def __init__(self) -> None:
         self.added: list[str] = []
-        self.copies = CopyIndex(bodies=BodyCache(), observer=Mock())
-        self.sources = SourceIndex(bodies=BodyCache(), observer=Mock())
         self.enqueue = Enqueuer(add=lambda target, _: self.added.append(target.name))
+        observer = Observer(on_claim_changed=lambda target, _: self.copies.on_claim_changed(target))
+        self.sources = SourceIndex(bodies=BodyCache(), observer=observer)
+        self.copies = CopyIndex(bodies=BodyCache(), observer=Observer(), offers=self.sources)
         self.enqueue.connect(sources=self.sources, copies=self.copies)
 
     def copy(self, name: str, *, rule: str = "r", owner: ClusterUID = B, kind: GVK = MAP, marked: bool = True) -> None:
@@ -46,8 +45,13 @@ class World:
         cache, target = self.copies.open(kind), at(name, kind)
         cache.set_places((EVERYTHING,))
         provenance = Provenance(owner, rule, C, "Delete", kind, target.key, "u", "2026", 5, target)
-        marks = Marks(owner, provenance, sync_disabled=False, go_written=False) if marked else NATIVE
-        cache.records[target.key] = CopyRecord("uid", 5, False, marks, None, None, 1)
+        info: dict[str, Any] = {"name": name, "namespace": "ns", "uid": "uid", "resourceVersion": "5"}
+        if marked:
+            info["annotations"] = {meta.OWNER: owner, meta.PROVENANCE: encode(provenance)}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": info}
+        if kind == meta.SECRET:
+            body["type"] = meta.REGISTRY_SECRET_TYPE
+        cache.streams[EVERYTHING].on_object(decode_object(json.dumps(body).encode()))
 
     def offer(self, *names: str, kind: GVK = MAP, deleting: str = "") -> SourceCache:
         """Let b offer objects by a rule."""
