@@ -1,39 +1,67 @@
-"""Keys in groups, so that a question about some objects of a kind visits no other object.
+"""Groups of records, so that a question about a few records of a kind visits no other record.
 
-Law: a key is in one group at most.
+Laws: a search costs no more than twice the records that it finds, and one look at each group · the keys of a group that
+holds most records are not kept: it is the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from registry_controller.api.meta import ObjectKey
 
+_Record = TypeVar("_Record")
 _Group = TypeVar("_Group", bound=Hashable)
 
 
-class KeyGroups(Generic[_Group]):
-    """The keys of objects by group. A group is what the questions about its objects depend on."""
+class KeyGroups(Generic[_Record, _Group]):
+    """The keys of `records` by group. `group_of` returns the group of a record.
 
-    def __init__(self) -> None:
+    The main group holds at least half of the records; there is none while no group is that large.
+    """
+
+    def __init__(self, records: Mapping[ObjectKey, _Record], *, group_of: Callable[[_Record], _Group]) -> None:
+        self._records = records
+        self._group_of = group_of
+        self._counts: Counter[_Group] = Counter()
         self._keys: dict[_Group, dict[ObjectKey, None]] = {}
+        self._main: _Group | None = None
 
-    def add(self, key: ObjectKey, group: _Group) -> None:
-        """Add a key to a group; it must be in no other one."""
-        self._keys.setdefault(group, {})[key] = None
-
-    def discard(self, key: ObjectKey, group: _Group) -> None:
-        """Remove a key from a group."""
-        keys = self._keys.get(group)
-        if keys is None:
+    def move(self, key: ObjectKey, *, before: _Group | None, after: _Group | None) -> None:
+        """Note that a record has another group, is new (`before` is None) or is gone (`after` is None)."""
+        if before == after:
             return
-        keys.pop(key, None)
-        if not keys:
-            del self._keys[group]
+        if before is not None:
+            self._discard(key, before)
+        if after is not None:
+            self._counts[after] += 1
+            if after != self._main:
+                self._keys.setdefault(after, {})[key] = None
+        total = len(self._records)
+        if self._main is not None and 2 * self._counts[self._main] < total:
+            main, self._main = self._main, None
+            if keys := dict.fromkeys(self._scan(main)):
+                self._keys[main] = keys
+        if self._main is None and after is not None and 3 * self._counts[after] > 2 * total:
+            self._main = after
+            self._keys.pop(after, None)
 
     def find(self, is_wanted: Callable[[_Group], bool]) -> Iterator[ObjectKey]:
-        """Find the keys of the groups that are wanted. The groups must not change meanwhile."""
-        for group, keys in self._keys.items():
+        """Find the keys of the groups that are wanted. The records must not change meanwhile."""
+        for group in self._counts:
             if is_wanted(group):
-                yield from keys
+                yield from self._scan(group) if group == self._main else self._keys[group]
+
+    def _discard(self, key: ObjectKey, group: _Group) -> None:
+        self._counts[group] -= 1
+        if group != self._main:
+            del self._keys[group][key]
+            if not self._keys[group]:
+                del self._keys[group]
+        if not self._counts[group]:
+            del self._counts[group]
+
+    def _scan(self, group: _Group) -> Iterator[ObjectKey]:
+        return (key for key, record in self._records.items() if self._group_of(record) == group)

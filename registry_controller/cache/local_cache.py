@@ -140,7 +140,7 @@ class LocalCache:
         self.has_unseen_writes = False
         self._has_unwatched = False
         self._expectations = Expectations(self)
-        self._groups: KeyGroups[CopyGroup] = KeyGroups()
+        self._groups = KeyGroups(self.records, group_of=self._group_of)
         self._index = index
         self.set_places(selections)
 
@@ -374,16 +374,16 @@ class LocalCache:
             self._index.observer.on_copy_changed(target, HERE)
 
     def _keep(self, key: ObjectKey, record: CopyRecord) -> None:
-        old, group = self.records.get(key), record.group(self.kind)
+        old = self.records.get(key)
         if old is not None:
             self._index.discard(self.target(key), old)
-            if (before := old.group(self.kind)) != group:
-                self._groups.discard(key, before)
-                self._groups.add(key, group)
-        else:
-            self._groups.add(key, group)
         self._index.add(self.target(key), record)
         self.records[key] = record
+        before = self._group_of(old) if old is not None else None
+        self._groups.move(key, before=before, after=self._group_of(record))
+
+    def _group_of(self, record: CopyRecord) -> CopyGroup:
+        return record.group(self.kind)
 
     def _forget(self, key: ObjectKey) -> None:
         record = self._drop(key)
@@ -391,7 +391,7 @@ class LocalCache:
 
     def _drop(self, key: ObjectKey) -> CopyRecord:
         record = self.records.pop(key)
-        self._groups.discard(key, record.group(self.kind))
+        self._groups.move(key, before=self._group_of(record), after=None)
         self._index.discard(self.target(key), record)
         self._index.bodies.drop(BodyKey(HERE, self.kind, key))
         return record

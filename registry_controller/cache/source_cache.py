@@ -329,14 +329,12 @@ class SourceCache:
         bits = sum(stream.bit for stream in streams)
         for stream in streams:
             self._expected.drop_stream(stream)
-        for key, record in list(self.records.items()):
-            if not record.streams & bits:
-                continue
+        for key, record in self._objects.of_streams(bits):
             self._objects.drop_streams(key, record, bits)
             if record.streams:
                 continue
             for heir in self._heirs(key, record):
-                record.streams |= heir.bit
+                self._objects.set_streams(key, record, record.streams | heir.bit)
                 self._expected.expect(heir, key, record.revision)
             if not record.streams and not any(self.is_outdated(record, hit) for hit in record.hits):
                 self._objects.forget(key, record)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.expectations import ExpectedObjects
+from registry_controller.cache.key_groups import KeyGroups
 from registry_controller.cache.peer_objects import spec_cluster_id
 from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
 from registry_controller.cache.shared_watches import SharedWatches
@@ -25,6 +26,13 @@ from registry_controller.watch.stream import SelectionStream
 
 SourceKey = tuple[ClusterUID, GVK, ObjectKey]
 """An object at a peer, in the version in which it is read."""
+
+
+class SourceGroup(NamedTuple):
+    """The streams that have an object, as bits, and the rules that match it or could not be evaluated on it."""
+
+    streams: int
+    rules: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -48,6 +56,11 @@ class SourceRecord:
     unclear: frozenset[str] = frozenset()
     evaluated: int = 0
     shown: int = 0
+
+    @property
+    def group(self) -> SourceGroup:
+        """The record's group."""
+        return SourceGroup(self.streams, (*(hit.rule for hit in self.hits), *sorted(self.unclear)))
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
         """Return the hit by which this object becomes that target; of several the highest ranked that may write it."""
@@ -112,6 +125,7 @@ class SourceRecords:
         self._watches = watches
         self._expected = expected
         self._may_be_membership = is_membership(kind, meta.REGISTRY_SECRET_TYPE)
+        self._groups = KeyGroups(self.by_key, group_of=lambda record: record.group)
         self._size = SizeMeter(kind) if kind in MOST_OWN else None
         self._went_back: dict[ObjectKey, int] = {}
 
@@ -141,11 +155,12 @@ class SourceRecords:
         for hit in hits if old is None else self._touched(obj, old, hits):
             touched.add(hit.target(obj.key))
         if old is not None and old.shows(obj) and (old.hits, old.unclear) == (hits, unclear):
-            old.streams, old.evaluated = streams, self._watches.pending.generation
+            self.set_streams(obj.key, old, streams)
+            old.evaluated = self._watches.pending.generation
             if not touched:
                 return
         else:
-            self.by_key[obj.key] = SourceRecord(
+            fresh = SourceRecord(
                 uid=obj.uid,
                 revision=obj.revision,
                 created=obj.created,
@@ -159,6 +174,7 @@ class SourceRecords:
                 evaluated=self._watches.pending.generation,
                 shown=old.shown if old is not None and old.shown > obj.revision else 0,
             )
+            self._keep(obj.key, fresh, old=old)
             if before != hits:
                 self._relink(obj.key, before, hits)
         self._sources.bodies.put(BodyKey(self._peer, self._kind, obj.key), obj)
@@ -176,13 +192,13 @@ class SourceRecords:
 
     def is_behind(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord) -> bool:
         """Return true if a stream is merely late; if all of an object's streams went back, so did their server."""
-        record.streams |= stream.bit
+        self.set_streams(key, record, record.streams | stream.bit)
         self._went_back[key] = self._went_back.get(key, 0) | stream.bit
         return bool(record.streams & ~self._went_back[key])
 
     def drop_streams(self, key: ObjectKey, record: SourceRecord, bits: int) -> None:
         """Note that the streams of these bits have an object no longer; their bits may mean other streams later."""
-        record.streams &= ~bits
+        self.set_streams(key, record, record.streams & ~bits)
         if went_back := self._went_back.pop(key, 0) & ~bits:
             self._went_back[key] = went_back
 
@@ -212,7 +228,8 @@ class SourceRecords:
     def drop_hits(self, before: Mapping[str, int]) -> dict[Target, None]:
         """Drop the hits of rules on records that were evaluated before a generation; return their targets."""
         dropped: dict[Target, None] = {}
-        for key, record in list(self.by_key.items()) if before else ():
+        for key in list(self._groups.find(lambda group: not before.keys().isdisjoint(group.rules))) if before else ():
+            record = self.by_key[key]
             lost = {rule for rule in record.unclear if record.evaluated < before.get(rule, 0)}
             lost.update(hit.rule for hit in record.hits if record.evaluated < before.get(hit.rule, 0))
             if lost:
@@ -227,7 +244,7 @@ class SourceRecords:
         )
         self._evaluator.release(key, gone, rules=rules)
         if hits or unclear:
-            self.by_key[key] = replace(record, hits=hits, unclear=unclear)
+            self._keep(key, replace(record, hits=hits, unclear=unclear), old=record)
             self._relink(key, record.hits, hits)
         else:
             self._remove(key, record)
@@ -254,8 +271,23 @@ class SourceRecords:
         if record.unclear:
             self._observer.on_source_known(self._peer, self._kind, key)
 
+    def of_streams(self, bits: int) -> list[tuple[ObjectKey, SourceRecord]]:
+        """List the records of the objects that one of these streams has."""
+        return [(key, self.by_key[key]) for key in self._groups.find(lambda group: bool(group.streams & bits))]
+
+    def set_streams(self, key: ObjectKey, record: SourceRecord, streams: int) -> None:
+        """Note which streams have an object."""
+        if streams != record.streams:
+            before, record.streams = record.group, streams
+            self._groups.move(key, before=before, after=record.group)
+
+    def _keep(self, key: ObjectKey, record: SourceRecord, *, old: SourceRecord | None) -> None:
+        self.by_key[key] = record
+        self._groups.move(key, before=old.group if old is not None else None, after=record.group)
+
     def _remove(self, key: ObjectKey, record: SourceRecord) -> None:
         del self.by_key[key]
+        self._groups.move(key, before=record.group, after=None)
         if self._size is not None:
             self._size.remove(key)
         self._went_back.pop(key, None)
