@@ -9,6 +9,7 @@ and by `record_write`, and by nothing else.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
@@ -129,13 +130,15 @@ class LocalCacheIndex(Protocol):
 class LocalCache:
     """Objects of one kind in the local cluster. `natives` maps native objects to the bits of their streams.
 
-    `has_unseen_writes` is true after a write in a place that is not watched any more: no watch shows its event.
+    `namespaces` counts the records of each namespace. `has_unseen_writes` is true after a write in a place that is not
+    watched any more: no watch shows its event.
     """
 
     def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: LocalCacheIndex) -> None:
         self.kind = kind
         self.records: dict[ObjectKey, CopyRecord] = {}
         self.natives: dict[ObjectKey, int] = {}
+        self.namespaces: Counter[str] = Counter()
         self.streams: dict[Selection, SelectionStream] = {}
         self.has_unseen_writes = False
         self._has_unwatched = False
@@ -377,6 +380,8 @@ class LocalCache:
         old = self.records.get(key)
         if old is not None:
             self._index.discard(self.target(key), old)
+        else:
+            self.namespaces[key.namespace] += 1
         self._index.add(self.target(key), record)
         self.records[key] = record
         before = self._group_of(old) if old is not None else None
@@ -391,6 +396,9 @@ class LocalCache:
 
     def _drop(self, key: ObjectKey) -> CopyRecord:
         record = self.records.pop(key)
+        self.namespaces[key.namespace] -= 1
+        if not self.namespaces[key.namespace]:
+            del self.namespaces[key.namespace]
         self._groups.move(key, before=self._group_of(record), after=None)
         self._index.discard(self.target(key), record)
         self._index.bodies.drop(BodyKey(HERE, self.kind, key))

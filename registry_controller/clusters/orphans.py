@@ -222,9 +222,9 @@ class OrphanFinder:
 
     def _has_leftovers(self, cache: LocalCache, places: frozenset[Selection]) -> bool:
         """Return true if a copy outside the places of rules may have to be deleted."""
-        namespaces = {place.namespace for place in places}
-        return any(
-            key.namespace not in namespaces and self._may_go(record.marks) for key, record in cache.records.items()
+        elsewhere = cache.namespaces.keys() - {place.namespace for place in places}
+        return bool(elsewhere) and any(
+            key.namespace in elsewhere and self._may_go(record.marks) for key, record in cache.records.items()
         )
 
     async def _has_some(self, kind: GVK, gvr: GVR, selection: Selection) -> bool:

@@ -87,13 +87,17 @@ class Departures:
             cache.target(key)
             for cache in self._copies.all_caches()
             if (cache.kind.group, cache.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
-            for key, record in cache.records.items()
-            if record.marks.owner == member
-            and self._rule_states.deletes_unwanted(record.marks.provenance)
+            for key in cache.find(lambda group: group.owner == member)
+            if self._must_go(cache.target(key), cache.records[key])
+        )
+
+    def _must_go(self, target: Target, record: CopyRecord) -> bool:
+        return (
+            self._rule_states.deletes_unwanted(record.marks.provenance)
             and not record.deleting
             and not record.marks.frozen
-            and not is_container(cache.target(key))
-            and not self._is_barred(cache.target(key), record)
+            and not is_container(target)
+            and not self._is_barred(target, record)
         )
 
     def _is_barred(self, target: Target, record: CopyRecord) -> bool:

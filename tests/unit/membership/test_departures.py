@@ -41,6 +41,9 @@ class Cache:
     def __init__(self, kind: GVK, records: dict[ObjectKey, Any]) -> None:
         self.kind, self.records = kind, records
 
+    def find(self, is_wanted: Any) -> list[ObjectKey]:
+        return [key for key, record in self.records.items() if is_wanted(SimpleNamespace(owner=record.marks.owner))]
+
     def target(self, key: ObjectKey) -> Target:
         return Target(self.kind.group, self.kind.kind, *key)
 
