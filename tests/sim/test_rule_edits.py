@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -55,13 +59,13 @@ def _labelled(entry: Mapping[str, Any], **labels: str) -> dict[str, Any]:
     return {**entry, "mutations": {"labels": {"add": labels}}}
 
 
-async def _joined(group: SimGroup) -> tuple[Member, Member]:
-    """Form a group of two: 200 objects of a rule, and one of another."""
+async def _joined(group: SimGroup, *, many: int = MANY) -> tuple[Member, Member]:
+    """Form a group of two: 200 objects of a rule, or so many, and one of another."""
     await group.join()
     here, peer = group.members
     peer.create({"kind": "Namespace", "metadata": {"name": "other"}})
     here.create({"kind": "Namespace", "metadata": {"name": "other"}})
-    for number in range(MANY):
+    for number in range(many):
         peer.create(config_map(f"many-{number}", {"a": "1"}, labels={"of": "many"}))
     peer.create(config_map("one", {"a": "1"}, labels={"of": "few"}, namespace="other"))
     return here, peer
@@ -233,3 +237,78 @@ def test_the_watch_of_a_rule_that_is_removed_ends_within_a_second() -> None:
         assert not _watched(group)
 
     simulate(scenario, n=2)
+
+
+class _Lines:
+    """How often each line of the packages that hold records and copies ran."""
+
+    _PACKAGES = tuple(f"/registry_controller/{name}/" for name in ("cache", "clusters", "membership", "sync", "watch"))
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
+        return self._run if any(package in frame.f_code.co_filename for package in self._PACKAGES) else None
+
+    def _run(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line":
+            self.counts[f"{frame.f_code.co_filename}:{frame.f_lineno}"] += 1
+        return self._run
+
+
+def _few(entry: dict[str, Any], **labels: str) -> dict[str, Any]:
+    return _kept("few", _labelled(entry, **labels), deletionPolicy="Delete")
+
+
+_CHANGES: Mapping[str, tuple[dict[str, Any], dict[str, Any], Callable[[Member, Member], object]]] = {
+    "edited": (_match(of="many"), _match(of="few"), lambda here, _: here.apply(_few(_match(of="few"), edited="yes"))),
+    "selects another": (_match(of="many"), _match(of="few"), lambda here, _: here.apply(_few(_match(of="none")))),
+    "removed": (_match(of="many"), _match(of="few"), lambda here, _: here.delete("ResourceSyncRule", "few")),
+    "edited beside a namespace": (
+        _within("default"),
+        _within("other"),
+        lambda here, _: here.apply(_few(_within("other"), edited="yes")),
+    ),
+    "its source changed": (
+        _match(of="many"),
+        _match(of="few"),
+        lambda _, peer: peer.apply(config_map("one", {"a": "2"}, labels={"of": "few"}, namespace="other")),
+    ),
+}
+
+
+@pytest.mark.clause("R1", "R6")
+@pytest.mark.parametrize("change", _CHANGES)
+def test_a_change_of_a_small_rule_costs_the_same_beside_any_number_of_objects(change: str) -> None:
+    wide, narrow, deed = _CHANGES[change]
+
+    def count_lines(many: int) -> Counter[str]:
+        lines = _Lines()
+
+        async def scenario(group: SimGroup) -> None:
+            here, peer = await _joined(group, many=many)
+            here.create(_kept("many", wide, deletionPolicy="Delete"))
+            here.create(_few(narrow))
+            await group.settle()
+            assert len(here.list("ConfigMap")) == many + 1
+            writes = len(here.server.journal)
+            with lines.counted():
+                deed(here, peer)
+                await group.settle()
+            assert [write.key.name for write in here.server.journal[writes:] if write.kind == "ConfigMap"] == ["one"]
+
+        simulate(scenario, n=2)
+        return lines.counts
+
+    few, lots = count_lines(20), count_lines(200)
+    assert few
+    assert not {line: count for line, count in (lots - few).items() if count >= 90}, "a loop over all objects"
