@@ -1,5 +1,8 @@
 """Decides for each Cluster object here whether it is read, and with which credentials, or why it is not read.
 
+The credentials are those of the Cluster's Secret here. When the peer refuses them, `clusters/dialer.py` may try
+credentials that a relay holds.
+
 Pure. Laws: one cluster ID is read through one Cluster object, the other Clusters of that ID are aliases · the choice
 does not depend on objects that only its own connection shows · two Clusters with the local ID are in conflict · clones
 are not read until one of them is gone.

@@ -1,4 +1,4 @@
-"""Lists in pages, from raw bytes, by quorum reads.
+"""Lists in pages, from raw bytes, by quorum reads. A list whose continue token has expired is listed again, whole.
 
 Law: with any answer of a server, the size of a page and the number of pages are bounded.
 """

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from registry_controller.api.errors import Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.core.backoff import backoff_s
 from registry_controller.core.status.merge import find_transitions, is_same_status, merge_status
 from registry_controller.kube.writer import StatusClient
 from registry_controller.report import logs
@@ -188,9 +189,9 @@ class StatusWriter:
                 _log.warning("cannot write status", resource=gvr.resource, name=name, error=str(error))
             else:
                 _log.debug("cannot write status again", resource=gvr.resource, name=name, error=str(error))
-            limit_s = min(_BACKOFF_FIRST_S * 2.0 ** min(state.failures - 1, 10), _BACKOFF_MAX_S)
-            retry_after_s = error.retry_after_s
-            return max(retry_after_s, limit_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
+            chance = random.uniform(0.5, 1.0)  # noqa: S311  jitter
+            delay_s = backoff_s(state.failures - 1, base=_BACKOFF_FIRST_S, cap=_BACKOFF_MAX_S, chance=chance)
+            return max(error.retry_after_s, delay_s)
         sent_before = state.sent
         state.failures = 0
         state.sent, state.before, state.stored = wanted.status, base, answer.get("status") or {}
