@@ -24,6 +24,7 @@ from registry_controller.kube.writer import connect_local
 from registry_controller.local import reader_token
 from registry_controller.local.controller import LocalController
 from registry_controller.report.logs import get_logger
+from tests.unit.local.local_settings import LocalSettings
 
 CRDS = Path(__file__).parents[2] / "crds"
 NAMESPACE = "cluster-registry"
@@ -33,14 +34,10 @@ KUBE_SYSTEM = ObjectKey("", "kube-system")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(LocalSettings):
     namespace: str = NAMESPACE
     reader_service_account_name: str = READER
-    apiserver_endpoint_address: str = ""
-    reader_token_expiration_seconds: int = 0
     provision_local_cluster: str = "demo-1"
-    manage_local_cluster_secret: bool = True
-    core_resources_source_enabled: bool = True
 
 
 class Tombstones:

@@ -8,22 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from registry_controller.cli import program
+from tests.unit.cli.rule_texts import GOOD, STRAY
 
 ROOT = Path(__file__).parents[3]
-GOOD = """\
-apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
-kind: ResourceSyncRule
-metadata:
-  name: good
-spec:
-  groupVersionKind: {version: v1, kind: ConfigMap}
-  rules:
-    - match:
-        - objectKey: {name: a}
-"""
 MISPLACED = GOOD.replace("        - objectKey: {name: a}", "        - objectKey:\n          name: a")
 UNKNOWN = GOOD + "  deletionpolicy: Delete\n"
-STRAY = GOOD + "    - mutations:\n        labels: {add: {a: b}}\n"
 CONTENT = GOOD.replace("objectKey: {name: a}", "content:\n            - key: 'a.#('\n              value: 1")
 OVERRIDE = GOOD + "      mutations:\n        overrides:\n          - type: replace\n            path: nowhere\n"
 HISTORIC = GOOD.replace("{name: a}", "{name: a}\n          syncStatus: true")

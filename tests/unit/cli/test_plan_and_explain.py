@@ -8,19 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from registry_controller.cli import program
-
-GOOD = """\
-apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
-kind: ResourceSyncRule
-metadata:
-  name: good
-spec:
-  groupVersionKind: {version: v1, kind: ConfigMap}
-  rules:
-    - match:
-        - objectKey: {name: a}
-"""
-WRONG = GOOD + "    - mutations:\n        labels: {add: {a: b}}\n"
+from tests.unit.cli.rule_texts import GOOD, STRAY
 
 
 def ask(*args: str, stdin: str = "") -> tuple[int, str, str]:
@@ -31,7 +19,7 @@ def ask(*args: str, stdin: str = "") -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (WRONG, "<stdin>:10:7: error: spec.rules[1].match: is missing"),
+        (STRAY, "<stdin>:10:7: error: spec.rules[1].match: is missing"),
         (GOOD.replace("{name: a}", "{nam: a}"), "error: spec.rules[0].match[0].objectKey.nam: is not a field"),
         ("a: [", "<stdin>:1:5: error: yaml: "),
         ("a: b", "holds no ResourceSyncRule"),

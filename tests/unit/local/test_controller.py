@@ -23,20 +23,10 @@ from registry_controller.local.controller import LocalController
 from registry_controller.local.manifests import SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
 from registry_controller.report.logs import get_logger
 from tests.unit.local.fake_server import CA, NAMESPACE, READER, Body, FakeServer, b64
+from tests.unit.local.local_settings import LocalSettings
 
 OUR_ID = ClusterUID("11111111-1111-1111-1111-111111111111")
 OWN_CA = "-----BEGIN CERTIFICATE-----\nown-ca\n-----END CERTIFICATE-----\n"
-
-
-@dataclass(frozen=True)
-class Settings:
-    namespace: str = NAMESPACE
-    reader_service_account_name: str = READER
-    apiserver_endpoint_address: str = ""
-    reader_token_expiration_seconds: int = 0
-    provision_local_cluster: str = "one"
-    manage_local_cluster_secret: bool = True
-    core_resources_source_enabled: bool = True
 
 
 @dataclass
@@ -54,7 +44,7 @@ class Tombstones:
 
 
 def make(server: FakeServer, *, tombstones: Tombstones | None = None, **options: Any) -> LocalController:
-    settings = Settings(**options)
+    settings = LocalSettings(**options)
     stones = tombstones or Tombstones()
     return LocalController(
         writer=server, settings=settings, cluster_id=OUR_ID, tombstones=stones, log=get_logger("test")
@@ -505,7 +495,7 @@ async def test_the_task_retries_says_its_problem_and_hears_pokes(server: FakeSer
     server.forbidden.add(("list", "clusters"))
     home = LocalController(
         writer=server,
-        settings=Settings(),
+        settings=LocalSettings(),
         cluster_id=OUR_ID,
         tombstones=Tombstones(),
         log=get_logger("test"),

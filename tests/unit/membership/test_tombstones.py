@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import date, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,22 @@ class Stage:
             clusters=SimpleNamespace(held={} if is_listed else None),
         )
 
+    def relay_stone(self) -> Tombstone:
+        """Let c hold a tombstone of b; both are known here."""
+        for name in "bc":
+            self.set_cluster(name)
+        found = stone(by=C)
+        self.set_peer("c", found)
+        return found
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the tracker."""
+        async with asyncio.TaskGroup() as scope:
+            task = scope.create_task(self.tracker.run(), name="tombstones")
+            yield
+            task.cancel()
+
 
 def play(scenario: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
@@ -121,12 +138,8 @@ def test_o6_a_tombstone_of_this_cluster_makes_a_silent_member_go_at_once() -> No
 
 def test_o6_a_relays_tombstone_counts_only_after_a_long_silence() -> None:
     async def scenario(stage: Stage) -> None:
-        for name in "bc":
-            stage.set_cluster(name)
-        found = stone(by=C)
-        stage.set_peer("c", found)
+        stage.set_stone(stage.relay_stone())
         stage.set_peer("b", is_alive=False)
-        stage.set_stone(found)
         stage.tracker.update()
         assert stage.tracker.now.gone == frozenset()
         assert stage.tracker.now.pending == {B: {C}}
@@ -140,18 +153,12 @@ def test_o6_a_relays_tombstone_counts_only_after_a_long_silence() -> None:
 
 def test_o6_time_alone_is_enough_for_the_next_update() -> None:
     async def scenario(stage: Stage) -> None:
-        for name in "bc":
-            stage.set_cluster(name)
-        found = stone(by=C)
-        stage.set_peer("c", found)
+        stage.set_stone(stage.relay_stone())
         stage.set_peer("b", is_alive=False)
-        stage.set_stone(found)
-        async with asyncio.TaskGroup() as scope:
-            task = scope.create_task(stage.tracker.run(), name="tombstones")
+        async with stage.running():
             await asyncio.sleep(1)
             stage.tracker.update()
             await asyncio.sleep(TRUST_S + 1)
-            task.cancel()
         assert stage.tracker.now.gone == {B}
 
     play(scenario)
@@ -162,13 +169,11 @@ def test_o6_a_tombstone_expires_with_its_last_day() -> None:
         stage.set_cluster("b")
         found = stone(days=1)
         stage.set_stone(found)
-        async with asyncio.TaskGroup() as scope:
-            task = scope.create_task(stage.tracker.run(), name="tombstones")
+        async with stage.running():
             stage.tracker.update()
             assert stage.tracker.now.gone == {B}
             stage.today = TODAY + timedelta(days=2)
             await asyncio.sleep(3700)
-            task.cancel()
         assert stage.tracker.now.gone == frozenset()
         assert [meta.metadata_of(manifest)["name"] for manifest in stage.tracker.list_unwanted()] == [found.name]
 
@@ -177,10 +182,7 @@ def test_o6_a_tombstone_expires_with_its_last_day() -> None:
 
 def test_o6_tombstones_of_known_members_are_created_here_by_one_replica() -> None:
     async def scenario(stage: Stage) -> None:
-        for name in "bc":
-            stage.set_cluster(name)
-        found = stone(by=C)
-        stage.set_peer("c", found)
+        found = stage.relay_stone()
         stage.tracker.update()
         assert stage.observer.tombstones == 1
         assert list(stage.tracker.list_missing()) == [found]
