@@ -15,7 +15,6 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.members import MemberRecord, Members, secret_target
 from registry_controller.cache.peer_objects import PeerFeatures, PeerObjects
 from registry_controller.cache.registry import Registry
@@ -137,7 +136,8 @@ class _Store:
             offers=no_offers(),
             observer=Observer(on_copy_changed=lambda *_: self._look()),
         )
-        self.cache = LocalCache(kind=KIND, selections=[EVERYTHING], index=self.copies)
+        self.cache = self.copies.open(KIND)
+        self.cache.set_places([EVERYTHING])
         (self.stream,) = self.cache.streams.values()
         self.revision, self.serial = 1, 0
         self.there: Any = None
@@ -218,6 +218,9 @@ class _Store:
         assert (record.uid if record is not None else None) == (there.uid if is_ours else None)
         assert (KEY in self.cache.natives) == (there is not None and not is_ours)
         assert self.copies.counts.total() == len(self.cache.records)
+        assert list(self.cache.find(lambda group: group.owner == PEER)) == list(self.cache.records)
+        assert self.cache.namespaces.total() == len(self.cache.records)
+        assert [key for _, key, _ in self.copies.awaiting_proof()] == list(self.cache.records)
         assert (self.seen or False) == self._held()
 
     def _object(self, *, marks: Mapping[str, str], uid: str) -> Any:

@@ -188,6 +188,12 @@ class _Peer:
                 stream.on_object(obj)
         return dict(_shown(fresh))
 
+    def assert_found_by_stream(self) -> None:
+        """The records of each stream are found without a look at the others."""
+        for bit in {stream.bit for stream in self.cache.streams.values()}:
+            found = {key for key, _ in self.cache._objects.of_streams(bit)}
+            assert found == {key for key, record in self.cache.records.items() if record.streams & bit}
+
     def assert_true_for_synced(self) -> None:
         """Once nothing is on its way, no rule that is synced lacks a hit, or has one too many."""
         if any(watch.events or watch.list is not None or not watch.is_open for watch in self.watches.values()):
@@ -266,6 +272,7 @@ def test_a_cache_ends_with_what_its_rules_make_of_what_is_there(
     for deed, what in deeds:
         _do(peer, deed, what)
         peer.assert_true_for_synced()
+        peer.assert_found_by_stream()
     _rest(peer)
     cache = peer.cache
     assert all(cache.synced_for(active.rule.name) for active in cache.rules)

@@ -86,6 +86,22 @@ def test_a_place_that_comes_changes_no_record_and_is_reported_once_everything_in
     assert world.complete == [X, Y]
 
 
+def test_records_are_found_by_their_group_as_they_are_now() -> None:
+    world = World(X, Y)
+    world.list(X, obj())
+    world.list(Y, obj("two", namespace="y"))
+    found = [obj(revision=7, owner="other")]
+
+    def of(owner: str) -> list[str]:
+        return [key.name for key in world.cache.find(lambda group: group.owner == owner)]
+
+    assert (sorted(of(OWNER)), of("other"), dict(world.cache.namespaces)) == (["one", "two"], [], {"x": 1, "y": 1})
+    world.list(X, *found)
+    assert (of(OWNER), of("other")) == (["two"], ["one"])
+    world.cache.set_places((Y,))
+    assert (of(OWNER), of("other"), dict(world.cache.namespaces)) == (["two"], [], {"y": 1})
+
+
 def test_a_place_within_one_that_is_complete_brings_nothing_new() -> None:
     world = World(EVERYTHING)
     world.list(EVERYTHING, obj())
