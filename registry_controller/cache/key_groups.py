@@ -12,24 +12,24 @@ from typing import Generic, TypeVar
 
 from registry_controller.api.meta import ObjectKey
 
-_Record = TypeVar("_Record")
-_Group = TypeVar("_Group", bound=Hashable)
+_R = TypeVar("_R")
+_G = TypeVar("_G", bound=Hashable)
 
 
-class KeyGroups(Generic[_Record, _Group]):
+class KeyGroups(Generic[_R, _G]):
     """The keys of `records` by group. `group_of` returns the group of a record.
 
     The main group holds at least half of the records; there is none while no group is that large.
     """
 
-    def __init__(self, records: Mapping[ObjectKey, _Record], *, group_of: Callable[[_Record], _Group]) -> None:
+    def __init__(self, records: Mapping[ObjectKey, _R], *, group_of: Callable[[_R], _G]) -> None:
         self._records = records
         self._group_of = group_of
-        self._counts: Counter[_Group] = Counter()
-        self._keys: dict[_Group, dict[ObjectKey, None]] = {}
-        self._main: _Group | None = None
+        self._counts: Counter[_G] = Counter()
+        self._keys: dict[_G, dict[ObjectKey, None]] = {}
+        self._main: _G | None = None
 
-    def move(self, key: ObjectKey, *, before: _Group | None, after: _Group | None) -> None:
+    def move(self, key: ObjectKey, *, before: _G | None, after: _G | None) -> None:
         """Note that a record has another group, is new (`before` is None) or is gone (`after` is None)."""
         if before == after:
             return
@@ -48,13 +48,13 @@ class KeyGroups(Generic[_Record, _Group]):
             self._main = after
             self._keys.pop(after, None)
 
-    def find(self, is_wanted: Callable[[_Group], bool]) -> Iterator[ObjectKey]:
+    def find(self, is_wanted: Callable[[_G], bool]) -> Iterator[ObjectKey]:
         """Find the keys of the groups that are wanted. The records must not change meanwhile."""
         for group in self._counts:
             if is_wanted(group):
                 yield from self._scan(group) if group == self._main else self._keys[group]
 
-    def _discard(self, key: ObjectKey, group: _Group) -> None:
+    def _discard(self, key: ObjectKey, group: _G) -> None:
         self._counts[group] -= 1
         if group != self._main:
             del self._keys[group][key]
@@ -63,5 +63,5 @@ class KeyGroups(Generic[_Record, _Group]):
         if not self._counts[group]:
             del self._counts[group]
 
-    def _scan(self, group: _Group) -> Iterator[ObjectKey]:
+    def _scan(self, group: _G) -> Iterator[ObjectKey]:
         return (key for key, record in self._records.items() if self._group_of(record) == group)
