@@ -33,8 +33,9 @@ RuleAndOwner = tuple[str, ClusterUID]
 
 
 class CopyGroup(NamedTuple):
-    """What changes of rules, members and places ask of a copy. `rule`, `rule_owner` and `policy` are None without a
-    provenance; `source` is the group and kind that the copy was made from.
+    """The facts by which changes of rules and members find the copies that they affect.
+
+    `source` is the group and kind that the copy was made from. `rule` and `rule_owner` are None without a provenance.
     """
 
     owner: ClusterUID | None
@@ -42,7 +43,6 @@ class CopyGroup(NamedTuple):
     source: tuple[str, str]
     rule: str | None
     rule_owner: ClusterUID | None
-    policy: str | None
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class CopyRecord:
         """Return the group of this object of a kind."""
         source, provenance = self.source, self.marks.provenance
         made_from = kind if source is None else source[0]
-        rule = (None, None, None) if provenance is None else (provenance.rule, provenance.rule_owner, provenance.policy)
+        rule = (None, None) if provenance is None else (provenance.rule, provenance.rule_owner)
         return CopyGroup(self.marks.owner, self.natural, (made_from.group, made_from.kind), *rule)
 
 
