@@ -20,7 +20,7 @@ ALL_LINES_BYTES: Final = 2 * ANSWER_BYTES
 class LineBudget:
     """The unfinished lines of one server's watches, `size_bytes` long together.
 
-    `received_at_s` is the loop's time of the last bytes of a watch; who reads it may set it to None.
+    `received_at_s` is the loop's time of the last bytes of a watch; None after a peer has counted them.
     """
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _EntriesResult:
-    """What a rule makes of any object that some of its entries match.
+    """The result of a rule for every object that the same entries match.
 
     `hit` is for an object whose copy has the same key. With `depends_on_copy`, the copy must be built to know its key,
     or its Secret type. `may_be_barred` is True if the policy depends on the target; `barred` are the hits with a
