@@ -94,7 +94,7 @@ async def running(world: World) -> AsyncIterator[None]:
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.01)
 

@@ -77,7 +77,7 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.01)
 

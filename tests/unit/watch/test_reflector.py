@@ -182,7 +182,7 @@ class Follower:
     def on_unauthorized(self) -> None:
         self.unauthorized_count += 1
 
-    async def until(self, holds: Callable[[], bool], *, within_s: float = 5.0) -> None:
+    async def until(self, holds: Callable[[], bool], *, within_s: float = 60.0) -> None:
         in_time = True
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self.reflector.run(), name="reflector")
@@ -416,9 +416,9 @@ async def test_a_stream_that_goes_on_when_it_was_to_end_is_left(monkeypatch: pyt
     """P6: whoever resets silence by a bookmark now and then cannot hold a stream open for ever."""
     monkeypatch.setattr(module, "_WATCH_S", (0, 0))
     monkeypatch.setattr(module, "_OVERTIME_S", 0.1)
-    drip: list[Any] = [*INITIAL, *([0.01, bookmark(12)] * 1000)]
+    drip: list[Any] = [*INITIAL, *([0.05, bookmark(12)] * 1000)]
     follower = Follower(Server(streams=[drip, [FOREVER]]))
-    await follower.until(lambda: len(follower.server.asked) > 1, within_s=2.0)
+    await follower.until(lambda: len(follower.server.asked) > 1, within_s=30.0)
     assert follower.server.asked[1]["resourceVersion"] == "12"
     assert follower.diary.lines == ["+a@3", "+b@4", "complete"], "it is no trouble, and nothing is heard anew"
 
@@ -441,9 +441,9 @@ async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monk
 
 async def test_initial_events_that_never_end_are_left_for_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_INITIAL_S", 0.2)
-    drip: list[Any] = [INITIAL[0], *([0.05, INITIAL[0]] * 40)]
+    drip: list[Any] = [INITIAL[0], *([0.05, INITIAL[0]] * 1000)]
     follower = Follower(Server(streams=[drip, [FOREVER]], lists=[listing(obj("b", 4), revision=9)]))
-    await follower.until(lambda: "complete" in follower.diary.lines, within_s=1.5)
+    await follower.until(lambda: "complete" in follower.diary.lines, within_s=30.0)
     assert follower.diary.lines[-3:] == ["+b@4", "-a", "complete"]
 
 
