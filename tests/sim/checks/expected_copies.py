@@ -46,6 +46,20 @@ def key_of(manifest: Manifest) -> ObjectKey:
     return ObjectKey(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
 
 
+def source_named_by(copy: Manifest) -> tuple[str, ObjectKey]:
+    """Return the kind and key of a copy's source: from its provenance, else from the marks of the Go original.
+
+    Where neither names a part, it is the copy's own.
+    """
+    named, info, own = marks_of(copy).provenance.get("source"), copy["metadata"], key_of(copy)
+    if named:
+        return named["kind"], ObjectKey(named["namespace"], named["name"])
+    annotations, labels = info.get("annotations") or {}, info.get("labels") or {}
+    kind = annotations.get(meta.ORIGINAL_GVK, "").partition(".")[0] or copy["kind"]
+    namespace = labels.get(meta.ORIGINAL_NAMESPACE) or own.namespace
+    return kind, ObjectKey(namespace, labels.get(meta.ORIGINAL_NAME) or own.name)
+
+
 class Place(NamedTuple):
     """Where an object is, or is to be."""
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ObjectKey
-from tests.sim.checks.expected_copies import Copy, Marks, Place, Rule, key_of, make_copy, marks_of
+from tests.sim.checks.expected_copies import Copy, Marks, Place, Rule, key_of, make_copy, marks_of, source_named_by
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.vocabulary import LETS_IN, WRITTEN
@@ -165,10 +165,7 @@ class Oracle:
         owner = self.name_of(marks.owner)
         if marks.frozen or not owner:
             return Fate.STAYS
-        named = marks.provenance.get("source") or {}
-        kind, key = named.get("kind", copy["kind"]), key_of(copy)
-        if named:
-            key = ObjectKey(named["namespace"], named["name"])
+        kind, key = source_named_by(copy)
         source = self.natives(owner, kind).get(key)
         if source is None and not deletes and self._was_let_go(cluster, copy, owner, kind=kind, key=key):
             return Fate.OPEN
