@@ -171,7 +171,7 @@ class SourceCache:
 
     def is_outdated(self, record: SourceRecord, hit: Hit) -> bool:
         """Return true if a hit is that of a rule which has changed since, and has not seen the object again."""
-        return bool(self._pending.rules) and self._objects.is_outdated(record, hit.rule)
+        return self._objects.is_outdated(record, hit.rule)
 
     def is_current(self, key: ObjectKey, record: SourceRecord, hit: Hit) -> bool:
         """Return true if an object is as in a record that was read before, for all rules that make the hit's target.

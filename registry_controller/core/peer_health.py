@@ -52,8 +52,8 @@ _NEXT: Final[Mapping[tuple[PeerState, PeerSignal], PeerState]] = {
 class PeerHealth:
     """Records a peer's signals and probes.
 
-    Times are monotonic seconds. `alive` is True until two probes in a row were not answered. Signals are watch events,
-    bookmarks and answered probes. A 401 is never a signal, and a 403 for one kind is not a failure of the peer.
+    Times are monotonic seconds. Signals are watch events, bookmarks and answered probes. A 401 is never a signal, and a
+    403 for one kind is not a failure of the peer.
     """
 
     __slots__ = (
@@ -63,12 +63,10 @@ class PeerHealth:
         "_next_probe_at",
         "_refused",
         "_state",
-        "alive",
     )
 
     def __init__(self, *, now: float) -> None:
         self._state = PeerState.ANSWERING
-        self.alive = True
         self._last_signal_at = now
         self._last_suspected = -math.inf
         self._next_probe_at = now + SILENCE_S
@@ -78,7 +76,7 @@ class PeerHealth:
     def signal_received(self, now: float) -> bool:
         """Record a signal; return whether the peer was unreachable before."""
         was_unreachable = self.unreachable
-        self._receive(PeerSignal.RECEIVED)
+        self._state = _NEXT[self._state, PeerSignal.RECEIVED]
         self._last_signal_at = max(self._last_signal_at, now)
         if not self._in_question:  # otherwise only a probe can show that the credentials are accepted
             self._next_probe_at = self._last_signal_at + SILENCE_S
@@ -104,7 +102,7 @@ class PeerHealth:
         if is_outdated:
             return False
         was_unreachable = self.unreachable
-        self._receive(PeerSignal.UNANSWERED)
+        self._state = _NEXT[self._state, PeerSignal.UNANSWERED]
         return self.unreachable and not was_unreachable
 
     def suspect(self, now: float) -> bool:
@@ -130,9 +128,10 @@ class PeerHealth:
         return self._refused
 
     @property
+    def alive(self) -> bool:
+        """True until two probes in a row were not answered."""
+        return not self.unreachable
+
+    @property
     def unreachable(self) -> bool:
         return self._state is PeerState.UNREACHABLE
-
-    def _receive(self, signal: PeerSignal) -> None:
-        self._state = _NEXT[self._state, signal]
-        self.alive = not self.unreachable

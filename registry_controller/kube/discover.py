@@ -88,18 +88,18 @@ class _Part(NamedTuple):
 
 
 class Discovery:
-    """Caches the kinds that one API server serves, in `found`. A missing kind is requested again."""
+    """Caches the kinds that one API server serves. A missing kind is requested again."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self.found: dict[GVK, GVR] = {}
+        self._found: dict[GVK, GVR] = {}
 
     async def resolve(self, gvk: GVK) -> GVR:
         """Return the resource of a kind; NotServed when it is missing, or cannot be listed and watched."""
-        found = self.found.get(gvk)
+        found = self._found.get(gvk)
         if found is None:
-            self.found |= await self._discover(gvk)
-            found = self.found.get(gvk)
+            self._found |= await self._discover(gvk)
+            found = self._found.get(gvk)
         if found is None:
             raise NotServed(f"{self._reader.server}: does not serve {gvk} for list and watch")
         return found
@@ -107,11 +107,11 @@ class Discovery:
     def invalidate(self, gvk: GVK | None = None) -> None:
         """Drop the API version of a kind, or everything, from the cache."""
         if gvk is None:
-            self.found.clear()
+            self._found.clear()
             return
-        same = [known for known in self.found if (known.group, known.version) == (gvk.group, gvk.version)]
+        same = [known for known in self._found if (known.group, known.version) == (gvk.group, gvk.version)]
         for known in same:
-            del self.found[known]
+            del self._found[known]
 
     async def list_writable(self) -> Served:
         """List the kinds that can be written, without API versions that do not answer."""

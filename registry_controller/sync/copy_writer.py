@@ -72,7 +72,7 @@ class CopyWriter:
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache) -> None:
         """Create a copy."""
-        gvr = self._discovery.found.get(wanted.kind) or await self._discovery.resolve(wanted.kind)
+        gvr = await self._discovery.resolve(wanted.kind)
         body = _encode(wanted.manifest)
         with cache.writing(wanted.target.key):
             raw = await self._client.create(gvr, wanted.target.namespace, body)
@@ -98,7 +98,7 @@ class CopyWriter:
         `adopt` writes a copy that differs in its provenance alone, too. Raises Immutable, with the managers, where the
         copy must be deleted and created again.
         """
-        gvr = self._discovery.found.get(wanted.kind) or await self._discovery.resolve(wanted.kind)
+        gvr = await self._discovery.resolve(wanted.kind)
         managers: tuple[str, ...] = ()
         if record.is_plain and record.verified == record.revision:
             body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
@@ -128,7 +128,7 @@ class CopyWriter:
 
         A kind without a status subresource has no status to write.
         """
-        gvr = self._discovery.found.get(wanted.kind) or await self._discovery.resolve(wanted.kind)
+        gvr = await self._discovery.resolve(wanted.kind)
         current = await self._current(gvr, wanted, record) if gvr.has_status else None
         if gvr.has_status and current is None:
             raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
@@ -150,7 +150,7 @@ class CopyWriter:
 
     async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
         """Delete the copy of that uid and resourceVersion, and no later one."""
-        gvr = self._discovery.found.get(kind) or await self._discovery.resolve(kind)
+        gvr = await self._discovery.resolve(kind)
         try:
             await self._client.delete(gvr, target.key, uid=uid, resource_version=str(revision))
         except NotFound:

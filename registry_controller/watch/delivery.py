@@ -112,13 +112,9 @@ class Delivery:
         self.recover()
 
     async def apply(self, event: WatchEvent) -> None:
-        """Deliver an event."""
+        """Deliver an event; a bookmark has no object."""
         if self._limiter.must_wait():
             await self._limiter.wait()
-        self._apply(event)
-
-    def _apply(self, event: WatchEvent) -> None:
-        """Deliver an event; a bookmark has no object."""
         obj = event.object
         if event.refused:
             self.refuse(event.refused)
@@ -133,14 +129,12 @@ class Delivery:
 
         Events from before the present position are skipped: such an event would restore an object that is gone.
         """
-        began, limiter = self.revision, self._limiter
+        began = self.revision
         async for event in events:
             obj = event.object
             if obj is not None and 0 < obj.revision <= began:
                 continue
-            if limiter.must_wait():
-                await limiter.wait()
-            self._apply(event)
+            await self.apply(event)
             if event.resource_version:
                 self.resume_at = event.resource_version
                 self.revision = obj.revision if obj is not None else revision(event.resource_version)
