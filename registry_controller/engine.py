@@ -30,8 +30,9 @@ from registry_controller.clusters.local import LocalCluster, LocalOptions
 from registry_controller.clusters.orphans import OrphanFinder
 from registry_controller.clusters.peer import Connection, PeerFactory
 from registry_controller.clusters.provider import ClusterOptions, ClusterProvider
+from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.rule_state import RuleStates
-from registry_controller.clusters.watch_plan import WatchPlanner
+from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner
 from registry_controller.core.rules.policy import RulePolicy
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -99,7 +100,14 @@ class Engine:
         )
         self.copies = CopyIndex(bodies=self.bodies, observer=self, offers=self.sources)
         self.enqueue.connect(sources=self.sources, copies=self.copies)
-        self.registry = Registry(on_change=self.on_own_kind_changed, allowance=_rule_policy(settings))
+        window_s = float(settings.stabilization_window_seconds)
+        self.registry = Registry(
+            on_change=self.on_own_kind_changed,
+            allowance=_rule_policy(settings),
+            window_s=window_s,
+            now_s=_now_s,
+        )
+        self.selection = RuleSelection(registry=self.registry, local=local, window_s=window_s, now_s=_now_s)
         self.registry_reader = RegistryReader(reader=client, registry=self.registry)
         self.credentials = CredentialStore(on_change=self.on_credentials_changed)
         self.namespaces = NamespaceCache(on_change=self.on_namespace_changed)
@@ -132,7 +140,11 @@ class Engine:
             members=self.members,
             credentials=self.credentials,
             watches=WatchPlanner(
-                local=local, registry=self.registry, local_cluster=self.local_cluster, orphans=self.orphans
+                local=local,
+                registry=self.registry,
+                selection=self.selection,
+                local_cluster=self.local_cluster,
+                orphans=self.orphans,
             ),
             factory=PeerFactory(
                 connect_peer=connect_peer,
@@ -144,7 +156,11 @@ class Engine:
             observer=self,
         )
         self.rule_states = RuleStates(
-            registry=self.registry, sources=self.sources, local=local, peers=self.clusters.peers
+            registry=self.registry,
+            selection=self.selection,
+            sources=self.sources,
+            local=local,
+            peers=self.clusters.peers,
         )
         # membership
         self.quota = MemberQuota(copies=self.copies, members=self.members, add=observer.on_target_changed)
@@ -256,9 +272,9 @@ class Engine:
         """Enqueue the targets that depend on these members."""
         self.enqueue.on_members_changed(members)
 
-    def on_rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
+    def on_rules_changed(self, changes: RuleChanges) -> None:
         """Enqueue the targets that depend on these rules, kinds and members."""
-        self.enqueue.on_rules_changed(rules, kinds, members)
+        self.enqueue.on_rules_changed(changes)
 
     def on_rebuilt(self, name: str) -> None:
         """Enqueue the Cluster that has a proven successor."""
@@ -304,7 +320,11 @@ class Engine:
 
     def _may_undo(self, rule: str) -> bool:
         """Return whether copies of a rule may be deleted under any policy: it is here, or this cluster has left."""
-        return rule in self.registry.rules or (rule in names.CORE_RULES and self.tombstones.now.has_left)
+        return rule in self.registry.acting or (rule in names.CORE_RULES and self.tombstones.now.has_left)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _local_options(settings: Settings) -> LocalOptions:

@@ -114,6 +114,11 @@ OPTIONS: Final = (
         "at another address. 0: never.", "s",
     ),
     Option(
+        "STABILIZATION_WINDOW_SECONDS", "30", optiontext.none_or_whole(1, 3600), "number",
+        "A rule, a ClusterFeature, a label that selects, or this cluster's own Cluster that is deleted and created "
+        "again within this time was not deleted: no copy is deleted for it. 0: act at once.", "s",
+    ),
+    Option(
         "SYNCED_RULES_ENABLED", "true", optiontext.flag, "true|false",
         "Apply rules from other clusters here. With false they do nothing, and their copies stay.",
     ),
@@ -178,6 +183,7 @@ class Settings:
     log_verbosity: int
     deletion_limit_percent: int = 50
     member_left_trust_seconds: int = 86_400
+    stabilization_window_seconds: int = 30
     synced_rules_enabled: bool = True
     synced_rules_kinds: tuple[GroupKind, ...] = ()
     synced_rules_namespaces: tuple[str, ...] = ()

@@ -1,13 +1,16 @@
 """Our own three kinds as the local API server has them: from kopf's events, and from a list at every start.
 
-Law: an older state never replaces a newer one; an object that a complete list lacks is gone.
+Laws: an older state never replaces a newer one; an object that a complete list lacks is gone · a rule acts for the
+stabilization window after its deletion: what is made again in the window was not deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
@@ -72,25 +75,33 @@ class StoredRule:
         return activate(self.rule, created_at=born, owner=self.marks.owner or local, target_policy=fence)
 
 
-class RuleRequest(NamedTuple):
-    """The part of a rule that decides whether its copies are wanted here; while it is equal, no copy is affected."""
+class OwnIdentity(NamedTuple):
+    """The parts of our own Cluster that `targetClusters` selects by."""
 
-    rule: SyncRule | None
-    accepted: bool
-    selects_us: bool | None
-    synced: bool
+    name: str
+    labels: Mapping[str, str]
 
 
 class Registry:
     """The objects of our own kinds. `on_change` receives the plural and the name of each changed object.
 
-    `allowance` holds the limits that the local administrator set for rules.
+    `allowance` holds the limits that the local administrator set for rules. `rules` are the rules that are here;
+    `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`. A rule that is not
+    in `acting` is missing once `shows_missing_rules` is true: a window after the first complete list.
     """
 
-    def __init__(self, *, on_change: Callable[[str, str], None], allowance: RulePolicy | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        on_change: Callable[[str, str], None],
+        allowance: RulePolicy | None = None,
+        window_s: float = 0.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.allowance = allowance or RulePolicy()
         self.clusters: dict[str, StoredCluster] = {}
         self.rules: dict[str, StoredRule] = {}
+        self.acting: dict[str, StoredRule] = {}
         self.features: dict[str, Manifest] = {}
         self.pruned: dict[str, tuple[str, ...]] = {}
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
@@ -98,6 +109,28 @@ class Registry:
         self._gone: dict[tuple[str, str], int] = {}
         self._listed_at: dict[str, int] = {}
         self._on_change = on_change
+        self._window_s = window_s
+        self._now_s = now_s
+        self._ends_at_s: dict[str, float] = {}
+        """When a deleted rule ends to act."""
+        self._complete_at_s = math.inf
+        """When a rule that was not seen since the start is missing for the window."""
+        self.shows_missing_rules = window_s <= 0.0
+
+    @property
+    def due_s(self) -> float | None:
+        """When the next deleted rule ends to act, or missing rules are known, on the clock `now_s`; None for never."""
+        complete_at_s = () if self.shows_missing_rules or self._complete_at_s == math.inf else (self._complete_at_s,)
+        return min((*self._ends_at_s.values(), *complete_at_s), default=None)
+
+    def end_deleted_rules(self) -> None:
+        """End the rules whose deletion was a stabilization window ago."""
+        now_s = self._now_s()
+        self.shows_missing_rules = self.shows_missing_rules or now_s >= self._complete_at_s
+        for name in [name for name, at_s in self._ends_at_s.items() if at_s <= now_s]:
+            del self._ends_at_s[name]
+            self.acting.pop(name, None)
+            self.pruned.pop(name, None)
 
     def apply(self, plural: str, kind: str | None, manifest: Manifest) -> None:
         """Apply one event; `kind` is ADDED, MODIFIED, DELETED, or None for an item of a list."""
@@ -115,6 +148,8 @@ class Registry:
 
     def replace(self, plural: str, manifests: Iterable[Manifest], *, revision: int) -> None:
         """Apply a complete list that was read at a resourceVersion: an object that it lacks is gone."""
+        if plural == meta.RULES.resource and self._complete_at_s == math.inf:
+            self._complete_at_s = self._now_s() + self._window_s
         before, self._listed_at[plural] = self._listed_at.get(plural, 0), revision
         if revision < before:
             # The local etcd was restored from an older backup: older revisions are current now.
@@ -147,35 +182,19 @@ class Registry:
         found = self.local_clusters(local)
         return self.clusters[found[0].name].manifest if len(found) == 1 else None
 
-    def selects_us(self, rule: SyncRule, *, local: ClusterUID) -> bool | None:
-        """Return whether a rule selects this cluster; None while that is unknown."""
-        if rule.targets is None:
-            return True
+    def own_identity(self, local: ClusterUID) -> OwnIdentity | None:
+        """Return what selectors see of our own Cluster; None while there is not exactly one."""
         own = self.own_cluster(local)
-        return None if own is None else rule.targets.select(meta.metadata_of(own).get("name", ""), meta.labels_of(own))
+        return None if own is None else OwnIdentity(meta.metadata_of(own).get("name", ""), meta.labels_of(own))
 
-    def may_be_asked(self, kind: GVK, *, local: ClusterUID) -> bool:
-        """Return whether a rule on this kind might select this cluster, while that is unknown."""
-        return any(
-            held.rule is not None
-            and (held.rule.kind.group, held.rule.kind.kind) == (kind.group, kind.kind)
-            and held.verdict.accepted
-            and not held.rule.suspend
-            and self.selects_us(held.rule, local=local) is None
-            for held in self.rules.values()
-        )
-
-    def rule_requests(self, local: ClusterUID) -> Mapping[str, RuleRequest]:
-        """Map each rule to the part that decides whether its copies are wanted here."""
-        return {
-            name: RuleRequest(
-                held.rule,
-                held.verdict.accepted,
-                held.rule is not None and self.selects_us(held.rule, local=local),
-                held.is_synced(local),
-            )
-            for name, held in self.rules.items()
-        }
+    def asking_rules(self, kind: GVK) -> Iterator[SyncRule]:
+        """List the acting rules that read a kind in any version: those that are accepted and not suspended."""
+        for held in self.acting.values():
+            rule = held.rule
+            if rule is None or not held.verdict.accepted or rule.suspend:
+                continue
+            if (rule.kind.group, rule.kind.kind) == (kind.group, kind.kind):
+                yield rule
 
     def bar(self, name: str, *, local: ClusterUID) -> BarredRule | None:
         """Return why a rule may not act here; None where it may."""
@@ -183,13 +202,13 @@ class Registry:
         return held.bar(self.allowance, local=local) if held is not None else None
 
     def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
-        """List the rules that act in this cluster."""
+        """List the accepted rules that may act here, whatever clusters they select."""
         before, self._active = self._active, {}
-        for name, held in sorted(self.rules.items()):
+        for name, held in sorted(self.acting.items()):
             was, active = before.get(name, (None, None))
             self._active[name] = (held, active if held.asks_the_same(was) else held.active(self.allowance, local=local))
         found = [active for name, (_, active) in self._active.items() if name not in self.pruned]
-        return [active for active in found if active is not None and self.selects_us(active.rule, local=local)]
+        return [active for active in found if active is not None]
 
     def _hold(self, plural: str, name: str, manifest: Manifest) -> None:
         if plural == meta.CLUSTERS.resource:
@@ -201,7 +220,9 @@ class Registry:
             rule, verdict = read_and_validate(manifest)
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
-            self.rules[name] = StoredRule(rule, verdict, marks, manifest)
+            self.rules[name] = self.acting[name] = StoredRule(rule, verdict, marks, manifest)
+            if self._ends_at_s.pop(name, None) is not None:
+                self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
             self.features[name] = manifest
 
@@ -218,8 +239,9 @@ class Registry:
         if plural == meta.CLUSTERS.resource:
             self.clusters.pop(name, None)
         elif plural == meta.RULES.resource:
-            self.rules.pop(name, None)
-            self.pruned.pop(name, None)
+            if self.rules.pop(name, None) is not None:
+                self._ends_at_s[name] = self._now_s() + self._window_s
+                self.end_deleted_rules()
         else:
             self.features.pop(name, None)
 

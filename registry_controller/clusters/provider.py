@@ -13,6 +13,7 @@ from typing import Final, NoReturn, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.members import Members
 from registry_controller.cache.registry import Registry
@@ -28,7 +29,7 @@ from registry_controller.clusters.resolver import (
     resolve_clusters,
     sort_by_id,
 )
-from registry_controller.clusters.watch_plan import WatchPlanner, stable_part
+from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner, stable_part
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.kubeconfig import Credentials
 
@@ -55,8 +56,8 @@ class ClusterObserver(Protocol):
     def on_members_changed(self, members: Set[ClusterUID]) -> None:
         """These members are known, alive or clones now, or no longer."""
 
-    def on_rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
-        """These rules differ, which read or did read these groups and kinds; the features of these members differ."""
+    def on_rules_changed(self, changes: RuleChanges) -> None:
+        """Rules changed, or which members they read from, or it is known now which rules are missing."""
 
     def on_rebuilt(self, name: str) -> None:
         """The Cluster of this name has a proven successor."""
@@ -136,6 +137,10 @@ class ClusterProvider:
             default=str(cluster_id),
         )
 
+    def selects_us(self, rule: SyncRule) -> bool | None:
+        """Return whether a rule selects this cluster, for reports; None while our own Cluster is unknown."""
+        return self._watches.selects_us(rule)
+
     def has_chosen_rules(self, member: ClusterUID, kind: GVK) -> bool:
         """Return whether a member has all rules that read a kind from it, by its features and by our Cluster."""
         peer = self.peers.get(member)
@@ -199,7 +204,10 @@ class ClusterProvider:
     def _plan_after_s(self) -> float | None:
         """Return the time until time alone may change the plan in seconds; None for never."""
         orphans_s = _ORPHANS_PERIOD_S if self._watches.has_orphans else None
-        return min((due_s for due_s in (self._grace.update_after_s, orphans_s) if due_s is not None), default=None)
+        due_s, now_s = self._watches.due_s, asyncio.get_running_loop().time()
+        rules_s = max(0.0, due_s - now_s) if due_s is not None else None
+        waits_s = (self._grace.update_after_s, orphans_s, rules_s)
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     async def _reconcile(self, scope: asyncio.TaskGroup) -> None:
         resolution = self._resolve()
@@ -211,7 +219,7 @@ class ClusterProvider:
         await self._watches.set_rules(self.peers)
         changes = self._watches.take_changes(self.peers)
         if changes is not None:
-            self._observer.on_rules_changed(*changes)
+            self._observer.on_rules_changed(changes)
         self._observer.on_planned()
         self._observer.on_peers_changed()
 

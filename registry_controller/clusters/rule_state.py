@@ -14,9 +14,10 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.cache.registry import Registry, StoredRule
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.decision.ownership import is_at_home
+from registry_controller.core.decision.rule_state import RuleFacts, judge_rule
 from registry_controller.core.decision.state import RuleState
-from registry_controller.core.rules.active import reads_from
 from registry_controller.core.rules.policy import Barrier
 
 
@@ -24,9 +25,16 @@ class RuleStates:
     """Reads the rules here, and those that peers hold."""
 
     def __init__(
-        self, *, registry: Registry, sources: SourceIndex, local: ClusterUID, peers: Mapping[ClusterUID, Peer]
+        self,
+        *,
+        registry: Registry,
+        selection: RuleSelection,
+        sources: SourceIndex,
+        local: ClusterUID,
+        peers: Mapping[ClusterUID, Peer],
     ) -> None:
         self._registry = registry
+        self._selection = selection
         self._sources = sources
         self._local = local
         self._peers = peers
@@ -35,29 +43,31 @@ class RuleStates:
         """Return the state of the rule that a copy's provenance names."""
         if provenance is None or not provenance.rule:
             return RuleState.SILENT
-        stored = self._registry.rules.get(provenance.rule)
+        return judge_rule(self._facts(provenance))
+
+    def _facts(self, provenance: Provenance) -> RuleFacts:
+        """Gather the facts about the rule that a copy's provenance names, towards the copy's owner."""
+        stored = self._registry.acting.get(provenance.rule)
         if stored is None:
-            return RuleState.GONE if self._is_gone(provenance) else RuleState.SILENT
+            return RuleFacts(is_here=False, is_gone=self._is_gone(provenance))
         rule = stored.rule
-        if rule is None or not self._acts(stored):
-            return RuleState.SILENT
-        if stored.bar(self._registry.allowance, local=self._local) is not None:
-            return RuleState.SILENT
-        selected = self._registry.selects_us(rule, local=self._local)
-        if selected is not True:
-            return RuleState.NOT_HERE if selected is False else RuleState.SILENT
+        bar = stored.bar(self._registry.allowance, local=self._local)
+        if rule is None or not self._acts(stored) or bar is not None:
+            return RuleFacts(is_here=True)
         peer = self._peers.get(provenance.owner)
-        if peer is None or not peer.is_alive or peer.features.held is None:
-            return RuleState.SILENT
-        if reads_from(rule, peer.features.held):
-            return RuleState.READS
-        return RuleState.UNSELECTED if peer.features.is_current else RuleState.SILENT
+        is_heard = peer is not None and peer.is_alive and peer.features.held is not None
+        return RuleFacts(
+            is_here=True,
+            acts=True,
+            selects_us=self._selection.selects_us(rule),
+            selects_owner=self._selection.selects(rule, peer) if peer is not None and is_heard else None,
+        )
 
     def barrier(self, target: Target, provenance: Provenance | None, *, secret_type: str) -> Barrier | None:
         """Return the barrier between a copy and its rule: the rule's policy now, or else that of the rule's origin."""
         if provenance is None:
             return None
-        stored = self._registry.rules.get(provenance.rule)
+        stored = self._registry.acting.get(provenance.rule)
         synced = stored.is_synced(self._local) if stored is not None else provenance.rule_owner not in ("", self._local)
         return self._registry.allowance.find_barrier(
             target, source=provenance.source, secret_type=secret_type, synced=synced
@@ -70,7 +80,7 @@ class RuleStates:
         """
         if provenance is None:
             return False
-        stored = self._registry.rules.get(provenance.rule)
+        stored = self._registry.acting.get(provenance.rule)
         if stored is None:
             return provenance.policy == "Delete"
         return stored.rule is not None and self._acts(stored) and stored.rule.deletion_policy == "Delete"
@@ -81,6 +91,8 @@ class RuleStates:
         return rule is not None and is_whole and not rule.suspend
 
     def _is_gone(self, provenance: Provenance) -> bool:
+        if not self._registry.shows_missing_rules:
+            return False
         if provenance.rule_owner == self._local:
             return True
         peer = self._peers.get(provenance.rule_owner)

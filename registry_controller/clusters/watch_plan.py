@@ -6,20 +6,20 @@ rules are set again only when the rules, the context or the peer's features chan
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import Any, Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest
-from registry_controller.cache.registry import Registry, RuleRequest
+from registry_controller.api.syncrule import SyncRule
+from registry_controller.cache.registry import Registry
 from registry_controller.clusters.local import LocalCluster
 from registry_controller.clusters.orphans import OrphanFinder
 from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext
-from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds, reads_from
-from registry_controller.watch.fairness import LoopYielder
+from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds
 
 _INFO: Final = ("name", "uid", "labels", "annotations", "creationTimestamp")
 _PRIVATE: Final = frozenset((meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.KUBECTL_LAST_APPLIED))
@@ -29,11 +29,24 @@ _Key = TypeVar("_Key")
 
 
 class RuleChanges(NamedTuple):
-    """The names of changed rules, the groups and kinds that they read or did read, and members with other features."""
+    """The names of changed rules, the groups and kinds that they read or did read, and members with other features.
+
+    `remaining` are the rules that act, once it is known that all others are missing; None where that is no news.
+    """
 
     rules: Set[str]
     kinds: Set[tuple[str, str]]
     members: Set[ClusterUID]
+    remaining: Set[str] | None = None
+
+
+class RuleRequest(NamedTuple):
+    """The part of a rule that decides whether its copies are wanted here; while it is equal, no copy is affected."""
+
+    rule: SyncRule | None
+    accepted: bool
+    selects_us: bool | None
+    synced: bool
 
 
 class _Assignment(NamedTuple):
@@ -43,6 +56,7 @@ class _Assignment(NamedTuple):
     active: list[ActiveRule]
     context: TemplateContext
     features: tuple[Feature, ...] | None
+    selected: Mapping[Hashable, bool | None]
 
 
 class WatchPlanner:
@@ -52,18 +66,25 @@ class WatchPlanner:
     """
 
     def __init__(
-        self, *, local: ClusterUID, registry: Registry, local_cluster: LocalCluster, orphans: OrphanFinder
+        self,
+        *,
+        local: ClusterUID,
+        registry: Registry,
+        selection: RuleSelection,
+        local_cluster: LocalCluster,
+        orphans: OrphanFinder,
     ) -> None:
         self.active: Mapping[str, ActiveRule] = {}
         self.has_orphans = False
         self._local = local
         self._registry = registry
+        self._selection = selection
         self._local_cluster = local_cluster
         self._orphans = orphans
         self._contexts = TemplateContexts(registry=registry, local=local)
         self._assigned: dict[ClusterUID, _Assignment] = {}
-        self._knows_local_cluster = False  # without it, a rule's cluster selector cannot be evaluated
         self._requests: Mapping[str, RuleRequest] = {}
+        self._showed_missing_rules = registry.shows_missing_rules
         self._features: Mapping[ClusterUID, object] = {}
 
     def watch_secrets(self, namespaces: Iterable[str]) -> None:
@@ -72,8 +93,10 @@ class WatchPlanner:
 
     async def set_rules(self, peers: Mapping[ClusterUID, Peer]) -> None:
         """Set the rules of every peer, and watch the kinds that rules write."""
-        active = self._registry.active_rules(self._local)
-        self._knows_local_cluster = self._registry.own_cluster(self._local) is not None
+        self._registry.end_deleted_rules()
+        await self._selection.update(peers)
+        found = self._registry.active_rules(self._local)
+        active = [rule for rule in found if self._selection.selects_us(rule.rule)]
         self.active = {found.rule.name: found for found in active}
         kinds = list_target_kinds(active, watched=self._local_cluster.kinds, served=self._orphans.served)
         watched = self._orphans.with_kinds(kinds)
@@ -82,37 +105,55 @@ class WatchPlanner:
         before, self._assigned = self._assigned, {}
         for cluster_id, peer in peers.items():
             context = self._contexts.of(cluster_id, name=peer.name)
-            assignment = _Assignment(peer, active, context, peer.features.held)
+            selected = self._selection.known_values(cluster_id)
+            assignment = _Assignment(peer, active, context, peer.features.held, selected)
             if assignment != before.get(cluster_id):
                 rules = [found.with_context(context) for found in active]
-                peer.watches.set_rules(group_by_kind(await choose_rules(rules, assignment.features)))
+                peer.watches.set_rules(group_by_kind(choose_rules(rules, selected)))
             self._assigned[cluster_id] = assignment
+
+    @property
+    def due_s(self) -> float | None:
+        """When time alone changes which rules read from whom, on the loop's clock; None for never."""
+        due_s = (self._registry.due_s, self._selection.due_s)
+        return min((at_s for at_s in due_s if at_s is not None), default=None)
 
     def take_changes(self, peers: Mapping[ClusterUID, Peer]) -> RuleChanges | None:
         """Return what changed since the last call; None without changes."""
-        requests = self._registry.rule_requests(self._local)
-        features = {uid: (peer.features.held, self._knows_local_cluster) for uid, peer in peers.items()}
-        if (requests, features) == (self._requests, self._features):
+        requests = {
+            name: RuleRequest(
+                held.rule,
+                held.verdict.accepted,
+                held.rule is not None and self._selection.selects_us(held.rule),
+                held.is_synced(self._local),
+            )
+            for name, held in self._registry.acting.items()
+        }
+        features = {uid: (peer.features.held, self._selection.known_values(uid)) for uid, peer in peers.items()}
+        is_news = self._registry.shows_missing_rules and not self._showed_missing_rules
+        self._showed_missing_rules = self._registry.shows_missing_rules
+        if (requests, features) == (self._requests, self._features) and not is_news:
             return None
         rules = differing(self._requests, requests)
         kinds = _kinds_read(rules, self._requests) | _kinds_read(rules, requests)
-        changes = RuleChanges(rules, kinds, differing(self._features, features))
+        members = differing(self._features, features)
+        changes = RuleChanges(rules, kinds, members, remaining=frozenset(requests) if is_news else None)
         self._requests, self._features = requests, features
         return changes
+
+    def selects_us(self, rule: SyncRule) -> bool | None:
+        """Return whether a rule selects this cluster, for reports; None while our own Cluster is unknown."""
+        return self._selection.reported(rule)
 
     def has_chosen_rules(self, peer: Peer, kind: GVK) -> bool:
         """Return whether a peer has all rules that read a kind from it, by its current features and by our Cluster."""
         assignment = self._assigned.get(peer.cluster_id)
         if assignment is None or assignment.peer is not peer:
             return False
-        if not peer.features.is_current:
-            same = (kind.group, kind.kind)
-            rules = (found.rule for found in self.active.values())
-            if any(rule.features for rule in rules if (rule.kind.group, rule.kind.kind) == same):
-                return False
-        elif assignment.features != peer.features.held:
+        if peer.features.is_current and assignment.features != peer.features.held:
             return False
-        return self._knows_local_cluster or not self._registry.may_be_asked(kind, local=self._local)
+        rules = self._registry.asking_rules(kind)
+        return all(self._selection.is_known(rule, peer) for rule in rules)
 
 
 class TemplateContexts:
@@ -126,10 +167,10 @@ class TemplateContexts:
     def of(self, owner: ClusterUID, *, name: str) -> TemplateContext:
         """Return the context of a member whose Cluster here has that name; while it is missing, the last one."""
         made = self._made.get(owner, NO_CONTEXT)
-        stored = self._registry.clusters.get(name)
-        if stored is None:
+        stored, own = self._registry.clusters.get(name), self._registry.own_cluster(self._local)
+        if stored is None or (own is None and made.local_cluster is not None):
             return made  # the Cluster is about to be restored
-        context = TemplateContext(stable_part(stored.manifest), stable_part(self._registry.own_cluster(self._local)))
+        context = TemplateContext(stable_part(stored.manifest), stable_part(own))
         if (made.cluster, made.local_cluster) != (context.cluster, context.local_cluster):
             made = self._made[owner] = context
         return made
@@ -147,15 +188,10 @@ def stable_part(manifest: Manifest | None) -> Manifest | None:
     return {**identity, "metadata": info, "spec": manifest.get("spec") or {}, "status": status}
 
 
-async def choose_rules(rules: Iterable[ActiveRule], features: Iterable[Feature] | None) -> list[ActiveRule]:
-    """Choose, in order of rank, the rules that read from a peer with these features. Yields the loop now and then."""
-    held = None if features is None else tuple(features)
-    chosen, yielder = list[ActiveRule](), LoopYielder(asyncio.get_running_loop().time())
-    for active in sorted(rules, key=lambda active: active.rank):
-        await yielder.yield_if_due()
-        if reads_from(active.rule, held):
-            chosen.append(active)
-    return chosen
+def choose_rules(rules: Iterable[ActiveRule], selected: Mapping[Hashable, bool | None]) -> list[ActiveRule]:
+    """Choose, in order of rank, the rules that read from a peer whose features are selected like this."""
+    chosen = [active for active in rules if not active.rule.features or selected.get(active.rule.features)]
+    return sorted(chosen, key=lambda active: active.rank)
 
 
 def differing(old: Mapping[_Key, object], new: Mapping[_Key, object]) -> frozenset[_Key]:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -78,7 +78,11 @@ class DryRun:
         connect_peer: Callable[[Credentials], Reader],
     ) -> None:
         self.engine = Engine(
-            settings, client=local_client, local=local, connect_peer=connect_peer, observer=_IgnoreChanges()
+            replace(settings, stabilization_window_seconds=0),  # one moment is all that a dry run sees
+            client=local_client,
+            local=local,
+            connect_peer=connect_peer,
+            observer=_IgnoreChanges(),
         )
         self.settings = settings
         self.local_client = local_client

@@ -265,4 +265,4 @@ def find_idle_reason(engine: Engine, stored: StoredRule) -> Mismatch | None:
     bar = stored.bar(engine.registry.allowance, local=engine.local)
     if bar is not None:
         return Mismatch(bar.path, bar.message)
-    return get_target_mismatch(engine.registry.selects_us(stored.rule, local=engine.local))
+    return get_target_mismatch(engine.selection.selects_us(stored.rule))

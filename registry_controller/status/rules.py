@@ -78,7 +78,7 @@ class RuleStatusReporter:
         peers, idle = ((), ()) if is_inactive else self._count_peers(stored, name, found)
         barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
         if stored.rule is not None and not is_inactive:
-            selected = self._registry.selects_us(stored.rule, local=self._clusters.local)
+            selected = self._clusters.selects_us(stored.rule)
             mismatch = get_target_mismatch(selected)
             if selected is None:
                 barred = (_LOCAL_CLUSTER_UNCLEAR, str(mismatch))

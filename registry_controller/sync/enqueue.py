@@ -18,6 +18,7 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import HERE, CopyGroup, CopyRecord, LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.watch_plan import RuleChanges
 
 PERIOD_S: Final = 3600.0
 _KEYS_PER_S: Final = 200
@@ -90,17 +91,20 @@ class Enqueuer:
             if cache.peer == member or cache.kind in (meta.CLUSTER, meta.SECRET):
                 self._enqueue_claims(cache)
 
-    def on_rules_changed(self, rules: Set[str], kinds: Set[tuple[str, str]], members: Set[ClusterUID]) -> None:
-        """Enqueue the copies of changed rules, and of members whose features changed.
+    def on_rules_changed(self, changes: RuleChanges) -> None:
+        """Enqueue the copies of changed rules and of missing ones, and of members whose features changed.
 
-        `kinds` are the kinds that these rules read, now or before: a copy of such a source may have waited for a rule's
-        match. New matches come with the lists of the changed rules.
+        The changes name the kinds that the rules read, now or before: a copy of such a source may have waited for a
+        rule's match. New matches come with the lists of the changed rules.
         """
+        rules, kinds, members, remaining = changes
 
         def is_affected(group: CopyGroup) -> bool:
             if group.owner in members or group.rule in rules:
                 return True
-            return group.owner is not None and group.rule is None and group.source in kinds
+            if group.rule is None:
+                return group.owner is not None and group.source in kinds
+            return remaining is not None and group.rule not in remaining
 
         self._enqueue_copies_where(is_affected)
         for local_cache, key, record in self._copies.awaiting_proof():

@@ -159,6 +159,8 @@ def test_whether_a_rule_is_for_a_cluster_that_does_not_know_its_own_cluster_is_n
         else:
             here.apply({"kind": "Cluster", "metadata": {"name": "a"}, "spec": {"clusterID": "another"}})
         await asyncio.sleep(20.0)
+        assert _told(group, "for-a", "Synced")[1] != "LocalClusterUnclear", "it may be made again in a moment"
+        await asyncio.sleep(20.0)
         status, reason, words = _told(group, "for-a", "Synced")
         assert (status, reason) == ("Unknown", "LocalClusterUnclear")
         assert (

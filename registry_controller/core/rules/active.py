@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from registry_controller.api.feature import Feature
+from registry_controller.api.feature import Feature, FeatureMatch
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.api.syncrule import RuleEntry, SyncRule
@@ -169,9 +169,9 @@ def group_by_kind(rules: Iterable[ActiveRule]) -> Mapping[GVK, tuple[ActiveRule,
     return {kind: tuple(group) for kind, group in groups.items()}
 
 
-def reads_from(rule: SyncRule, features: Collection[Feature] | None) -> bool:
-    """Return whether a rule reads from a peer with these features; `features` is None until they were listed."""
-    return all(features is not None and match.matches(features) for match in rule.features)
+def have_features(wanted: Iterable[FeatureMatch], features: Collection[Feature] | None) -> bool:
+    """Return whether a peer with these features has those that a rule wants; None until they were listed."""
+    return all(features is not None and match.matches(features) for match in wanted)
 
 
 def list_target_kinds(

@@ -35,6 +35,8 @@ from tests.sim.schedule.vocabulary import CANARY, EVIL, WRITTEN
 
 WINDOW_S = 60.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
+STABILIZATION_S = 30.0
+"""For how long what a rule selects by may be missing, and no copy goes: the default of the option."""
 _PATIENT = ("configmaps", "widgets", "gadgets", "regions")
 _SECRET_TEXTS = (CANARY.encode(), base64.b64encode(CANARY.encode())[:9])
 _STATUSES, _STATUSES_S = 4, 1.45
@@ -277,6 +279,8 @@ class Observer:
         if kind in WRITTEN and not _is_membership(before):
             if not self._may_go(entry, before):
                 self._break("O5", where, "was deleted, and its owner had it, and a rule wanted it")
+            for gone in self._lost_for_a_moment(entry, before):
+                self._break("W3", where, f"was deleted, and {gone}, for which it was wanted, was there a moment ago")
         elif kind in ("Cluster", "Secret"):
             owner = self._name(before["spec"]["clusterID"] if kind == "Cluster" else marks_of(before).owner)
             if owner and owner not in self.history.members:
@@ -316,6 +320,31 @@ class Observer:
                 if oracle.fate(entry.cluster, before) is not Fate.STAYS:
                     return True
         return False
+
+    def _lost_for_a_moment(self, entry: Entry, before: Manifest) -> Iterator[str]:
+        """List what is missing and was there less than the stabilization window ago, if the copy was wanted with it."""
+        place, marks = Place(before["kind"], key_of(before)), marks_of(before)
+        source, owner = marks.provenance.get("source") or {}, self._name(marks.owner)
+        if not source or not owner:
+            return
+        lately = list(self._lately(entry, owner, source["kind"], _source_key(source)))
+        if len(lately) > 1:
+            return  # the source itself is another one
+        rule = str(marks.provenance["rule"])
+        for cluster, kind, name in (
+            (entry.cluster, "ResourceSyncRule", rule),
+            (owner, "ClusterFeature", "gold"),
+            (entry.cluster, "Cluster", entry.cluster),
+        ):
+            key = ObjectKey("", name)
+            states = list(self.history.states_since(cluster, kind, key, at=entry.at - STABILIZATION_S))
+            found = next((state for state in states if state is not None), None)
+            if states[0] is not None or found is None:
+                continue
+            claims = Oracle(self.history.world_where(cluster, kind, key, found)).claims(entry.cluster).get(place, ())
+            if any(claim.owner == owner and claim.rule.name == rule for claim in claims):
+                self._tally.clause("W3")
+                yield f"{kind} {name} at {cluster}"
 
     def _worlds(self, entry: Entry, *, since_s: float, owner: str, kind: str, rule: str) -> Iterator[World]:
         """List the groups that a daemon may know by now: all of late, and the present with one thing of late."""

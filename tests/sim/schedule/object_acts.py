@@ -9,6 +9,8 @@ from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name,
 from tests.sim.schedule.stage import Spot, Stage, deed
 from tests.sim.schedule.vocabulary import ELSEWHERE, LETS_IN, NAMES, Wish, gvk, make_object, make_rule
 
+_MOMENTS_S = (0.3, 3.0, 20.0)
+
 # Their own objects.
 
 
@@ -138,6 +140,35 @@ def turns_gold(stage: Stage, member: Member) -> None:
         member.create({"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}})
     else:
         member.delete("ClusterFeature", "gold")
+
+
+@deed(lambda chance, who, names: (*one(chance, who, names), chance.choice(_MOMENTS_S)), weight=3)
+def replaces_a_rule(stage: Stage, member: Member, which: int, pause_s: float) -> bool:
+    """Delete one of the own rules, and create it again in a moment, as `kubectl replace --force` does."""
+    names = stage.own_rules(member)
+    return bool(names) and _replace(stage, member, "ResourceSyncRule", names[which % len(names)], pause_s=pause_s)
+
+
+@deed(lambda chance, who, names: (chance.choice(_MOMENTS_S),), weight=3)
+def replaces_the_feature(stage: Stage, member: Member, pause_s: float) -> bool:
+    """Delete the feature that some rules ask for, and create it again in a moment."""
+    return _replace(stage, member, "ClusterFeature", "gold", pause_s=pause_s)
+
+
+def _replace(stage: Stage, member: Member, kind: str, name: str, *, pause_s: float) -> bool:
+    found = member.find(kind, name)
+    if found is None:
+        return False
+    annotations = found["metadata"].get("annotations") or {}
+    again = {"kind": kind, "metadata": {"name": name, "annotations": annotations}, "spec": found["spec"]}
+
+    def create() -> None:
+        if member.find(kind, name) is None:
+            member.create(again)
+
+    member.delete(kind, name)
+    stage.until(pause_s, create)
+    return True
 
 
 @deed(lambda chance, who, names: (chance.choice(NAMES), f"v{chance.randrange(10**6)}"), weight=0)

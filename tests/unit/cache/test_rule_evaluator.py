@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -10,13 +9,11 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import TooMuch
-from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.cache import rule_evaluator
 from registry_controller.cache.rule_evaluator import EvaluationUsage
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.clusters.watch_plan import choose_rules
 from registry_controller.core.mutation.mutate import build_copy
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import TargetPolicy
@@ -192,29 +189,6 @@ def test_what_a_rule_makes_and_copies_is_paid_for_too() -> None:
     stream.on_object(obj("one"))
     (record,) = cache.records.values()
     assert 0 < len(record.hits) < 8
-
-
-async def test_to_compare_rules_with_a_thousand_features_leaves_the_loop_to_others() -> None:
-    """Many rules that each ask for sixteen of them, of which only the last fits."""
-    asked = [{"featureName": "it", "matchLabels": {"n": "1023"}}] * 16
-    spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [{"match": [{}]}]}
-    rule, _ = read_and_validate({"metadata": {"name": "b"}, "spec": {**spec, "clusterFeatureMatch": asked}})
-    assert rule is not None
-    features = [Feature(f"f{number}", "it", {"n": str(number)}) for number in range(1024)]
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    async with asyncio.TaskGroup() as group:
-        counting = group.create_task(count(), name="count")
-        chosen = await choose_rules([activate(rule, created_at="", owner=ClusterUID("b"))] * 64, features)
-        counting.cancel()
-    assert len(chosen) == 64
-    assert turns > 5
 
 
 def test_objects_that_other_clusters_rules_move_are_limited_and_the_others_wait(

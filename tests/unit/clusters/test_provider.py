@@ -70,6 +70,7 @@ class Watches:
     def __init__(self) -> None:
         self.active: Mapping[str, Any] = {}
         self.has_orphans = False
+        self.due_s: float | None = None
         self.namespaces: list[str] = []
         self.planned: list[list[str]] = []
         self.changes: RuleChanges | None = None
@@ -104,7 +105,7 @@ class Observer:
     def on_members_changed(self, members: Set[ClusterUID]) -> None:
         self.members.append(frozenset(members))
 
-    def on_rules_changed(self, *changes: object) -> None:
+    def on_rules_changed(self, changes: RuleChanges) -> None:
         self.rules.append(changes)
 
     def on_rebuilt(self, name: str) -> None:
@@ -415,7 +416,7 @@ def test_changes_of_rules_and_rebuilt_clusters_are_passed_on() -> None:
         stage.watches.changes = RuleChanges({"r"}, {("", "Secret")}, {B})
         stage.provider.request_plan()
         await asyncio.sleep(1)
-        assert stage.observer.rules == [({"r"}, {("", "Secret")}, {B})]
+        assert stage.observer.rules == [RuleChanges({"r"}, {("", "Secret")}, {B})]
         stage.provider.on_rebuilt("b")
         assert stage.observer.rebuilt == ["b"]
 

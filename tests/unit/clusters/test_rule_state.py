@@ -12,6 +12,7 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.cache.registry import Registry
+from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.state import RuleState
@@ -38,7 +39,8 @@ def synced(rule: dict[str, Any], owner: ClusterUID = C) -> dict[str, Any]:
 
 def peer(*features: str, is_alive: bool = True, is_listed: bool = True, is_current: bool = True) -> Any:
     held = tuple(Feature(name, name, {}) for name in features) if is_listed else None
-    return SimpleNamespace(is_alive=is_alive, features=SimpleNamespace(held=held, is_current=is_current))
+    features = SimpleNamespace(held=held, is_current=is_current)
+    return SimpleNamespace(cluster_id=B, is_alive=is_alive, features=features)
 
 
 def states(
@@ -58,7 +60,8 @@ def states(
         registry.apply("resourcesyncrules", "ADDED", rule)
     sources: Any = SimpleNamespace(cache_of=lambda owner, kind: cache if (owner, kind) == (C, meta.RULE) else None)
     peers = {uid: found for uid, found in ((B, b), (C, c)) if found is not None}
-    return RuleStates(registry=registry, sources=sources, local=LOCAL, peers=peers)
+    selection = RuleSelection(registry=registry, local=LOCAL)
+    return RuleStates(registry=registry, selection=selection, sources=sources, local=LOCAL, peers=peers)
 
 
 RULE = rule_manifest("r")

@@ -13,7 +13,8 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.registry import Registry
-from registry_controller.clusters.watch_plan import TemplateContexts, WatchPlanner, differing, stable_part
+from registry_controller.clusters.rule_selection import RuleSelection
+from registry_controller.clusters.watch_plan import RuleChanges, TemplateContexts, WatchPlanner, differing, stable_part
 from registry_controller.core.mutation.mutate import NO_CONTEXT
 from registry_controller.core.rules.active import ActiveRule
 from tests.unit.clusters.builders import LOCAL, cluster_manifest, registry, rule_manifest
@@ -59,7 +60,8 @@ class Local:
 
 
 def planner(held: Registry, local: Any) -> WatchPlanner:
-    return WatchPlanner(local=LOCAL, registry=held, local_cluster=local, orphans=local)
+    selection = RuleSelection(registry=held, local=LOCAL)
+    return WatchPlanner(local=LOCAL, registry=held, selection=selection, local_cluster=local, orphans=local)
 
 
 async def assign(made: WatchPlanner, *peers: Peer) -> Mapping[ClusterUID, Any]:
@@ -128,16 +130,16 @@ async def test_changes_name_the_rules_the_kinds_they_read_and_did_read_and_the_m
     held = registry(OWN, rules=(rule_manifest("one"), rule_manifest("two")))
     made, b = planner(held, Local()), Peer(B)
     peers = await assign(made, b)
-    assert made.take_changes(peers) == ({"one", "two"}, {("", "ConfigMap")}, {B})
+    assert made.take_changes(peers) == RuleChanges({"one", "two"}, {("", "ConfigMap")}, {B})
     assert made.take_changes(peers) is None
     changed = rule_manifest("one", kind="Secret")
     held.apply(
         "resourcesyncrules", "MODIFIED", {**changed, "metadata": {**changed["metadata"], "resourceVersion": "2"}}
     )
-    assert made.take_changes(await assign(made, b)) == ({"one"}, {("", "ConfigMap"), ("", "Secret")}, set())
+    assert made.take_changes(await assign(made, b)) == RuleChanges({"one"}, {("", "ConfigMap"), ("", "Secret")}, set())
     b.features.held = (Feature("x", "x", {}),)
-    assert made.take_changes(await assign(made, b)) == (set(), set(), {B})
-    assert made.take_changes(await assign(made)) == (set(), set(), {B})
+    assert made.take_changes(await assign(made, b)) == RuleChanges(set(), set(), {B})
+    assert made.take_changes(await assign(made)) == RuleChanges(set(), set(), {B})
 
 
 SELECTING = rule_manifest("one", targetClusters={"names": ["own"]})
@@ -219,3 +221,54 @@ def test_the_stable_part_of_a_cluster_leaves_out_what_changes_by_itself() -> Non
 
 def test_mappings_differ_in_keys_that_only_one_has_and_in_values() -> None:
     assert differing({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5}) == {"a", "c", "d"}
+
+
+async def test_w3_what_is_missing_for_a_moment_keeps_its_rules_and_its_copies() -> None:
+    clock = SimpleNamespace(now_s=1000.0)
+    held = Registry(on_change=lambda plural, name: None, window_s=30.0, now_s=lambda: clock.now_s)
+    held.replace("clusters", [OWN], revision=1)
+    held.replace("resourcesyncrules", [rule_manifest("plain"), rule_manifest("some", features=("x",))], revision=1)
+    selection = RuleSelection(registry=held, local=LOCAL, window_s=30.0, now_s=lambda: clock.now_s)
+    local, b = Local(), Peer(B, "x")
+    parts: Any = {"local_cluster": local, "orphans": local}
+    made = WatchPlanner(local=LOCAL, registry=held, selection=selection, **parts)
+    peers = await assign(made, b)
+    made.take_changes(peers)
+    assert b.given == [{MAP: ["plain", "some"]}]
+    clock.now_s += 30.0
+    changes = made.take_changes(await assign(made, b))
+    assert changes == RuleChanges(set(), set(), set(), remaining={"plain", "some"}), "a copy's rule may be missing"
+    b.features.held = ()
+    deleted = rule_manifest("plain")
+    held.apply("resourcesyncrules", "DELETED", {**deleted, "metadata": {"name": "plain", "resourceVersion": "5"}})
+    await assign(made, b)
+    assert made.due_s == clock.now_s + 30.0
+    assert set(made.active) == {"plain", "some"}
+    assert "plain" not in held.rules
+    assert len(b.given) == 2, "the features are others, and what they select is the same"
+    assert b.given[-1] == b.given[0]
+    clock.now_s += 30.0
+    changes = made.take_changes(await assign(made, b))
+    assert changes is not None
+    assert (changes.rules, changes.members) == ({"plain"}, {B})
+    assert b.given[-1] == {}
+    assert made.due_s is None
+
+
+async def test_w3_a_rule_that_is_made_again_in_the_window_acts_as_the_new_one() -> None:
+    clock = SimpleNamespace(now_s=1000.0)
+    held = Registry(on_change=lambda plural, name: None, window_s=30.0, now_s=lambda: clock.now_s)
+    held.replace("resourcesyncrules", [rule_manifest("r")], revision=1)
+    held.set_pruned("r", ("spec.new",))
+    gone = {"metadata": {"name": "r", "resourceVersion": "5"}}
+    held.apply("resourcesyncrules", "DELETED", gone)
+    assert [active.rule.kind for active in held.active_rules(LOCAL)] == []
+    again = rule_manifest("r", kind="Secret")
+    held.apply("resourcesyncrules", "ADDED", {**again, "metadata": {**again["metadata"], "resourceVersion": "6"}})
+    assert [active.rule.kind.kind for active in held.active_rules(LOCAL)] == ["Secret"], (
+        "nothing is known of its fields"
+    )
+    clock.now_s += 60.0
+    held.end_deleted_rules()
+    assert set(held.acting) == {"r"}
+    assert held.shows_missing_rules

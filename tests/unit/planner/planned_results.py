@@ -9,6 +9,7 @@ from typing import Any, cast
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.registry import Registry
+from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Reason
 from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import Claim, CurrentCopy, Origin, TargetState
@@ -63,6 +64,7 @@ def engine(
     parts: Any = SimpleNamespace(
         local=LOCAL,
         registry=registry,
+        selection=RuleSelection(registry=registry, local=LOCAL),
         clusters=clusters or FakeClusters(),
         sources=FakeSources(*sources),
         copies=FakeCopies(*copies),

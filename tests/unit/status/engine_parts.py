@@ -10,8 +10,10 @@ from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import InvalidObject, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
+from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.resolver import ResolvedCluster
+from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.watch.stream import SelectionStream
@@ -128,11 +130,15 @@ class FakeClusters:
         self.peers = {peer.cluster_id: peer for peer in peers}
         self.active = {active.rule.name: active for active in rules}
         self.is_current = True
+        self.selection: RuleSelection | None = None
         self.rebuilt_by: frozenset[ClusterUID] = frozenset()
 
     @property
     def rebuilt(self) -> FakeClusters:
         return self
+
+    def selects_us(self, rule: SyncRule) -> bool | None:
+        return self.selection.reported(rule) if self.selection is not None else True
 
     def wait_for(self, name: str) -> frozenset[ClusterUID]:
         return self.rebuilt_by

@@ -12,6 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, InvalidObject, Unreachable
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.cache.registry import Registry
+from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.rules.policy import RulePolicy
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.sync.results import ReportedResult, ResultClass, Results, TargetResult
@@ -64,6 +65,7 @@ def report(
 ) -> RecordedStatuses:
     writer = RecordedStatuses()
     clusters = FakeClusters(resolved(), peers=peers, rules=held.active_rules(LOCAL))
+    clusters.selection = RuleSelection(registry=held, local=LOCAL)
     parts: dict[str, Any] = {
         "registry": held,
         "clusters": clusters,

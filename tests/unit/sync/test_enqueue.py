@@ -14,6 +14,7 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.watch_plan import RuleChanges
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import decode_object
@@ -86,14 +87,23 @@ def test_a_changed_rule_affects_its_own_copies_and_those_of_its_kind_that_nobody
     for name in ("offered", "gone"):
         world.copy(name, rule="other")
     world.offer("own", "offered")
-    world.enqueue.on_rules_changed({"changed"}, {("", "ConfigMap")}, set())
+    world.enqueue.on_rules_changed(RuleChanges({"changed"}, {("", "ConfigMap")}, set()))
     assert world.added == ["own", "gone"]
     world.added.clear()
-    world.enqueue.on_rules_changed({"changed"}, {("", "Secret")}, set())
+    world.enqueue.on_rules_changed(RuleChanges({"changed"}, {("", "Secret")}, set()))
     assert world.added == ["own"]
     world.added.clear()
-    world.enqueue.on_rules_changed(set(), set(), {B})
+    world.enqueue.on_rules_changed(RuleChanges(set(), set(), {B}))
     assert world.added == ["own", "offered", "gone"]
+
+
+def test_w3_once_missing_rules_are_known_their_copies_are_affected() -> None:
+    world = World()
+    for name in ("acting", "missing"):
+        world.copy(name, rule=name)
+        world.offer(name)
+    world.enqueue.on_rules_changed(RuleChanges(set(), set(), set(), remaining={"acting"}))
+    assert world.added == ["missing"]
 
 
 @pytest.mark.parametrize("kind", [meta.SECRET, MAP])
@@ -101,7 +111,7 @@ def test_what_is_no_copy_is_affected_by_claims_alone(kind: GVK) -> None:
     world = World()
     world.copy("native", kind=kind, marked=False)
     cache = world.offer(kind=kind)
-    world.enqueue.on_rules_changed({"r"}, {("", kind.kind)}, {B})
+    world.enqueue.on_rules_changed(RuleChanges({"r"}, {("", kind.kind)}, {B}))
     world.enqueue.on_source_synced(cache, [])
     assert world.added == []
 

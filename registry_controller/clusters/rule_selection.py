@@ -1,0 +1,133 @@
+"""Answers whether a rule selects this cluster (`targetClusters`) and a peer (`clusterFeatureMatch`), stabilized.
+
+A ClusterFeature, a label or our own Cluster that is deleted and made again within the window was not deleted.
+
+Law: while our own Cluster is missing, or the features of a peer are not listed, no selector proves anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import NamedTuple
+
+from registry_controller.api.feature import Feature, FeatureMatch
+from registry_controller.api.meta import ClusterUID
+from registry_controller.api.syncrule import SyncRule, Targets
+from registry_controller.cache.registry import Registry
+from registry_controller.clusters.peer import Peer
+from registry_controller.core.rules.active import have_features
+from registry_controller.core.stabilization import Stabilized, stabilize
+from registry_controller.watch.fairness import LoopYielder
+
+
+class _Facts(NamedTuple):
+    """The facts that selectors are evaluated on, and since when they are the same, in seconds."""
+
+    value: object
+    since_s: float
+
+
+class RuleSelection:
+    """The answers of all rules. `now_s` is the clock; time alone changes an answer after `due_s`."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        local: ClusterUID,
+        window_s: float = 0.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.due_s: float | None = None
+        self._registry = registry
+        self._local = local
+        self._window_s = window_s
+        self._now_s = now_s
+        self._facts: dict[ClusterUID, _Facts] = {}
+        self._answers: Mapping[ClusterUID, Mapping[Hashable, Stabilized]] = {}
+
+    def selects_us(self, rule: SyncRule) -> bool | None:
+        """Return whether a rule selects this cluster; None while that is unknown."""
+        if rule.targets is None:
+            return True
+        return self._stabilize(self._local, rule.targets, self._observe_us(rule.targets)).value
+
+    def reported(self, rule: SyncRule) -> bool | None:
+        """Return whether a rule selects this cluster, for reports; None only while our own Cluster is unknown.
+
+        A rule that does not select this cluster is reported so at once, while its copies wait for the window.
+        """
+        return self.selects_us(rule) or (self._observe_us(rule.targets) if rule.targets is not None else True)
+
+    def selects(self, rule: SyncRule, peer: Peer) -> bool | None:
+        """Return whether a rule reads from a peer; None while that is unknown."""
+        if not rule.features:
+            return True
+        return self._stabilize(peer.cluster_id, rule.features, _observe_peer(rule.features, peer)).value
+
+    def is_known(self, rule: SyncRule, peer: Peer) -> bool:
+        """Return whether it is known if a rule reads from a peer here."""
+        selects_us = self.selects_us(rule)
+        return selects_us is False or (selects_us is True and self.selects(rule, peer) is not None)
+
+    def known_values(self, cluster: ClusterUID) -> Mapping[Hashable, bool | None]:
+        """Return the answers about a cluster at the last update, by selector."""
+        return {selector: answer.value for selector, answer in self._answers.get(cluster, {}).items()}
+
+    async def update(self, peers: Mapping[ClusterUID, Peer]) -> None:
+        """Observe all rules towards these peers, and record the answers. Yields the loop now and then."""
+        self._record_facts(peers)
+        rules = [stored.rule for stored in self._registry.acting.values() if stored.rule is not None]
+        targets = {rule.targets for rule in rules if rule.targets is not None}
+        answers: dict[ClusterUID, Mapping[Hashable, Stabilized]] = {
+            self._local: {found: self._stabilize(self._local, found, self._observe_us(found)) for found in targets}
+        }
+        selectors, yielder = {rule.features for rule in rules if rule.features}, LoopYielder(self._now_s())
+        for member, peer in peers.items():
+            found = dict[Hashable, Stabilized]()
+            for features in selectors:
+                await yielder.yield_if_due()
+                found[features] = self._stabilize(member, features, _observe_peer(features, peer))
+            answers[member] = found
+        self._answers = answers
+        due_s = (answer.due_s for found in answers.values() for answer in found.values() if answer.due_s is not None)
+        self.due_s = min(due_s, default=None)
+
+    def _observe_us(self, targets: Targets) -> bool | None:
+        """Return whether `targetClusters` selects our own Cluster as it is now; None while there is not exactly one."""
+        own = self._registry.own_identity(self._local)
+        return None if own is None else targets.select(own.name, own.labels)
+
+    def _stabilize(self, cluster: ClusterUID, selector: Hashable, observed: bool | None) -> Stabilized:
+        now_s = self._now_s()
+        facts = self._facts.get(cluster)
+        return stabilize(
+            observed,
+            self._answers.get(cluster, {}).get(selector),
+            now_s=now_s,
+            window_s=self._window_s,
+            unchanged_since_s=facts.since_s if facts is not None else now_s,
+        )
+
+    def _record_facts(self, peers: Mapping[ClusterUID, Peer]) -> None:
+        """Record since when our own Cluster, and the features of each peer, are the same."""
+        now_s = self._now_s()
+        values: dict[ClusterUID, object] = {self._local: self._registry.own_identity(self._local)}
+        values |= {member: _current_features(peer) for member, peer in peers.items()}
+        before = self._facts
+        self._facts = {
+            cluster: before[cluster] if cluster in before and before[cluster].value == value else _Facts(value, now_s)
+            for cluster, value in values.items()
+        }
+
+
+def _current_features(peer: Peer) -> tuple[Feature, ...] | None:
+    return peer.features.held if peer.features.is_current else None
+
+
+def _observe_peer(features: tuple[FeatureMatch, ...], peer: Peer) -> bool | None:
+    """Return whether a peer has the features that a rule asks for; None where it cannot be known that it has not."""
+    if have_features(features, peer.features.held):
+        return True
+    return False if peer.features.is_current else None
