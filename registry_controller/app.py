@@ -74,6 +74,8 @@ class Daemon:
             settings=settings,
             cluster_id=local,
             tombstones=self.engine.tombstones,
+            deleted_rules=self.engine.rule_deletions,
+            today=lambda: datetime.now(UTC).date(),
             log=log,
             on_change=self.on_peers_changed,
         )
@@ -127,6 +129,7 @@ class Daemon:
             sources=engine.sources,
             tombstones=engine.tombstones,
             quota=engine.quota,
+            deletions=engine.rule_deletions,
             local=self.local_controller,
             local_metadata=self._local_metadata,
             writer=status,
@@ -227,8 +230,8 @@ class Daemon:
         """Check the published token."""
         self.local_controller.request_pass()
 
-    def on_tombstones_changed(self) -> None:
-        """Create or delete tombstones."""
+    def on_records_changed(self) -> None:
+        """Write tombstones and the record of deleted rules."""
         self.local_controller.request_pass()
 
     def on_peers_changed(self) -> None:

@@ -30,6 +30,7 @@ from registry_controller.clusters.local import LocalCluster, LocalOptions
 from registry_controller.clusters.orphans import OrphanFinder
 from registry_controller.clusters.peer import Connection, PeerFactory
 from registry_controller.clusters.provider import ClusterOptions, ClusterProvider
+from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner
@@ -71,8 +72,8 @@ class EngineObserver(Protocol):
     def on_tokens_changed(self) -> None:
         """A token of a ServiceAccount in the daemon's namespace may have changed."""
 
-    def on_tombstones_changed(self) -> None:
-        """Tombstones are to be created or deleted here."""
+    def on_records_changed(self) -> None:
+        """Tombstones, or the record of deleted rules, are to be written here."""
 
 
 class Engine:
@@ -108,6 +109,14 @@ class Engine:
             now_s=_now_s,
         )
         self.selection = RuleSelection(registry=self.registry, local=local, window_s=window_s, now_s=_now_s)
+        self.rule_deletions = RuleDeletions(
+            registry=self.registry,
+            sources=self.sources,
+            copies=self.copies,
+            local=local,
+            window_s=window_s,
+            now_s=_now_s,
+        )
         self.registry_reader = RegistryReader(reader=client, registry=self.registry)
         self.credentials = CredentialStore(on_change=self.on_credentials_changed)
         self.namespaces = NamespaceCache(on_change=self.on_namespace_changed)
@@ -124,6 +133,7 @@ class Engine:
             options=_local_options(settings),
             observer=self,
         )
+        self.rule_deletions.definitions = self.local_cluster.definitions
         self.orphans = OrphanFinder(
             reader=client,
             discovery=self.discovery,
@@ -143,6 +153,7 @@ class Engine:
                 local=local,
                 registry=self.registry,
                 selection=self.selection,
+                deletions=self.rule_deletions,
                 local_cluster=self.local_cluster,
                 orphans=self.orphans,
             ),
@@ -158,7 +169,7 @@ class Engine:
         self.rule_states = RuleStates(
             registry=self.registry,
             selection=self.selection,
-            sources=self.sources,
+            deletions=self.rule_deletions,
             local=local,
             peers=self.clusters.peers,
         )
@@ -275,6 +286,8 @@ class Engine:
     def on_rules_changed(self, changes: RuleChanges) -> None:
         """Enqueue the targets that depend on these rules, kinds and members."""
         self.enqueue.on_rules_changed(changes)
+        if self.rule_deletions.has_new_records:
+            self._observer.on_records_changed()
 
     def on_rebuilt(self, name: str) -> None:
         """Enqueue the Cluster that has a proven successor."""
@@ -299,7 +312,7 @@ class Engine:
 
     def on_tombstones_changed(self) -> None:
         """Report that tombstones are to be created or deleted here."""
-        self._observer.on_tombstones_changed()
+        self._observer.on_records_changed()
 
     def on_planned(self) -> None:
         """Update the tombstones and the quota, which depend on the peers and on their Clusters."""

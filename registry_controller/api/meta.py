@@ -51,6 +51,9 @@ SYNC_DISABLED: Final = f"{_NAMES}/resource-sync-disabled"
 ALLOW_DELETIONS: Final = f"{_NAMES}/allow-deletions"
 """Annotation of a rule: allows the deletions that were halted at the time in its value."""
 
+DELETED_RULES: Final = f"{_NAMES}/deleted-rules"
+"""Annotation of a ClusterFeature: the rules that were deleted in that cluster, see `api.deleted_rules`."""
+
 LEFT_MEMBER: Final = f"{_NAMES}/left-member"
 LEFT_MEMBERSHIP: Final = f"{_NAMES}/left-membership"
 LEFT_REPORTED_BY: Final = f"{_NAMES}/left-said-by"

@@ -7,6 +7,10 @@ from typing import Final
 CORE_FEATURE_OBJECT: Final = "cluster-registry-core-resources"
 CORE_FEATURE: Final = "cluster-registry-core-resources-source"
 
+DELETED_RULES_OBJECT: Final = "cluster-registry-deleted-rules"
+DELETED_RULES_FEATURE: Final = "cluster-registry-deleted-rules"
+"""`spec.featureName` of the record of deleted rules."""
+
 LEFT_FEATURE: Final = "cluster-registry-left-member"
 """`spec.featureName` of a tombstone, which reports that a member has left the group."""
 

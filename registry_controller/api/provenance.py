@@ -6,6 +6,7 @@ object. It is valid only on the object that it names, because controllers copy a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,6 +18,15 @@ from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, ObjectKey,
 _LENGTH: Final = 4096  # seven names of 253 characters, four of 63, and some shorter values
 _TIME_LENGTH: Final = 40
 
+_OPTIONAL: Final = (
+    ("inherited", "inherited"),
+    ("adopted", "adopted"),
+    ("overrides", "overrides"),
+    ("rule_uid", "ruleUID"),
+    ("rule_created", "ruleCreationTimestamp"),
+)
+"""Fields that are left out while they are empty, with their names in the annotation."""
+
 _NO_CLUSTER: Final = ClusterUID("")
 _NO_KIND: Final = GVK("", "", "")
 _NO_KEY: Final = ObjectKey("", "")
@@ -27,7 +37,8 @@ _NO_COPY: Final = Target("", "", "", "")
 class Provenance:
     """The origin of one copy.
 
-    - `rule_owner` is the cluster in which the rule was created.
+    - `rule_owner` is the cluster in which the rule was created, its home. `rule_uid` and `rule_created` are the rule's
+      UID and creationTimestamp there; empty in a provenance of an earlier version.
     - `created` is the source's creationTimestamp. `revision` is the source's resourceVersion at the owner when the
       present content was written; 0 if unknown.
     - `inherited` is true if the annotation `resource-sync-disabled` came with the source.
@@ -50,6 +61,8 @@ class Provenance:
     inherited: bool = False
     adopted: bool = False
     overrides: str = ""
+    rule_uid: str = ""
+    rule_created: str = ""
 
     def for_record(self) -> Provenance:
         """Return only the owner and the source's UID, creation time and revision, for a record of a copy at a peer."""
@@ -58,8 +71,16 @@ class Provenance:
         )
 
     def same_origin(self, other: Provenance) -> bool:
-        """Return whether nothing but the revision differs. A different revision alone is not written."""
+        """Return whether nothing but the revision differs. A different revision alone is not written.
+
+        A provenance of an earlier version names no rule by UID; that alone is not written either.
+        """
+        if not (self.rule_uid and other.rule_uid):
+            return self._without_rule() == other._without_rule()
         return replace(self, revision=0) == replace(other, revision=0)
+
+    def _without_rule(self) -> Provenance:
+        return replace(self, revision=0, rule_uid="", rule_created="")
 
 
 def encode(provenance: Provenance) -> str:
@@ -82,8 +103,8 @@ def encode(provenance: Provenance) -> str:
             "resourceVersion": str(provenance.revision),
         },
     }
-    for name in ("inherited", "adopted", "overrides"):
-        if value := getattr(provenance, name):
+    for field, name in _OPTIONAL:
+        if value := getattr(provenance, field):
             content[name] = value
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS).decode()
 
@@ -114,10 +135,18 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             inherited=found.get("inherited") is True,
             adopted=found.get("adopted") is True,
             overrides=found["overrides"] if isinstance(found.get("overrides"), str) else "",
+            rule_uid=_optional_text(found, "ruleUID", most=UID_LENGTH),
+            rule_created=_optional_text(found, "ruleCreationTimestamp", most=_TIME_LENGTH),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return provenance if provenance.owner else None
+
+
+def _optional_text(found: Mapping[str, Any], key: str, *, most: int) -> str:
+    """Return a text that a provenance may have; empty where it is missing or too long. Few rules make many copies."""
+    value = found.get(key)
+    return sys.intern(value) if isinstance(value, str) and len(value) <= most else ""
 
 
 def _text(found: Mapping[str, Any], key: str, *, most: int = _LENGTH) -> str:

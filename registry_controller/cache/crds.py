@@ -5,11 +5,12 @@ Law: older definitions stop nothing; the fields that they drop are logged once.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -22,6 +23,7 @@ from registry_controller.watch.event_handler import EventHandler
 
 log = get_logger(__name__)
 
+_OF_RULES: Final = f"{meta.RULES.resource}.{meta.GROUP}"
 DEFINITION: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
@@ -34,19 +36,36 @@ def read_bundled() -> Mapping[str, Mapping[str, Any]]:
     return {definition["metadata"]["name"]: definition for definition in found}
 
 
+class Definition(NamedTuple):
+    """The local definition of rules: its UID, its creationTimestamp, and since when its UID is known, in seconds."""
+
+    uid: str
+    created: str
+    deleting: bool
+    seen_at_s: float
+
+
 class DefinitionCache(EventHandler):
-    """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed."""
+    """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed.
+
+    `of_rules` is the definition of ResourceSyncRules; None while it is missing or not known yet.
+    """
 
     def __init__(self, *, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._ours = read_bundled()
         self._complete = False
+        self.of_rules: Definition | None = None
         self._known: dict[ObjectKey, int] = {}
         self._logged: dict[str, tuple[str, ...]] = {}
 
     def on_object(self, obj: PartialObject) -> None:
         """Record a definition."""
         self._known[obj.key] = obj.generation
+        if obj.key.name == _OF_RULES:
+            known = self.of_rules
+            seen_at_s = known.seen_at_s if known is not None and known.uid == obj.uid else _now_s()
+            self.of_rules = Definition(obj.uid, obj.created, obj.deleting, seen_at_s)
         if obj.key.name in self._ours:
             self._compare(obj)
         if self._complete:
@@ -55,6 +74,8 @@ class DefinitionCache(EventHandler):
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Drop a definition."""
         self._logged.pop(key.name, None)
+        if key.name == _OF_RULES:
+            self.of_rules = None
         if self._known.pop(key, None) is not None:
             self._on_change()
 
@@ -77,3 +98,7 @@ class DefinitionCache(EventHandler):
                     crd=name,
                     fields=", ".join(lost),
                 )
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -54,6 +54,12 @@ class KeyGroups(Generic[_R, _G]):
             if is_wanted(group):
                 yield from self._scan(group) if group == self._main else self._keys[group]
 
+    def list_samples(self, is_wanted: Callable[[_G], bool]) -> Iterator[ObjectKey]:
+        """List one key of each group that is wanted. The records must not change meanwhile."""
+        for group in self._counts:
+            if is_wanted(group):
+                yield next(iter(self._scan(group) if group == self._main else self._keys[group]))
+
     def _discard(self, key: ObjectKey, group: _G) -> None:
         self._counts[group] -= 1
         if group != self._main:

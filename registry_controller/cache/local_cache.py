@@ -171,6 +171,10 @@ class LocalCache:
         """Return an object of this kind as a target."""
         return Target(self.kind.group, self.kind.kind, key.namespace, key.name)
 
+    def list_samples(self, is_wanted: Callable[[CopyGroup], bool]) -> Iterator[ObjectKey]:
+        """List one key of each group of objects that is wanted."""
+        return self._groups.list_samples(is_wanted)
+
     def find(self, is_wanted: Callable[[CopyGroup], bool]) -> Iterator[ObjectKey]:
         """Find the keys of the records whose group is wanted; the records must not change meanwhile."""
         return self._groups.find(is_wanted)

@@ -6,7 +6,8 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from registry_controller.api import meta
+from registry_controller.api import meta, names
+from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
@@ -63,10 +64,14 @@ class PeerObjects(abc.ABC):
 
 
 class PeerFeatures(PeerObjects):
-    """The ClusterFeatures that a peer holds. `changed` is called when they may choose other rules."""
+    """The ClusterFeatures that a peer holds. `changed` is called when they may choose other rules.
+
+    `deleted_rules` is the peer's record of the rules that were deleted in it.
+    """
 
     def __init__(self, *, changed: Callable[[], None]) -> None:
         super().__init__()
+        self.deleted_rules: frozenset[DeletedRule] = frozenset()
         self._tell = changed
         self._held: dict[str, Feature] = {}
 
@@ -77,6 +82,8 @@ class PeerFeatures(PeerObjects):
 
     def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
         """Keep a feature; one that cannot be read is left out."""
+        if obj.key.name == names.DELETED_RULES_OBJECT:
+            self._set_deleted_rules(read_deleted_rules(obj.annotations))
         try:
             feature = read_feature(body())
         except InvalidObject:
@@ -88,7 +95,14 @@ class PeerFeatures(PeerObjects):
             self._changed()
 
     def _drop(self, name: str) -> None:
+        if name == names.DELETED_RULES_OBJECT:
+            self._set_deleted_rules(frozenset())
         if self._held.pop(name, None) is not None:
+            self._changed()
+
+    def _set_deleted_rules(self, rules: frozenset[DeletedRule]) -> None:
+        if rules != self.deleted_rules:
+            self.deleted_rules = rules
             self._changed()
 
     def _changed(self) -> None:

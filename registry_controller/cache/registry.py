@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
-from registry_controller.api import meta
+from registry_controller.api import meta, names
 from registry_controller.api.cluster import Cluster, read_cluster
+from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.members import cluster_target
+from registry_controller.cache.rule_events import RuleDeletion
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
@@ -70,9 +72,9 @@ class StoredRule:
         if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
             return None
         provenance = self.marks.provenance
-        born = provenance.created if provenance else self.rule.created
+        born, uid = (provenance.created, provenance.uid) if provenance else (self.rule.created, self.rule.uid)
         fence = TargetPolicy(allowance, self.is_synced(local))
-        return activate(self.rule, created_at=born, owner=self.marks.owner or local, target_policy=fence)
+        return activate(self.rule, created_at=born, owner=self.marks.owner or local, target_policy=fence, uid=uid)
 
 
 class OwnIdentity(NamedTuple):
@@ -111,6 +113,8 @@ class Registry:
         self._on_change = on_change
         self._window_s = window_s
         self._now_s = now_s
+        self.deletions: dict[str, RuleDeletion] = {}
+        """The events that deleted rules of this cluster, by name."""
         self._ends_at_s: dict[str, float] = {}
         """When a deleted rule ends to act."""
         self._complete_at_s = math.inf
@@ -140,6 +144,8 @@ class Registry:
             return
         if kind == "DELETED":
             self._drop(plural, name, revision)
+            if plural == meta.RULES.resource:
+                self._note_deletion(name, manifest)
         else:
             self._gone.pop((plural, name), None)
             self._revisions[(plural, name)] = revision
@@ -182,6 +188,12 @@ class Registry:
         found = self.local_clusters(local)
         return self.clusters[found[0].name].manifest if len(found) == 1 else None
 
+    @property
+    def deleted_rules(self) -> frozenset[DeletedRule]:
+        """This cluster's record of the rules that were deleted in it."""
+        held = self.features.get(names.DELETED_RULES_OBJECT)
+        return read_deleted_rules(meta.annotations_of(held)) if held is not None else frozenset()
+
     def own_identity(self, local: ClusterUID) -> OwnIdentity | None:
         """Return what selectors see of our own Cluster; None while there is not exactly one."""
         own = self.own_cluster(local)
@@ -221,6 +233,7 @@ class Registry:
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
             self.rules[name] = self.acting[name] = StoredRule(rule, verdict, marks, manifest)
+            self.deletions.pop(name, None)
             if self._ends_at_s.pop(name, None) is not None:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
@@ -244,6 +257,15 @@ class Registry:
                 self.end_deleted_rules()
         else:
             self.features.pop(name, None)
+
+    def _note_deletion(self, name: str, manifest: Manifest) -> None:
+        """Keep the event that deleted a rule of this cluster; the deletion of a copy is no deletion of its rule."""
+        info = meta.metadata_of(manifest)
+        if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
+            self.deletions.pop(name, None)
+            self.deletions[name] = RuleDeletion(str(info.get("uid", "")), self._now_s())
+            if len(self.deletions) > _MOST_GONE:
+                del self.deletions[next(iter(self.deletions))]
 
     def _names(self, plural: str) -> Mapping[str, object]:
         if plural == meta.CLUSTERS.resource:

@@ -18,6 +18,7 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.expectations import ExpectedObjects
 from registry_controller.cache.peer_objects import PeerObjects
 from registry_controller.cache.rule_evaluator import RuleEvaluator
+from registry_controller.cache.rule_events import RuleDeletion, RuleEvents
 from registry_controller.cache.shared_watches import SharedWatches
 from registry_controller.cache.source_records import (
     ClaimIndex,
@@ -59,6 +60,8 @@ class CacheIndex(ClaimIndex, Protocol):
 class SourceCache:
     """Objects of one kind at one peer, evaluated by the rules that read them. `tap` gets all objects of the kind.
 
+    `rule_events` receives the deletions of rules, where the kind is that of rules.
+
     `records` are the records of the objects that a rule matches, or cannot be evaluated on.
     `watches_changed` is called when other selections are to be watched or listed without a call of `set_rules`.
     """
@@ -71,6 +74,7 @@ class SourceCache:
         rules: tuple[ActiveRule, ...],
         sources: CacheIndex,
         tap: PeerObjects | None = None,
+        rule_events: RuleEvents | None = None,
         watches_changed: Callable[[SourceCache], None] = lambda _: None,
     ) -> None:
         self.peer = peer
@@ -81,6 +85,7 @@ class SourceCache:
         self._observer = sources.observer
         self._report_status = sources.status_changed
         self._tap = tap
+        self._rule_events = rule_events
         self._watches_changed = watches_changed
         self._closed = False
         self._evaluator = RuleEvaluator(
@@ -127,6 +132,11 @@ class SourceCache:
         for target in {**dropped, **ended}:
             self._observer.on_claim_changed(target, self.peer)
         return change
+
+    @property
+    def rule_deletions(self) -> Mapping[ObjectKey, RuleDeletion]:
+        """The rules whose deletion the watch showed, where the kind is that of rules."""
+        return self._rule_events.deletions if self._rule_events is not None else {}
 
     @property
     def streams(self) -> Mapping[Selection, SelectionStream]:
@@ -209,6 +219,8 @@ class SourceCache:
         old = self.records.get(obj.key)
         if old is not None and obj.revision < old.revision and self._objects.is_behind(stream, obj.key, old):
             return
+        if self._rule_events is not None:
+            self._rule_events.on_object(obj.key)
         try:
             if self._tap is not None and stream.selection == EVERYTHING:
                 self._tap.upsert(obj, decode_lazily(obj))
@@ -251,11 +263,15 @@ class SourceCache:
                 return  # the end of the list shows whether it is late enough to prove this
             if obj is not None and not self._expected.reached(stream, key, obj.revision):
                 return
+        if self._rule_events is not None and obj is not None and stream.selection == EVERYTHING:
+            self._rule_events.on_delete(key, obj.uid)
         self._objects.lose(stream, key, obj)
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
         """Note that a stream's list begins: the current rules evaluate all its objects."""
         stream.generation = self._pending.generation
+        if self._rule_events is not None:
+            self._rule_events.interrupt()
         if not self._closed and self.lists:
             self._replan_aside()
 
@@ -281,6 +297,8 @@ class SourceCache:
         if self._closed:
             return
         self._expected.reset(stream)
+        if self._rule_events is not None:
+            self._rule_events.interrupt()
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.reset()
         if self.lists:

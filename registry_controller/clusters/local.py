@@ -72,9 +72,10 @@ class LocalCluster:
         self._reader = reader
         self._copies = copies
         self._credentials = credentials
+        self.definitions = DefinitionCache(on_change=self._kinds_changed)
         self._base: dict[_Watched, EventHandler] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
-            (DEFINITION, EVERYTHING): DefinitionCache(on_change=self._kinds_changed),
+            (DEFINITION, EVERYTHING): self.definitions,
             (meta.SECRET, options.tokens): NotifyHandler(observer.on_tokens_changed),
         }
         if options.pods is not None:

@@ -15,6 +15,7 @@ from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import Selection
 from registry_controller.cache.members import Members
 from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures, PeerObjects
+from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.cache.source_cache import RuleChange, SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.rules.active import ActiveRule
@@ -48,7 +49,7 @@ class PeerWatches:
     """The caches of one peer, and the reflectors and lists that fill them.
 
     `changed` is called when something about the peer changed that a status may show, `features_changed` when rules
-    may read from it or no longer. `observer` receives its signs of life.
+    may read from it or no longer, or one of its rules was deleted. `observer` receives its signs of life.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class PeerWatches:
         self.features = PeerFeatures(changed=features_changed)
         self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
         self._taps: Mapping[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
+        self._features_changed = features_changed
         self._cluster_id = cluster_id
         self._sources = sources
         self._observer = observer
@@ -93,6 +95,7 @@ class PeerWatches:
                 rules=rules.get(kind, ()),
                 sources=self._sources,
                 tap=self._taps.get(kind),
+                rule_events=RuleEvents(changed=self._features_changed) if kind == meta.RULE else None,
                 watches_changed=self._follow,
             )
             self._sources.open(cache)

@@ -1,7 +1,6 @@
 """The state of the rules that copies here were made by: whether a rule still acts, and on which member (W3).
 
-Law: silence proves nothing. A rule that came from a member is gone only when that member, alive, has shown a complete
-list without it.
+Law: silence proves nothing; `core.decision.rule_state` judges.
 """
 
 from __future__ import annotations
@@ -9,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.registry import Registry, StoredRule
-from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
 from registry_controller.clusters.rule_selection import RuleSelection
-from registry_controller.core.decision.ownership import is_at_home
-from registry_controller.core.decision.rule_state import RuleFacts, judge_rule
+from registry_controller.core.decision.rule_state import RuleFacts, judge_missing, judge_rule
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.policy import Barrier
 
@@ -29,13 +27,13 @@ class RuleStates:
         *,
         registry: Registry,
         selection: RuleSelection,
-        sources: SourceIndex,
+        deletions: RuleDeletions,
         local: ClusterUID,
         peers: Mapping[ClusterUID, Peer],
     ) -> None:
         self._registry = registry
         self._selection = selection
-        self._sources = sources
+        self._deletions = deletions
         self._local = local
         self._peers = peers
 
@@ -49,7 +47,8 @@ class RuleStates:
         """Gather the facts about the rule that a copy's provenance names, towards the copy's owner."""
         stored = self._registry.acting.get(provenance.rule)
         if stored is None:
-            return RuleFacts(is_here=False, is_gone=self._is_gone(provenance))
+            at_home, was_deleted = self._deletions.judge_rule_of(provenance)
+            return RuleFacts(is_here=False, at_home=at_home, was_deleted=was_deleted)
         rule = stored.rule
         bar = stored.bar(self._registry.allowance, local=self._local)
         if rule is None or not self._acts(stored) or bar is not None:
@@ -62,6 +61,14 @@ class RuleStates:
             selects_us=self._selection.selects_us(rule),
             selects_owner=self._selection.selects(rule, peer) if peer is not None and is_heard else None,
         )
+
+    def state_of_rule(self, target: Target, provenance: Provenance | None) -> RuleState | None:
+        """Return the state of the rule that a copy of a rule was made from, at its home; None for another copy."""
+        if provenance is None or target[:2] != (meta.GROUP, meta.RULE.kind):
+            return None
+        rule = RuleID(provenance.owner, provenance.key.name, provenance.uid, provenance.created)
+        at_home, was_deleted = self._deletions.judge(rule)
+        return judge_missing(at_home, was_deleted=was_deleted)
 
     def barrier(self, target: Target, provenance: Provenance | None, *, secret_type: str) -> Barrier | None:
         """Return the barrier between a copy and its rule: the rule's policy now, or else that of the rule's origin."""
@@ -89,21 +96,3 @@ class RuleStates:
         rule = stored.rule
         is_whole = rule is not None and stored.verdict.accepted and rule.name not in self._registry.pruned
         return rule is not None and is_whole and not rule.suspend
-
-    def _is_gone(self, provenance: Provenance) -> bool:
-        if not self._registry.shows_missing_rules:
-            return False
-        if provenance.rule_owner == self._local:
-            return True
-        peer = self._peers.get(provenance.rule_owner)
-        cache = self._sources.cache_of(provenance.rule_owner, meta.RULE)
-        if peer is None or not peer.is_alive or cache is None or not cache.is_synced:
-            return False
-        record = cache.records.get(ObjectKey("", provenance.rule))  # may be another cluster's rule of that name by now
-        # A rule that is never copied again does not come back here: it may be another rule of that name.
-        stays = (
-            record is not None
-            and not record.marks.sync_disabled
-            and is_at_home(record.marks, peer=provenance.rule_owner, membership=False)
-        )
-        return not stays

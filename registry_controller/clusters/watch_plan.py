@@ -17,6 +17,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.clusters.local import LocalCluster
 from registry_controller.clusters.orphans import OrphanFinder
 from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext
 from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds
@@ -71,6 +72,7 @@ class WatchPlanner:
         local: ClusterUID,
         registry: Registry,
         selection: RuleSelection,
+        deletions: RuleDeletions,
         local_cluster: LocalCluster,
         orphans: OrphanFinder,
     ) -> None:
@@ -79,11 +81,13 @@ class WatchPlanner:
         self._local = local
         self._registry = registry
         self._selection = selection
+        self._deletions = deletions
         self._local_cluster = local_cluster
         self._orphans = orphans
         self._contexts = TemplateContexts(registry=registry, local=local)
         self._assigned: dict[ClusterUID, _Assignment] = {}
         self._requests: Mapping[str, RuleRequest] = {}
+        self._deleted: Mapping[tuple[ClusterUID, str], object] = {}
         self._showed_missing_rules = registry.shows_missing_rules
         self._features: Mapping[ClusterUID, object] = {}
 
@@ -95,6 +99,7 @@ class WatchPlanner:
         """Set the rules of every peer, and watch the kinds that rules write."""
         self._registry.end_deleted_rules()
         await self._selection.update(peers)
+        self._deletions.update(peers)
         found = self._registry.active_rules(self._local)
         active = [rule for rule in found if self._selection.selects_us(rule.rule)]
         self.active = {found.rule.name: found for found in active}
@@ -115,7 +120,7 @@ class WatchPlanner:
     @property
     def due_s(self) -> float | None:
         """When time alone changes which rules read from whom, on the loop's clock; None for never."""
-        due_s = (self._registry.due_s, self._selection.due_s)
+        due_s = (self._registry.due_s, self._selection.due_s, self._deletions.due_s)
         return min((at_s for at_s in due_s if at_s is not None), default=None)
 
     def take_changes(self, peers: Mapping[ClusterUID, Peer]) -> RuleChanges | None:
@@ -132,13 +137,15 @@ class WatchPlanner:
         features = {uid: (peer.features.held, self._selection.known_values(uid)) for uid, peer in peers.items()}
         is_news = self._registry.shows_missing_rules and not self._showed_missing_rules
         self._showed_missing_rules = self._registry.shows_missing_rules
-        if (requests, features) == (self._requests, self._features) and not is_news:
+        deleted = self._deletions.shown()
+        news = (requests, features, deleted)
+        if news == (self._requests, self._features, self._deleted) and not is_news:
             return None
-        rules = differing(self._requests, requests)
+        rules = differing(self._requests, requests) | {name for _, name in differing(self._deleted, deleted)}
         kinds = _kinds_read(rules, self._requests) | _kinds_read(rules, requests)
         members = differing(self._features, features)
         changes = RuleChanges(rules, kinds, members, remaining=frozenset(requests) if is_news else None)
-        self._requests, self._features = requests, features
+        self._requests, self._features, self._deleted = news
         return changes
 
     def selects_us(self, rule: SyncRule) -> bool | None:

@@ -9,10 +9,18 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import date
 from typing import Final, NoReturn, Protocol
 
 from registry_controller.api import meta, names
 from registry_controller.api.cluster import read_cluster
+from registry_controller.api.deleted_rules import (
+    DeletedRule,
+    deleted_rules_manifest,
+    has_later_format,
+    keep_lasting,
+    read_deleted_rules,
+)
 from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError, TooManyRequests
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import Tombstone, is_own_tombstone, published_secret, tombstone_manifest
@@ -41,6 +49,13 @@ class TombstoneSource(Protocol):
         """List the tombstone objects to delete here."""
 
 
+class DeletedRulesSource(Protocol):
+    """The rules of this cluster that are known to be deleted, and are not in its record yet."""
+
+    def new_records(self, *, today: date) -> Iterable[DeletedRule]:
+        """List them."""
+
+
 class LocalController:
     """Reconciles this cluster's own objects.
 
@@ -54,6 +69,8 @@ class LocalController:
         settings: Settings,
         cluster_id: ClusterUID,
         tombstones: TombstoneSource,
+        deleted_rules: DeletedRulesSource,
+        today: Callable[[], date],
         log: Logger,
         on_change: Callable[[], None] | None = None,
     ) -> None:
@@ -62,6 +79,8 @@ class LocalController:
         self._settings = settings
         self._cluster_id = cluster_id
         self._tombstones = tombstones
+        self._deleted_rules = deleted_rules
+        self._today = today
         self._log = log
         self._on_change = on_change
         self._secret = KubeconfigSecret(api=self._api, settings=settings, log=log)
@@ -100,7 +119,11 @@ class LocalController:
 
     async def _pass(self) -> str:
         found: list[Manifest] = []
-        problems = [*await self._keep_tombstones(), await self._attempt(self._find(found))]
+        problems = [
+            *await self._keep_tombstones(),
+            await self._attempt(self._keep_deleted_rules()),
+            await self._attempt(self._find(found)),
+        ]
         self._had_cluster = self._had_cluster or bool(found)
         if (
             not problems[-1] and len(found) == 1
@@ -113,6 +136,27 @@ class LocalController:
         made = [await self._attempt(self._create_tombstone(stone)) for stone in sorted(self._tombstones.list_missing())]
         unwanted = list(self._tombstones.list_unwanted())
         return made + [await self._attempt(self._delete_tombstone(manifest)) for manifest in unwanted]
+
+    async def _keep_deleted_rules(self) -> None:
+        """Add the rules that were deleted here to the record that members read, and take expired ones from it."""
+        new = frozenset(self._deleted_rules.new_records(today=self._today()))
+        key = ObjectKey("", names.DELETED_RULES_OBJECT)
+        current = await self._api.read(meta.FEATURES, key)
+        annotations = meta.annotations_of(current) if current is not None else {}
+        if has_later_format(annotations):
+            return
+        held = read_deleted_rules(annotations)
+        known = {rule.uid for rule in held}
+        wanted = keep_lasting({*held, *(rule for rule in new if rule.uid not in known)}, today=self._today())
+        if wanted == held:
+            return
+        manifest = deleted_rules_manifest(wanted)
+        if current is None:
+            await self._api.create(meta.FEATURES, manifest)
+        else:
+            info = {**meta.metadata_of(current), **meta.metadata_of(manifest)}
+            await self._api.replace(meta.FEATURES, {**manifest, "metadata": info})
+        self._log.info("recorded deleted rules", rules=", ".join(sorted(rule.name for rule in wanted - held)))
 
     async def _create_tombstone(self, stone: Tombstone) -> None:
         with contextlib.suppress(AlreadyExists):  # created already, and not in the cache yet

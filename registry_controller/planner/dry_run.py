@@ -278,7 +278,7 @@ class _IgnoreChanges:
     def on_tokens_changed(self) -> None:
         pass
 
-    def on_tombstones_changed(self) -> None:
+    def on_records_changed(self) -> None:
         pass
 
 

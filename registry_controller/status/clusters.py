@@ -19,6 +19,7 @@ from registry_controller.clusters.metadata import LocalMetadata
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.resolver import ResolvedCluster
+from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
 from registry_controller.local.controller import LocalController
 from registry_controller.membership.quota import MemberQuota
@@ -37,6 +38,7 @@ class ClusterStatusReporter:
         sources: SourceIndex,
         tombstones: TombstoneTracker,
         quota: MemberQuota,
+        deletions: RuleDeletions,
         local: LocalController,
         local_metadata: LocalMetadata,
         writer: StatusWriter,
@@ -46,6 +48,7 @@ class ClusterStatusReporter:
         self._sources = sources
         self._tombstones = tombstones
         self._quota = quota
+        self._deletions = deletions
         self._local = local
         self._local_metadata = local_metadata
         self._writer = writer
@@ -72,9 +75,14 @@ class ClusterStatusReporter:
 
     def _collect_facts(self, choice: ResolvedCluster, known_here: Sequence[KnownCluster]) -> ClusterFacts:
         cluster = choice.cluster
+        missing = self._deletions.missing.get(cluster.cluster_id)
+        rules, since = (sorted(missing.rules), missing.since) if missing is not None else ((), "")
         if cluster.cluster_id == self._clusters.local:
             return ClusterFacts(
                 is_local=True,
+                name=cluster.name,
+                missing_rules=rules,
+                missing_since=since,
                 disabled=choice.disabled,
                 conflict=choice.conflict,
                 connected=True,
@@ -86,6 +94,9 @@ class ClusterStatusReporter:
         is_read = peer is not None and not choice.alias_of and choice.credentials is not None
         return ClusterFacts(
             is_local=False,
+            name=cluster.name,
+            missing_rules=rules,
+            missing_since=since,
             disabled=choice.disabled,
             missing_auth=choice.missing_auth,
             auth_problem=choice.auth_problem,

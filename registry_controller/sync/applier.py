@@ -130,6 +130,8 @@ class Applier:
             target=target,
             inherited=inherited,
             adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
+            rule_uid=offer.hit.rule_uid,
+            rule_created=offer.hit.rank[0].removeprefix("~"),
             entries=offer.hit.entries,
         )
         marked = with_provenance(copy.manifest, provenance)

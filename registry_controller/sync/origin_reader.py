@@ -54,6 +54,7 @@ class OriginReader:
             others_synced=self._are_rules_synced(source),
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
+            source_rule=self._rule_states.state_of_rule(state.target, provenance),
             moved=self._is_moved(source, provenance),
             saw_match=tracking is Tracking.ABSENT and self._saw_match(source, record),
         )

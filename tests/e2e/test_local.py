@@ -8,6 +8,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,13 @@ class Tombstones:
         return ()
 
 
+class DeletedRules:
+    """No rule was deleted."""
+
+    def new_records(self, *, today: date) -> tuple[()]:
+        return ()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Group(1) as group:
@@ -76,6 +84,8 @@ async def home(cluster: Cluster) -> AsyncIterator[LocalController]:
             settings=settings,
             cluster_id=ClusterUID(uid),
             tombstones=Tombstones(),
+            deleted_rules=DeletedRules(),
+            today=lambda: date(2026, 1, 1),
             log=get_logger("test"),
         )
     finally:
@@ -91,6 +101,8 @@ async def expiring(cluster: Cluster, home: LocalController) -> LocalController:
         settings=settings,
         cluster_id=home._cluster_id,
         tombstones=Tombstones(),
+        deleted_rules=DeletedRules(),
+        today=lambda: date(2026, 1, 1),
         log=get_logger("test"),
     )
 
@@ -272,6 +284,8 @@ async def test_a_daemon_that_may_use_secrets_in_its_namespace_only_keeps_everyth
             settings=settings,
             cluster_id=ClusterUID(uid),
             tombstones=Tombstones(),
+            deleted_rules=DeletedRules(),
+            today=lambda: date(2026, 1, 1),
             log=get_logger("test"),
         )
         await settled(narrow)

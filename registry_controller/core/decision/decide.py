@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.decision import (
     Apply,
     Decision,
@@ -220,23 +221,41 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
     older = next((claim for claim in rivals if _outranks(claim, current.marks)), None)
     if older is not None:
         return Apply(older, Reason.TAKE_OVER)
+    if owner not in state.departed and _misses_rule(state):
+        return Hold(Reason.RULE_MISSING, owner)
     reason = Reason.OWNER_LEFT if owner in state.departed else _UNWANTED.get(state.origin.rule_state)
     if reason is None:
         if state.origin.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
-        absence = judge_absence(state, owner)
+        absence = _judge_source(state, owner)
         if absence is not None and not _proves_unwanted(state, absence):
             return absence
         reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if state.origin.moved else absence.reason
-    elif owner not in state.alive and reason is not Reason.OWNER_LEFT:
-        return Hold(Reason.OWNER_SILENT, owner)
-    elif not state.origin.others_synced and reason is not Reason.OWNER_LEFT:
-        return Hold(Reason.OWNER_NOT_HEARD, owner)  # another rule may want it
+    elif reason is not Reason.OWNER_LEFT and (owner not in state.alive or not state.origin.others_synced):
+        # another rule may want it
+        return Hold(Reason.OWNER_NOT_HEARD if owner in state.alive else Reason.OWNER_SILENT, owner)
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)
     if reason in _ALWAYS or state.origin.deletes_unwanted:
         return Delete(current.uid, current.revision, reason, owner)
     return Skip(reason, owner)
+
+
+def _misses_rule(state: TargetState) -> bool:
+    """Report whether a copy would go with its rule, and nothing shows that the missing rule was deleted."""
+    return state.origin.rule_state is RuleState.MISSING and state.origin.deletes_unwanted
+
+
+def _judge_source(state: TargetState, owner: ClusterUID) -> Decision | None:
+    """Return the decision about an absent source; None once its absence is proven.
+
+    The absence of a rule is none before something shows that the rule was deleted at its home.
+    """
+    absence, rule = judge_absence(state, owner), state.origin.source_rule
+    is_absent = absence is None or (isinstance(absence, NeedsProof) and state.origin.tracking is Tracking.ABSENT)
+    if not is_absent or rule in (None, RuleState.GONE):
+        return absence
+    return Hold(Reason.RULE_MISSING if rule is RuleState.MISSING else Reason.OWNER_NOT_HEARD, owner)
 
 
 def _proves_unwanted(state: TargetState, absence: Decision) -> bool:

@@ -52,6 +52,7 @@ class Reason(enum.Enum):
     OWNER_SILENT = "OwnerSilent"
     OWNER_CLONED = "OwnerCloned"
     OWNER_NOT_HEARD = "OwnerNotHeard"
+    RULE_MISSING = "RuleMissing"
     NEEDS_PROOF = "NeedsProof"
     NOT_EVALUATED = "CannotBeEvaluated"
     STALE_SOURCE = "StaleSource"

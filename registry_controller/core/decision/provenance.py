@@ -28,9 +28,13 @@ def provenance_of(
     target: Target,
     inherited: bool,
     adopted: bool = False,
+    rule_uid: str = "",
+    rule_created: str = "",
     entries: Sequence[RuleEntry] = (),
 ) -> Provenance:
     """Return the provenance of a copy made from a claim; `marks` are the marks of the object that was read.
+
+    `rule_owner`, `rule_uid` and `rule_created` describe the rule in the cluster in which it was created.
 
     `entries` are the rule's matching entries. `inherited` means that the copy has `resource-sync-disabled` from its
     source or its rule, so that it does not freeze the copy.
@@ -56,6 +60,8 @@ def provenance_of(
         inherited=inherited,
         adopted=adopted,
         overrides=_digest_overrides(tuple(entries)),
+        rule_uid=rule_uid,
+        rule_created=rule_created if rule_uid else "",
     )
 
 

@@ -105,6 +105,7 @@ class RuleState(enum.Enum):
     """The state of the rule that made the copy, towards the copy's owner."""
 
     READS = "it acts here, and reads from the owner"
+    MISSING = "it is missing at its home, and nothing shows that it was deleted there"
     UNSELECTED = "it acts here, and the live owner has no features that it asks for"
     NOT_HERE = "it is for other clusters than this one"
     GONE = "it was deleted, here or proven at its owner"
@@ -146,7 +147,8 @@ class Origin(NamedTuple):
     is a rule that reads its owner. `barrier` keeps that rule from changing the copy, which stays as it is unless
     another rule claims it. `offered_at` is the resourceVersion of the source in the caches, 0 if it is not there.
     `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
-    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy; `moved` means that the rule
+    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy. For a copy of a rule,
+    `source_rule` is the state of that rule at its home; None for another copy. `moved` means that the rule
     makes another copy of the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the
     source, and no answer that the source exists.
     """
@@ -158,6 +160,7 @@ class Origin(NamedTuple):
     others_synced: bool = True
     rule_state: RuleState = RuleState.SILENT
     deletes_unwanted: bool = False
+    source_rule: RuleState | None = None
     moved: bool = False
     saw_match: bool = False
 

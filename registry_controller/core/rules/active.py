@@ -29,8 +29,8 @@ Rank = tuple[str, ClusterUID, str]
 class Hit(NamedTuple):
     """A rule that matches an object: the entries that match, the copy's kind, and its target if that has another key.
 
-    `barrier` is set when the local policy does not let the rule write the target. `rank` is the rule's rank. `is_moved`
-    is True if the copy has another kind or another key than the object.
+    `barrier` is set when the local policy does not let the rule write the target. `rank` is the rule's rank, `rule_uid`
+    its UID where it was created. `is_moved` is True if the copy has another kind or another key than the object.
     """
 
     rank: Rank
@@ -43,6 +43,7 @@ class Hit(NamedTuple):
     moved_to: Target | None = None
     barrier: Barrier | None = None
     is_moved: bool = False
+    rule_uid: str = ""
 
     def target(self, key: ObjectKey) -> Target:
         """Return the target of the object with that key."""
@@ -66,7 +67,7 @@ class _EntriesResult:
 
 @dataclass(frozen=True, slots=True)
 class ActiveRule:
-    """A rule that is accepted and not suspended. `created_at` and `owner` describe the rule in its own cluster.
+    """A rule that is accepted and not suspended. `created_at`, `owner` and `uid` describe the rule in its own cluster.
 
     `target_policy` decides which targets the rule may write here. `context` holds the Clusters for its templates; it
     is NO_CONTEXT until the rule reads a peer.
@@ -78,6 +79,7 @@ class ActiveRule:
     selections: tuple[Selection, ...]
     target_policy: TargetPolicy = UNRESTRICTED
     context: TemplateContext = NO_CONTEXT
+    uid: str = ""
     _results: dict[tuple[int, ...], _EntriesResult] = field(default_factory=dict, init=False, repr=False, compare=False)
     """By the `id` of the matching entries, for a few combinations: objects that match the same ones share a hit."""
 
@@ -86,7 +88,7 @@ class ActiveRule:
         """The values that the rule's result depends on: while they are equal, no source has to be listed again."""
         rule = self.rule
         made = (rule.kind, rule.entries, rule.deletion_policy, rule.create_namespaces)
-        return (rule.name, self.created_at, self.owner, made, self.target_policy, self.context)
+        return (rule.name, self.uid, self.created_at, self.owner, made, self.target_policy, self.context)
 
     def with_context(self, context: TemplateContext) -> ActiveRule:
         """Return the rule with a context; a rule without templates gets none and stays equal."""
@@ -133,6 +135,7 @@ class ActiveRule:
                 kind,
                 self.context,
                 is_moved=(kind.group, kind.kind) != (rule.kind.group, rule.kind.kind),
+                rule_uid=self.uid,
             ),
             depends_on_copy=may_have_other_key or self._may_change_secret_type(kind, has_overrides=bool(overrides)),
             may_be_barred=self.target_policy.may_bar(kind),
@@ -155,10 +158,10 @@ class ActiveRule:
 
 
 def activate(
-    rule: SyncRule, *, created_at: str, owner: ClusterUID, target_policy: TargetPolicy = UNRESTRICTED
+    rule: SyncRule, *, created_at: str, owner: ClusterUID, target_policy: TargetPolicy = UNRESTRICTED, uid: str = ""
 ) -> ActiveRule:
     """Return the active rule of an accepted rule."""
-    return ActiveRule(rule, created_at, owner, build_selections(rule), target_policy)
+    return ActiveRule(rule, created_at, owner, build_selections(rule), target_policy, uid=uid)
 
 
 def group_by_kind(rules: Iterable[ActiveRule]) -> Mapping[GVK, tuple[ActiveRule, ...]]:

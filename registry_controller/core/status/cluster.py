@@ -6,19 +6,21 @@ changes nothing · a cluster that does not answer changes the conditions of its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from registry_controller.api.cluster import ClusterType, State
-from registry_controller.api.meta import ClusterUID
+from registry_controller.api.meta import ALLOW_DELETIONS, GROUP, ClusterUID
 
-CONDITIONS: Final = ("LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced")
+CONDITIONS: Final = ("LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced", "RulesMissing")
 """The condition types that the daemon writes."""
 
 METADATA_FIELDS: Final = ("provider", "distribution", "version", "kubeletVersions", "kubeProxyVersions", "locality")
 
 _MAX_PROBLEMS: Final = 20
+_SINCE: Final = re.compile(rf"{re.escape(ALLOW_DELETIONS)}=([0-9TZ:-]{{1,40}})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,9 @@ class ClusterFacts:
     `failure` is why the peer is not read (unreachable, another cluster, 401). `connected` is true while the peer is
     read and its identity is proven. Before the first answer, there is neither. `reported_left_by` has the names of
     members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another cluster of
-    its name at another address. `metadata` and `known_there` (the Clusters in the peer) are None until they were read.
+    its name at another address. `missing_rules` are rules that are missing there without a trace since `missing_since`,
+    while copies here wait for them; `name` is the name of the Cluster. `metadata` and `known_there` (the Clusters in
+    the peer) are None until they were read.
     """
 
     is_local: bool
@@ -61,6 +65,9 @@ class ClusterFacts:
     known_here: Sequence[KnownCluster] = ()
     known_there: Sequence[KnownCluster] | None = None
     known_problem: str = ""
+    missing_rules: Sequence[str] = ()
+    missing_since: str = ""
+    name: str = ""
     generation: int = 0
 
 
@@ -99,6 +106,7 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         _build_metadata_set(facts),
         _build_ready(verdict, facts=facts),
         _build_clusters_synced(facts, verdict),
+        _build_rules_missing(facts),
     )
     status["conditions"] = [condition for condition in found if condition]
     return status
@@ -204,6 +212,29 @@ def _build_clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None)
     return _build_condition(
         "ClustersSynced", not problems, reason=reason, message=_join_problems(problems), facts=facts
     )
+
+
+def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any]:
+    if not facts.missing_rules:
+        return {"type": "RulesMissing", "status": None}
+    shown = ", ".join(facts.missing_rules[:_MAX_PROBLEMS])
+    more = len(facts.missing_rules) - _MAX_PROBLEMS
+    message = (
+        f"ResourceSyncRules {shown}{f' and {more} more' if more > 0 else ''} are missing in this cluster, and nothing "
+        "shows that they were deleted; their copies here stay; create the rules again, or, to delete the copies: "
+        f"kubectl annotate --overwrite clusters.{GROUP} {facts.name} {ALLOW_DELETIONS}={facts.missing_since}"
+    )
+    return _build_condition("RulesMissing", True, reason="RulesMissing", message=message, facts=facts)
+
+
+def read_missing_since(status: object) -> str:
+    """Return since when rules are missing, from the condition `RulesMissing` of a stored status; empty without one."""
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, Mapping) and condition.get("type") == "RulesMissing":
+            found = _SINCE.search(str(condition.get("message")))
+            return found[1] if found is not None and condition.get("status") == "True" else ""
+    return ""
 
 
 def _join_problems(problems: Sequence[str]) -> str:

@@ -86,6 +86,7 @@ class ApiServer:
             self.store.create(
                 _NAMESPACE, "", body, manager="kube-apiserver", uid=uid if namespace == "kube-system" else ""
             )
+        self.change_served("ResourceSyncRule", served=True)
 
     @property
     def uid(self) -> str:

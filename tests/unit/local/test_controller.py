@@ -8,13 +8,21 @@ import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 import yaml
 
 from registry_controller.api import meta, names
+from registry_controller.api.deleted_rules import (
+    LASTS,
+    MOST,
+    DeletedRule,
+    deleted_rules_manifest,
+    has_later_format,
+    read_deleted_rules,
+)
 from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
@@ -43,11 +51,36 @@ class Tombstones:
         return self.unwanted
 
 
-def make(server: FakeServer, *, tombstones: Tombstones | None = None, **options: Any) -> LocalController:
+TODAY = date(2026, 1, 31)
+
+
+@dataclass
+class DeletedRules:
+    """The rules that were deleted here, and are not recorded yet."""
+
+    new: list[DeletedRule] = field(default_factory=list)
+
+    def new_records(self, *, today: date) -> list[DeletedRule]:
+        return [rule._replace(day=today) for rule in self.new]
+
+
+def make(
+    server: FakeServer,
+    *,
+    tombstones: Tombstones | None = None,
+    deleted: DeletedRules | None = None,
+    **options: Any,
+) -> LocalController:
     settings = LocalSettings(**options)
     stones = tombstones or Tombstones()
     return LocalController(
-        writer=server, settings=settings, cluster_id=OUR_ID, tombstones=stones, log=get_logger("test")
+        writer=server,
+        settings=settings,
+        cluster_id=OUR_ID,
+        tombstones=stones,
+        deleted_rules=deleted or DeletedRules(),
+        today=lambda: TODAY,
+        log=get_logger("test"),
     )
 
 
@@ -498,6 +531,8 @@ async def test_the_task_retries_says_its_problem_and_hears_pokes(server: FakeSer
         settings=LocalSettings(),
         cluster_id=OUR_ID,
         tombstones=Tombstones(),
+        deleted_rules=DeletedRules(),
+        today=lambda: TODAY,
         log=get_logger("test"),
         on_change=lambda: changes.append(home.problem),
     )
@@ -515,3 +550,58 @@ async def test_the_task_retries_says_its_problem_and_hears_pokes(server: FakeSer
             await task
     assert len(changes) == 2
     assert changes[1] == ""
+
+
+# The record of deleted rules. W3.
+
+
+def recorded(server: FakeServer) -> dict[str, date]:
+    """Return the rules in the record, each with its day."""
+    found = server.find(meta.FEATURES, names.DELETED_RULES_OBJECT)
+    rules = read_deleted_rules(found["metadata"].get("annotations") or {}) if found is not None else ()
+    return {rule.name: rule.day for rule in rules}
+
+
+async def test_w3_rules_that_were_deleted_here_are_recorded_once_and_for_ninety_days(server: FakeServer) -> None:
+    deleted = DeletedRules()
+    home = make(server, deleted=deleted)
+    assert await home.reconcile() == ""
+    assert server.find(meta.FEATURES, names.DELETED_RULES_OBJECT) is None
+    old = [DeletedRule("lasts", "uid-l", TODAY - LASTS), DeletedRule("expired", "uid-e", TODAY - LASTS - timedelta(1))]
+    server.put(meta.FEATURES, deleted_rules_manifest(old))
+    deleted.new = [DeletedRule("new", "uid-n", TODAY), DeletedRule("lasts", "uid-l", TODAY)]
+    assert await home.reconcile() == ""
+    assert recorded(server) == {"lasts": TODAY - LASTS, "new": TODAY}
+    writes = len(server.writes)
+    assert await home.reconcile() == ""
+    assert len(server.writes) == writes
+
+
+async def test_w3_the_record_holds_the_latest_rules(server: FakeServer) -> None:
+    days = [TODAY - timedelta(number % 80) for number in range(MOST + 50)]
+    old = [DeletedRule(f"r{number}", f"uid-{number}", day) for number, day in enumerate(days)]
+    deleted = DeletedRules([DeletedRule("new", "uid-n", TODAY)])
+    server.put(meta.FEATURES, deleted_rules_manifest(old[:MOST]))
+    assert await make(server, deleted=deleted).reconcile() == ""
+    found = recorded(server)
+    assert len(found) == MOST
+    assert "new" in found
+
+
+async def test_w3_a_record_of_a_later_format_is_left_alone(server: FakeServer) -> None:
+    manifest = deleted_rules_manifest([])
+    manifest["metadata"]["annotations"][meta.DELETED_RULES] = json.dumps({"format": 2, "rules": {"r": "uid"}})
+    server.put(meta.FEATURES, manifest)
+    assert await make(server, deleted=DeletedRules([DeletedRule("new", "uid-n", TODAY)])).reconcile() == ""
+    assert (
+        server.find(meta.FEATURES, names.DELETED_RULES_OBJECT)["metadata"]["annotations"]
+        == (manifest["metadata"]["annotations"])
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"format": 1}', '{"format": 1, "rules": [1, {"name": "r"}, {"name": "r", "uid": 1}]}']
+)
+def test_w3_a_record_that_cannot_be_read_names_no_rule(text: str) -> None:
+    assert read_deleted_rules({meta.DELETED_RULES: text}) == frozenset()
+    assert not has_later_format({meta.DELETED_RULES: text})

@@ -17,7 +17,7 @@ from registry_controller.core.decision.decision import Apply
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import TemplateContext, build_copy
-from registry_controller.core.rules.active import Hit, activate, reads_from
+from registry_controller.core.rules.active import Hit, activate, have_features
 from registry_controller.core.rules.validation import read_and_validate
 from tests.docs.examples import LOCAL_NAME, OWNER_NAME, Example, key_of, read_examples, shown
 
@@ -50,7 +50,7 @@ def _acting(example: Example) -> Iterator[SyncRule]:
         assert rule is not None
         assert (verdict.accepted, verdict.warnings) == (True, ()), verdict.message
         is_for_us = rule.targets is None or rule.targets.select(LOCAL_NAME, {})
-        if not rule.suspend and is_for_us and reads_from(rule, features):
+        if not rule.suspend and is_for_us and have_features(rule.features, features):
             yield rule
 
 

@@ -1,0 +1,244 @@
+"""Finds out which rules were deleted at their homes, and which are missing there without a trace (W3).
+
+A rule was deleted where its home's record names it, where its deletion was an event of a watch that was not interrupted
+since, or, at home, where the definition of its kind is older than the rule and still there: what it loses by itself, by
+a restored etcd or by a new definition, nobody has deleted.
+
+Laws: no deletion of a copy of a rule is a deletion of the rule · while the home is silent, nothing is known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import NamedTuple, Protocol
+
+from registry_controller.api import meta
+from registry_controller.api.deleted_rules import DeletedRule
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.provenance import Provenance
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.crds import Definition
+from registry_controller.cache.registry import Registry, StoredCluster
+from registry_controller.cache.rule_events import RuleDeletion
+from registry_controller.cache.source_cache import SourceCache
+from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.peer import Peer
+from registry_controller.core.decision.ownership import is_at_home
+from registry_controller.core.decision.rule_state import HomeState
+from registry_controller.core.status.cluster import read_missing_since
+
+
+class RuleID(NamedTuple):
+    """A rule in its home. `uid` and `created` are empty where a provenance of an earlier version names it."""
+
+    home: ClusterUID
+    name: str
+    uid: str = ""
+    created: str = ""
+
+
+class MissingRules(NamedTuple):
+    """The rules that are missing at a home, and since when, in RFC 3339; `is_allowed` once their copies may go."""
+
+    rules: frozenset[str]
+    since: str
+    is_allowed: bool
+
+
+class HasDefinition(Protocol):
+    """What is known of the local definitions."""
+
+    @property
+    def of_rules(self) -> Definition | None: ...
+
+
+class RuleDeletions:
+    """Judges rules that are not here.
+
+    `missing` has, by home, the rules that are missing there without a trace; `definitions` is set before the first
+    question.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        sources: SourceIndex,
+        copies: CopyIndex,
+        local: ClusterUID,
+        window_s: float = 0.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.missing: Mapping[ClusterUID, MissingRules] = {}
+        self.definitions: HasDefinition | None = None
+        self._registry = registry
+        self._sources = sources
+        self._copies = copies
+        self._local = local
+        self._peers: Mapping[ClusterUID, Peer] = {}
+        self._window_s = window_s
+        self._now_s = now_s
+
+    def update(self, peers: Mapping[ClusterUID, Peer]) -> None:
+        """Judge the rules of all copies here again, with these peers."""
+        self._peers = peers
+        found: dict[ClusterUID, set[str]] = {}
+        for rule in self._list_absent():
+            at_home, was_deleted = self.judge(rule)
+            if at_home is HomeState.MISSING and not (was_deleted and not self._is_allowed(rule.home)):
+                found.setdefault(rule.home, set()).add(rule.name)
+        self.missing = {
+            home: MissingRules(frozenset(rules), self._since(home), is_allowed=self._is_allowed(home))
+            for home, rules in found.items()
+        }
+
+    def _list_absent(self) -> Iterator[RuleID]:
+        """List the rules that do not act here, by which copies here were made, and those that are copies here."""
+        acting = self._registry.acting
+        for cache in self._copies.all_caches():
+            for key in cache.list_samples(lambda group: group.rule is not None and group.rule not in acting):
+                provenance = cache.records[key].marks.provenance
+                if provenance is not None and provenance.policy == "Delete":
+                    yield _made_by(provenance)
+        for stored in acting.values():
+            provenance = stored.marks.provenance
+            if provenance is not None:
+                yield RuleID(provenance.owner, provenance.key.name, provenance.uid, provenance.created)
+
+    def _since(self, home: ClusterUID) -> str:
+        """Return since when rules of a home are missing, as its Cluster here reports it; now, where they were not."""
+        known = self.missing.get(home)
+        if known is not None:
+            return known.since
+        reported = (read_missing_since(stored.manifest.get("status")) for stored in self._clusters_of(home))
+        return next(filter(None, reported), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+
+    def _is_allowed(self, home: ClusterUID) -> bool:
+        """Return whether a person here let the copies of the missing rules of a home go."""
+        known = self.missing.get(home)
+        allowed = (meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS) for stored in self._clusters_of(home))
+        return known is not None and known.since in allowed
+
+    def _clusters_of(self, home: ClusterUID) -> Iterator[StoredCluster]:
+        for stored in self._registry.clusters.values():
+            if stored.cluster is not None and stored.cluster.cluster_id == home:
+                yield stored
+
+    def judge(self, rule: RuleID) -> tuple[HomeState, bool]:
+        """Return the state of a rule in its home, and whether anything shows that it was deleted there."""
+        if not self._registry.shows_missing_rules:
+            return HomeState.UNKNOWN, False
+        at_home = self._judge_local(rule) if rule.home == self._local else self._judge_peer(rule)
+        return at_home, at_home is HomeState.MISSING and self._was_deleted(rule)
+
+    def judge_rule_of(self, provenance: Provenance) -> tuple[HomeState, bool]:
+        """Judge the rule that made a copy."""
+        return self.judge(_made_by(provenance))
+
+    @property
+    def due_s(self) -> float | None:
+        """When the next deletion was a stabilization window ago; None without any that is more recent."""
+        now_s = self._now_s()
+        due_s = (deletion.at_s + self._window_s for _, deletion in self._events())
+        return min((at_s for at_s in due_s if at_s > now_s), default=None)
+
+    def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
+        """Map the rules of which something shows that they were deleted to what shows it."""
+        now_s = self._now_s()
+        found: dict[tuple[ClusterUID, str], object] = {
+            rule: deletion for rule, deletion in self._events() if deletion.at_s + self._window_s <= now_s
+        }
+        found |= {(home, record.name): record for home in (self._local, *self._peers) for record in self._records(home)}
+        for home, missing in self.missing.items():
+            found |= {(home, name): missing.since for name in missing.rules if missing.is_allowed}
+        return found
+
+    @property
+    def has_new_records(self) -> bool:
+        """True if a rule is known to be deleted here that the record lacks."""
+        recorded = {rule.uid for rule in self._registry.deleted_rules}
+        return any(rule.uid not in recorded for rule in self.new_records(today=date.min))
+
+    def new_records(self, *, today: date) -> Iterator[DeletedRule]:
+        """List the rules that are known to be deleted here by an event, for the record."""
+        for (home, name), deletion in self._events():
+            rule = RuleID(home, name, deletion.uid)
+            is_stable = deletion.at_s + self._window_s <= self._now_s()
+            if home == self._local and deletion.uid and is_stable and self._was_seen(rule):
+                yield DeletedRule(name, deletion.uid, today)
+
+    def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
+        for name, deletion in self._registry.deletions.items():
+            yield (self._local, name), deletion
+        for home in self._peers:
+            cache = self._rules_of(home)
+            for key, deletion in cache.rule_deletions.items() if cache is not None else ():
+                yield (home, key.name), deletion
+
+    def _rules_of(self, home: ClusterUID) -> SourceCache | None:
+        return self._sources.cache_of(home, meta.RULE)
+
+    def _judge_local(self, rule: RuleID) -> HomeState:
+        return HomeState.THERE if rule.name in self._registry.acting else HomeState.MISSING
+
+    def _judge_peer(self, rule: RuleID) -> HomeState:
+        peer, cache = self._peers.get(rule.home), self._rules_of(rule.home)
+        if peer is None or not peer.is_alive or cache is None or not cache.is_synced:
+            return HomeState.UNKNOWN
+        if any(stream.error is not None for stream in cache.streams.values()):
+            return HomeState.UNKNOWN  # as while the definition of rules is missing there
+        key = ObjectKey("", rule.name)
+        record = cache.records.get(key)  # may be another cluster's rule of that name by now
+        # A rule that is never copied again does not come back here: it may be another rule of that name.
+        if record is not None and not record.marks.sync_disabled:
+            return HomeState.THERE if is_at_home(record.marks, peer=rule.home, membership=False) else HomeState.MISSING
+        deletion = cache.rule_deletions.get(key)
+        is_settled = deletion is None or deletion.at_s + self._window_s <= self._now_s()
+        return HomeState.MISSING if is_settled else HomeState.UNKNOWN
+
+    def _was_deleted(self, rule: RuleID) -> bool:
+        if any(_names(record.name, record.uid, rule) for record in self._records(rule.home)):
+            return True
+        if rule.home == self._local:
+            return self._was_deleted_here(rule) or self._is_allowed(rule.home)
+        cache = self._rules_of(rule.home)
+        key = ObjectKey("", rule.name)
+        if cache is not None and key in cache.records:
+            return True  # it is there, as a rule that is not copied, or another cluster's
+        deletion = cache.rule_deletions.get(key) if cache is not None else None
+        if deletion is not None and _names(rule.name, deletion.uid, rule):
+            return True
+        return self._is_allowed(rule.home)
+
+    def _was_deleted_here(self, rule: RuleID) -> bool:
+        if self._was_seen(rule):
+            return True
+        definition = self.definitions.of_rules if self.definitions is not None else None
+        if definition is None or definition.deleting:
+            return False
+        # A rule that a copy here names was in this store. A provenance of an earlier version does not tell since when.
+        return not rule.uid or definition.created <= rule.created
+
+    def _was_seen(self, rule: RuleID) -> bool:
+        """Return whether an event deleted a rule of this cluster while its definition stayed."""
+        definition = self.definitions.of_rules if self.definitions is not None else None
+        deletion = self._registry.deletions.get(rule.name)
+        if definition is None or definition.deleting or deletion is None:
+            return False
+        return _names(rule.name, deletion.uid, rule) and definition.seen_at_s <= deletion.at_s
+
+    def _records(self, home: ClusterUID) -> frozenset[DeletedRule]:
+        if home == self._local:
+            return self._registry.deleted_rules
+        peer = self._peers.get(home)
+        return peer.features.deleted_rules if peer is not None else frozenset()
+
+
+def _made_by(provenance: Provenance) -> RuleID:
+    return RuleID(provenance.rule_owner, provenance.rule, provenance.rule_uid, provenance.rule_created)
+
+
+def _names(name: str, uid: str, rule: RuleID) -> bool:
+    return name == rule.name and rule.uid in ("", uid)

@@ -1,0 +1,229 @@
+"""When a rule counts as deleted: only where something shows it, and not where it is merely missing. W3."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta, names
+from registry_controller.api.deleted_rules import read_deleted_rules
+from registry_controller.api.meta import SYNC_DISABLED
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import Member
+from tests.sim.cluster.transport import Fault
+
+WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+MANY = 60
+WINDOW_S = 30.0
+
+
+def delete_rule(name: str = "r", **spec: Any) -> dict[str, Any]:
+    return rule(name, CONFIG_MAP, WANTED, deletionPolicy="Delete", **spec)
+
+
+def copies(member: Member) -> int:
+    return sum(meta.OWNER in (found["metadata"].get("annotations") or {}) for found in member.list("ConfigMap"))
+
+
+def recorded(member: Member) -> set[str]:
+    found = member.find("ClusterFeature", names.DELETED_RULES_OBJECT)
+    annotations = found["metadata"].get("annotations") or {} if found is not None else {}
+    return {deleted.name for deleted in read_deleted_rules(annotations)}
+
+
+def missing(member: Member, cluster: str) -> dict[str, Any] | None:
+    """Return the condition of a Cluster that names missing rules."""
+    conditions = (member.get("Cluster", cluster).get("status") or {}).get("conditions") or []
+    return next((found for found in conditions if found["type"] == "RulesMissing"), None)
+
+
+async def synced(group: SimGroup, *, home: str = "a", source: str = "c", count: int = MANY) -> None:
+    """Let a rule of `home` copy objects of `source` to the other members."""
+    await group.join()
+    for number in range(count):
+        group[source].create(config_map(f"m{number}", {"a": "1"}, labels={"sync": "yes"}))
+    group[home].create(delete_rule())
+    await group.settle()
+    assert {member.name: copies(member) for member in group.members if member.name != source} == dict.fromkeys(
+        (member.name for member in group.members if member.name != source), count
+    )
+
+
+def reinstall_rules(member: Member, *, again: bool = True) -> list[dict[str, Any]]:
+    """Delete the definition of rules with all rules, and install it again; return the rules that were there."""
+    rules = member.list("ResourceSyncRule")
+    member.delete("CustomResourceDefinition", f"{meta.RULES.resource}.{meta.GROUP}")
+    for found in rules:
+        if member.find("ResourceSyncRule", found["metadata"]["name"]) is not None:
+            member.delete("ResourceSyncRule", found["metadata"]["name"])
+    if again:
+        member.server.change_served("ResourceSyncRule", served=True)
+    return rules
+
+
+@pytest.mark.clause("W3")
+def test_a_rule_that_is_deleted_is_recorded_at_home_and_its_copies_go_everywhere() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        group["a"].delete("ResourceSyncRule", "r")
+        await asyncio.sleep(WINDOW_S - 2.0)
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
+        await group.settle()
+        assert [copies(group[name]) for name in "ab"] == [0, 0]
+        assert recorded(group["a"]) == {"r"}
+        assert not recorded(group["b"])
+        assert group["b"].find("ResourceSyncRule", "r") is None
+        assert missing(group["b"], "a") is None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_member_that_was_away_obeys_the_record(restarts: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        if restarts:
+            group["b"].kill()
+        else:
+            group.wire("b", "a").set(Fault.REFUSED)
+            group.wire("b", "a").cut()
+        group["a"].delete("ResourceSyncRule", "r")
+        await group.settle()
+        group["a"].server.compact()
+        assert copies(group["b"]) == MANY
+        if restarts:
+            group["b"].start_again()
+        else:
+            group.wire("b", "a").set(None)
+        await group.settle()
+        assert copies(group["b"]) == 0
+        assert group["b"].find("ResourceSyncRule", "r") is None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+def test_a_rule_that_is_deleted_while_its_home_has_no_daemon_is_gone() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        group["a"].kill()
+        group["a"].delete("ResourceSyncRule", "r")
+        await asyncio.sleep(60.0)
+        group["a"].start_again()
+        await group.settle()
+        assert copies(group["a"]) == 0, "its copy here is younger than the definition of rules: it was in this store"
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+def test_a_rule_that_a_restored_etcd_does_not_know_is_missing_and_no_copy_goes() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        for number in range(MANY):
+            group["c"].create(config_map(f"m{number}", {"a": "1"}, labels={"sync": "yes"}))
+        await group.settle()
+        before = group["a"].server.snapshot()
+        group["a"].create(delete_rule())
+        await group.settle()
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
+        group["a"].restore(before)
+        await group.settle()
+        assert copies(group["b"]) == MANY
+        assert group["b"].find("ResourceSyncRule", "r") is not None, "it stays, and acts"
+        found = missing(group["b"], "a")
+        assert found is not None
+        assert "ResourceSyncRules r are missing" in found["message"]
+        group["c"].create(config_map("late", {"a": "1"}, labels={"sync": "yes"}))
+        await group.settle()
+        assert copies(group["b"]) == MANY + 1
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("pause_s", [0.5, 60.0])
+def test_a_definition_of_rules_that_is_installed_again_deletes_no_copy(pause_s: float) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        rules = reinstall_rules(group["a"], again=False)
+        await asyncio.sleep(pause_s)
+        group["a"].server.change_served("ResourceSyncRule", served=True)
+        await asyncio.sleep(60.0)
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
+        for found in rules:
+            if found["metadata"]["name"] == "r":
+                group["a"].create({"kind": "ResourceSyncRule", "metadata": {"name": "r"}, "spec": found["spec"]})
+        await group.settle()
+        uids = {found["metadata"]["uid"] for found in group["a"].list("ConfigMap")}
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
+        assert len(uids) == MANY
+        assert missing(group["a"], "a") is None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+def test_copies_of_missing_rules_go_when_a_person_allows_it() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        reinstall_rules(group["a"])
+        await group.settle()
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
+        for name in "ab":
+            found = missing(group[name], "a")
+            assert found is not None
+            moment = found["message"].rpartition("=")[2]
+            cluster = group[name].get("Cluster", "a")
+            annotations = {**(cluster["metadata"].get("annotations") or {}), meta.ALLOW_DELETIONS: moment}
+            group[name].replace({**cluster, "metadata": {**cluster["metadata"], "annotations": annotations}})
+        await group.settle()
+        assert [copies(group[name]) for name in "ab"] == [0, 0]
+        assert missing(group["b"], "a") is None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+def test_the_deletion_of_a_copy_of_a_rule_is_none_of_the_rule() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        uids = {found["metadata"]["uid"] for found in group["b"].list("ConfigMap")}
+        group["b"].delete("ResourceSyncRule", "r")
+        await group.settle()
+        assert {found["metadata"]["uid"] for found in group["b"].list("ConfigMap")} == uids
+        assert group["b"].find("ResourceSyncRule", "r") is not None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("pause_s", [0.3, 10.0, 25.0])
+def test_a_rule_and_its_feature_that_are_replaced_make_no_copy_anew(pause_s: float) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner, here = group["b"], group["a"]
+        feature = {"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}}
+        owner.create(feature)
+        for number in range(MANY):
+            owner.create(config_map(f"m{number}", {"a": "1"}, labels={"sync": "yes"}))
+        made = delete_rule(clusterFeatureMatch=[{"featureName": "gold"}])
+        made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+        here.create(made)
+        await group.settle()
+        uids = {found["metadata"]["uid"] for found in here.list("ConfigMap")}
+        assert len(uids) == MANY
+        here.delete("ResourceSyncRule", "r")
+        await asyncio.sleep(pause_s)
+        here.create(made)
+        await group.settle()
+        owner.delete("ClusterFeature", "gold")
+        await asyncio.sleep(pause_s)
+        owner.create(feature)
+        await group.settle()
+        assert {found["metadata"]["uid"] for found in here.list("ConfigMap")} == uids
+
+    simulate(scenario, n=2)
