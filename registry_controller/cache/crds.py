@@ -5,7 +5,6 @@ Law: older definitions stop nothing; the fields that they drop are logged once.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -37,12 +36,12 @@ def read_bundled() -> Mapping[str, Mapping[str, Any]]:
 
 
 class Definition(NamedTuple):
-    """The local definition of rules: its UID, its creationTimestamp, and since when its UID is known, in seconds."""
+    """The local definition of rules. It exists since `revision`, the first one at which it was seen, at the latest."""
 
     uid: str
     created: str
     deleting: bool
-    seen_at_s: float
+    revision: int
 
 
 class DefinitionCache(EventHandler):
@@ -64,8 +63,8 @@ class DefinitionCache(EventHandler):
         self._known[obj.key] = obj.generation
         if obj.key.name == _OF_RULES:
             known = self.of_rules
-            seen_at_s = known.seen_at_s if known is not None and known.uid == obj.uid else _now_s()
-            self.of_rules = Definition(obj.uid, obj.created, obj.deleting, seen_at_s)
+            revision = known.revision if known is not None and known.uid == obj.uid else obj.revision
+            self.of_rules = Definition(obj.uid, obj.created, obj.deleting, revision)
         if obj.key.name in self._ours:
             self._compare(obj)
         if self._complete:
@@ -98,7 +97,3 @@ class DefinitionCache(EventHandler):
                     crd=name,
                     fields=", ".join(lost),
                 )
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()

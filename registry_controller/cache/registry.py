@@ -145,7 +145,7 @@ class Registry:
         if kind == "DELETED":
             self._drop(plural, name, revision)
             if plural == meta.RULES.resource:
-                self._note_deletion(name, manifest)
+                self._note_deletion(name, manifest, revision)
         else:
             self._gone.pop((plural, name), None)
             self._revisions[(plural, name)] = revision
@@ -258,12 +258,12 @@ class Registry:
         else:
             self.features.pop(name, None)
 
-    def _note_deletion(self, name: str, manifest: Manifest) -> None:
+    def _note_deletion(self, name: str, manifest: Manifest, revision: int) -> None:
         """Keep the event that deleted a rule of this cluster; the deletion of a copy is no deletion of its rule."""
         info = meta.metadata_of(manifest)
         if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
             self.deletions.pop(name, None)
-            self.deletions[name] = RuleDeletion(str(info.get("uid", "")), self._now_s())
+            self.deletions[name] = RuleDeletion(str(info.get("uid", "")), revision, self._now_s())
             if len(self.deletions) > _MOST_GONE:
                 del self.deletions[next(iter(self.deletions))]
 

@@ -15,14 +15,15 @@ _MOST: Final = 4096
 
 
 class RuleDeletion(NamedTuple):
-    """The event that deleted the rule of this UID, at a time of the loop's clock in seconds."""
+    """The event that deleted the rule of this UID: the revision of the deletion, and the loop's time in seconds."""
 
     uid: str
+    revision: int
     at_s: float
 
 
 class RuleEvents:
-    """The deletions since the watch was interrupted last. `changed` is called when there are others."""
+    """The deletions since the watch was interrupted last. `changed` is called when rules may be missing, or no longer."""
 
     def __init__(self, *, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -38,12 +39,16 @@ class RuleEvents:
         if self._deletions and self._deletions.pop(key, None) is not None:
             self._changed()
 
-    def on_delete(self, key: ObjectKey, uid: str) -> None:
+    def on_delete(self, key: ObjectKey, uid: str, revision: int) -> None:
         """Note that the watch showed the deletion of a rule."""
         self._deletions.pop(key, None)
-        self._deletions[key] = RuleDeletion(uid, asyncio.get_running_loop().time())
+        self._deletions[key] = RuleDeletion(uid, revision, asyncio.get_running_loop().time())
         if len(self._deletions) > _MOST:
             del self._deletions[next(iter(self._deletions))]
+        self._changed()
+
+    def on_synced(self) -> None:
+        """Note that a list is complete: rules may be missing that no event deleted."""
         self._changed()
 
     def interrupt(self) -> None:

@@ -264,7 +264,7 @@ class SourceCache:
             if obj is not None and not self._expected.reached(stream, key, obj.revision):
                 return
         if self._rule_events is not None and obj is not None and stream.selection == EVERYTHING:
-            self._rule_events.on_delete(key, obj.uid)
+            self._rule_events.on_delete(key, obj.uid, obj.revision)
         self._objects.lose(stream, key, obj)
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
@@ -283,6 +283,8 @@ class SourceCache:
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         stream.listed = stream.generation
+        if self._rule_events is not None:
+            self._rule_events.on_synced()
         self._observer.on_source_synced(self, {**dropped, **self._replan()})
         self._report_status()
 

@@ -227,7 +227,7 @@ class RuleDeletions:
         deletion = self._registry.deletions.get(rule.name)
         if definition is None or definition.deleting or deletion is None:
             return False
-        return _names(rule.name, deletion.uid, rule) and definition.seen_at_s <= deletion.at_s
+        return _names(rule.name, deletion.uid, rule) and definition.revision < deletion.revision
 
     def _records(self, home: ClusterUID) -> frozenset[DeletedRule]:
         if home == self._local:

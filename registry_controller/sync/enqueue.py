@@ -107,7 +107,7 @@ class Enqueuer:
             return remaining is not None and group.rule not in remaining
 
         self._enqueue_copies_where(is_affected)
-        for rule in rules:  # its copy stays until the rule was deleted where it was created
+        for rule in rules | (remaining or set()):  # a copy of a rule waits until the rule was deleted at its home
             self._add(Target(*_RULE, "", rule), HERE)
         for local_cache, key, record in self._copies.awaiting_proof():
             group = record.group(local_cache.kind)

@@ -51,16 +51,20 @@ async def synced(group: SimGroup, *, home: str = "a", source: str = "c", count: 
     )
 
 
-def reinstall_rules(member: Member, *, again: bool = True) -> list[dict[str, Any]]:
-    """Delete the definition of rules with all rules, and install it again; return the rules that were there."""
+def drop_definition(group: SimGroup, name: str) -> list[dict[str, Any]]:
+    """Delete the definition of rules, with all rules and all watches of them; return the rules that were there."""
+    member = group[name]
     rules = member.list("ResourceSyncRule")
-    member.delete("CustomResourceDefinition", f"{meta.RULES.resource}.{meta.GROUP}")
     for found in rules:
-        if member.find("ResourceSyncRule", found["metadata"]["name"]) is not None:
-            member.delete("ResourceSyncRule", found["metadata"]["name"])
-    if again:
-        member.server.change_served("ResourceSyncRule", served=True)
+        member.delete("ResourceSyncRule", found["metadata"]["name"])
+    member.delete("CustomResourceDefinition", f"{meta.RULES.resource}.{meta.GROUP}")
+    group.cut(name)
+    member.server.compact()
     return rules
+
+
+def install_definition(group: SimGroup, name: str) -> None:
+    group[name].server.change_served("ResourceSyncRule", served=True)
 
 
 @pytest.mark.clause("W3")
@@ -126,11 +130,12 @@ def test_a_rule_that_a_restored_etcd_does_not_know_is_missing_and_no_copy_goes()
         for number in range(MANY):
             group["c"].create(config_map(f"m{number}", {"a": "1"}, labels={"sync": "yes"}))
         await group.settle()
-        before = group["a"].server.snapshot()
+        before = group["a"].server.store.backup()
         group["a"].create(delete_rule())
         await group.settle()
         assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
-        group["a"].restore(before)
+        group.cut("a")
+        group["a"].server.store.restore(before)
         await group.settle()
         assert copies(group["b"]) == MANY
         assert group["b"].find("ResourceSyncRule", "r") is not None, "it stays, and acts"
@@ -149,9 +154,9 @@ def test_a_rule_that_a_restored_etcd_does_not_know_is_missing_and_no_copy_goes()
 def test_a_definition_of_rules_that_is_installed_again_deletes_no_copy(pause_s: float) -> None:
     async def scenario(group: SimGroup) -> None:
         await synced(group)
-        rules = reinstall_rules(group["a"], again=False)
+        rules = drop_definition(group, "a")
         await asyncio.sleep(pause_s)
-        group["a"].server.change_served("ResourceSyncRule", served=True)
+        install_definition(group, "a")
         await asyncio.sleep(60.0)
         assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
         for found in rules:
@@ -170,7 +175,8 @@ def test_a_definition_of_rules_that_is_installed_again_deletes_no_copy(pause_s: 
 def test_copies_of_missing_rules_go_when_a_person_allows_it() -> None:
     async def scenario(group: SimGroup) -> None:
         await synced(group)
-        reinstall_rules(group["a"])
+        drop_definition(group, "a")
+        install_definition(group, "a")
         await group.settle()
         assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
         for name in "ab":
