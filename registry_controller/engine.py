@@ -286,8 +286,6 @@ class Engine:
     def on_rules_changed(self, changes: RuleChanges) -> None:
         """Enqueue the targets that depend on these rules, kinds and members."""
         self.enqueue.on_rules_changed(changes)
-        if self.rule_deletions.has_new_records:
-            self._observer.on_records_changed()
 
     def on_rebuilt(self, name: str) -> None:
         """Enqueue the Cluster that has a proven successor."""
@@ -318,6 +316,8 @@ class Engine:
         """Update the tombstones and the quota, which depend on the peers and on their Clusters."""
         self.tombstones.update()
         self.quota.update()
+        if self.rule_deletions.has_new_records:
+            self._observer.on_records_changed()
 
     def _relayed_credentials(self) -> RelayedCredentials:
         return RelayedCredentials(

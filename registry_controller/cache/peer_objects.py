@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -66,12 +67,13 @@ class PeerObjects(abc.ABC):
 class PeerFeatures(PeerObjects):
     """The ClusterFeatures that a peer holds. `changed` is called when they may choose other rules.
 
-    `deleted_rules` is the peer's record of the rules that were deleted in it.
+    `deleted_rules` is the peer's record of the rules that were deleted in it, each with the loop's time in seconds at
+    which it was first seen.
     """
 
     def __init__(self, *, changed: Callable[[], None]) -> None:
         super().__init__()
-        self.deleted_rules: frozenset[DeletedRule] = frozenset()
+        self.deleted_rules: Mapping[DeletedRule, float] = {}
         self._tell = changed
         self._held: dict[str, Feature] = {}
 
@@ -101,8 +103,9 @@ class PeerFeatures(PeerObjects):
             self._changed()
 
     def _set_deleted_rules(self, rules: frozenset[DeletedRule]) -> None:
-        if rules != self.deleted_rules:
-            self.deleted_rules = rules
+        if rules != self.deleted_rules.keys():
+            now_s = asyncio.get_running_loop().time()
+            self.deleted_rules = {rule: self.deleted_rules.get(rule, now_s) for rule in rules}
             self._changed()
 
     def _changed(self) -> None:

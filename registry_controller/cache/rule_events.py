@@ -23,7 +23,10 @@ class RuleDeletion(NamedTuple):
 
 
 class RuleEvents:
-    """The deletions since the watch was interrupted last. `changed` is called when rules may be missing, or no longer."""
+    """The deletions since the watch was interrupted last.
+
+    `changed` is called when rules may be missing, or no longer.
+    """
 
     def __init__(self, *, changed: Callable[[], None]) -> None:
         self._changed = changed

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.deleted_rules import DeletedRule
@@ -28,6 +28,9 @@ from registry_controller.clusters.peer import Peer
 from registry_controller.core.decision.ownership import is_at_home
 from registry_controller.core.decision.rule_state import HomeState
 from registry_controller.core.status.cluster import read_missing_since
+
+_RECORD_S: Final = 5.0
+"""The time after a deletion in which the deletion of the definition, which comes before, arrives on its own watch."""
 
 
 class RuleID(NamedTuple):
@@ -141,8 +144,13 @@ class RuleDeletions:
     def due_s(self) -> float | None:
         """When the next deletion was a stabilization window ago; None without any that is more recent."""
         now_s = self._now_s()
-        due_s = (deletion.at_s + self._window_s for _, deletion in self._events())
-        return min((at_s for at_s in due_s if at_s > now_s), default=None)
+        events_s = (
+            deletion.at_s + after_s for _, deletion in self._events() for after_s in (_RECORD_S, self._window_s)
+        )
+        records_s = (
+            at_s + self._window_s for peer in self._peers.values() for at_s in peer.features.deleted_rules.values()
+        )
+        return min((at_s for at_s in (*events_s, *records_s) if at_s > now_s), default=None)
 
     def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
         """Map the rules of which something shows that they were deleted to what shows it."""
@@ -162,11 +170,15 @@ class RuleDeletions:
         return any(rule.uid not in recorded for rule in self.new_records(today=date.min))
 
     def new_records(self, *, today: date) -> Iterator[DeletedRule]:
-        """List the rules that are known to be deleted here by an event, for the record."""
+        """List the rules that are known to be deleted here by an event, for the record.
+
+        They are recorded before the window is over, so that a daemon that ends meanwhile forgets none: a rule that is
+        created again has another UID.
+        """
         for (home, name), deletion in self._events():
             rule = RuleID(home, name, deletion.uid)
-            is_stable = deletion.at_s + self._window_s <= self._now_s()
-            if home == self._local and deletion.uid and is_stable and self._was_seen(rule):
+            is_due = deletion.at_s + _RECORD_S <= self._now_s()
+            if home == self._local and deletion.uid and is_due and self._was_seen(rule):
                 yield DeletedRule(name, deletion.uid, today)
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
@@ -232,8 +244,9 @@ class RuleDeletions:
     def _records(self, home: ClusterUID) -> frozenset[DeletedRule]:
         if home == self._local:
             return self._registry.deleted_rules
-        peer = self._peers.get(home)
-        return peer.features.deleted_rules if peer is not None else frozenset()
+        peer, before_s = self._peers.get(home), self._now_s() - self._window_s
+        found = peer.features.deleted_rules.items() if peer is not None else ()
+        return frozenset(rule for rule, at_s in found if at_s <= before_s)
 
 
 def _made_by(provenance: Provenance) -> RuleID:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta, names
+from registry_controller.api.deleted_rules import read_deleted_rules
 from registry_controller.api.meta import ObjectKey
 from tests.sim.checks.expected_copies import Copy, Marks, Place, Rule, key_of, make_copy, marks_of, source_named_by
 from tests.sim.cluster.fields import Manifest
@@ -167,11 +168,19 @@ class Oracle:
             return Fate.STAYS
         kind, key = source_named_by(copy)
         source = self.natives(owner, kind).get(key)
+        if source is None and kind == "ResourceSyncRule" and not self._is_recorded(owner, _uid_of_source(marks)):
+            return Fate.OPEN
         if source is None and not deletes and self._was_let_go(cluster, copy, owner, kind=kind, key=key):
             return Fate.OPEN
         if not marks.provenance:
             return Fate.OPEN if source is not None else self._fate_without_rule(cluster, owner, kind)
         return self._fate_by_rule(cluster, marks, source, owner=owner, kind=kind, deletes=deletes)
+
+    def _is_recorded(self, home: str, uid: str) -> bool:
+        """Say whether a cluster has recorded that a rule of its own was deleted (W3)."""
+        found = self.world.all(home, "ClusterFeature").get(ObjectKey("", names.DELETED_RULES_OBJECT))
+        annotations = (found["metadata"].get("annotations") or {}) if found is not None else {}
+        return uid in {rule.uid for rule in read_deleted_rules(annotations)}
 
     def _was_let_go(self, cluster: str, copy: Manifest, owner: str, *, kind: str, key: ObjectKey) -> bool:
         """Say whether no rule made this copy of the last that its source was.
@@ -194,8 +203,11 @@ class Oracle:
         if rule is None and kind == "ResourceSyncRule":
             rule = self.rules(cluster)[-1]
         if rule is None:
-            if not self.name_of(marks.provenance["ruleOwner"]):
+            home = self.name_of(marks.provenance["ruleOwner"])
+            if not home:
                 return Fate.STAYS
+            if not self._is_recorded(home, marks.provenance.get("ruleUID", "")):
+                return Fate.OPEN  # nothing may show that it was deleted
             return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
         if rule.spec.get("suspend"):
             return Fate.STAYS
@@ -222,6 +234,10 @@ class Oracle:
         kinds = [kind for kind in BY_KIND.values() if kind.namespaced and kind.kind != "Event"]
         found = (key for kind in kinds for key in self.natives(cluster, kind.kind))
         return any(key.namespace == namespace for key in found)
+
+
+def _uid_of_source(marks: Marks) -> str:
+    return str((marks.provenance.get("source") or {}).get("uid", ""))
 
 
 def _is_wide(rule: Rule) -> bool:
