@@ -144,13 +144,11 @@ class RuleDeletions:
     def due_s(self) -> float | None:
         """When the next deletion was a stabilization window ago; None without any that is more recent."""
         now_s = self._now_s()
-        events_s = (
-            deletion.at_s + after_s for _, deletion in self._events() for after_s in (_RECORD_S, self._window_s)
-        )
-        records_s = (
-            at_s + self._window_s for peer in self._peers.values() for at_s in peer.features.deleted_rules.values()
-        )
-        return min((at_s for at_s in (*events_s, *records_s) if at_s > now_s), default=None)
+        events_s = [deletion.at_s for _, deletion in self._events()]
+        records_s = [at_s for peer in self._peers.values() for at_s in peer.features.deleted_rules.values()]
+        stable_s = (at_s + self._window_s for at_s in (*events_s, *records_s))
+        recorded_s = (at_s + _RECORD_S for at_s in events_s)
+        return min((at_s for at_s in (*stable_s, *recorded_s) if at_s > now_s), default=None)
 
     def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
         """Map the rules of which something shows that they were deleted to what shows it."""

@@ -108,7 +108,8 @@ class Enqueuer:
 
         self._enqueue_copies_where(is_affected)
         for rule in rules | (remaining or set()):  # a copy of a rule waits until the rule was deleted at its home
-            self._add(Target(*_RULE, "", rule), HERE)
+            if self._copies.has(target := Target(*_RULE, "", rule)):
+                self._add(target, HERE)
         for local_cache, key, record in self._copies.awaiting_proof():
             group = record.group(local_cache.kind)
             if group.source in kinds and not is_affected(group):

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.errors import NotServed
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
+from registry_controller.cache.crds import Definition
 from registry_controller.cache.registry import Registry
+from registry_controller.cache.rule_events import RuleDeletion
+from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import Marks
@@ -39,7 +43,7 @@ def synced(rule: dict[str, Any], owner: ClusterUID = C) -> dict[str, Any]:
 
 def peer(*features: str, is_alive: bool = True, is_listed: bool = True, is_current: bool = True) -> Any:
     held = tuple(Feature(name, name, {}) for name in features) if is_listed else None
-    features = SimpleNamespace(held=held, is_current=is_current)
+    features = SimpleNamespace(held=held, is_current=is_current, deleted_rules={})
     return SimpleNamespace(cluster_id=B, is_alive=is_alive, features=features)
 
 
@@ -61,7 +65,12 @@ def states(
     sources: Any = SimpleNamespace(cache_of=lambda owner, kind: cache if (owner, kind) == (C, meta.RULE) else None)
     peers = {uid: found for uid, found in ((B, b), (C, c)) if found is not None}
     selection = RuleSelection(registry=registry, local=LOCAL)
-    return RuleStates(registry=registry, selection=selection, sources=sources, local=LOCAL, peers=peers)
+    copies: Any = SimpleNamespace(all_caches=list)
+    deletions = RuleDeletions(registry=registry, sources=sources, copies=copies, local=LOCAL)
+    definition = Definition("uid", "2026-01-01T00:00:00Z", deleting=False, revision=1)
+    deletions.definitions = SimpleNamespace(of_rules=definition)
+    deletions.update(peers)
+    return RuleStates(registry=registry, selection=selection, deletions=deletions, local=LOCAL, peers=peers)
 
 
 RULE = rule_manifest("r")
@@ -119,10 +128,15 @@ def test_w3_a_rule_whose_fields_our_crd_does_not_know_does_nothing() -> None:
     assert not made.deletes_unwanted(provenance())
 
 
-def cache(*, is_synced: bool = True, held: Marks | None = None) -> Any:
+def cache(*, is_synced: bool = True, held: Marks | None = None, deleted: bool = False, error: object = None) -> Any:
     """Build the cache of the rules that c holds."""
-    records = {} if held is None else {ObjectKey("", "r"): SimpleNamespace(marks=held)}
-    return SimpleNamespace(is_synced=is_synced, records=records)
+    key = ObjectKey("", "r")
+    return SimpleNamespace(
+        is_synced=is_synced,
+        records={} if held is None else {key: SimpleNamespace(marks=held)},
+        rule_deletions={key: RuleDeletion("uid-r", 5, 0.0)} if deleted else {},
+        streams={"all": SimpleNamespace(error=error)},
+    )
 
 
 NATIVE = Marks(None, None, sync_disabled=False, go_written=False)
@@ -133,7 +147,9 @@ OF_B = Marks(B, None, sync_disabled=False, go_written=False)
 @pytest.mark.parametrize(
     ("c", "found", "state"),
     [
-        (peer(), cache(), RuleState.GONE),
+        (peer(), cache(), RuleState.MISSING),
+        (peer(), cache(deleted=True), RuleState.GONE),
+        (peer(), cache(deleted=True, error=NotServed("rules")), RuleState.SILENT),
         (peer(), cache(held=NATIVE), RuleState.SILENT),
         (peer(), cache(held=KEPT), RuleState.GONE),
         (peer(), cache(held=OF_B), RuleState.GONE),
@@ -143,7 +159,9 @@ OF_B = Marks(B, None, sync_disabled=False, go_written=False)
         (None, cache(), RuleState.SILENT),
     ],
     ids=[
-        "its complete list lacks the rule",
+        "its complete list lacks the rule, and nothing shows that it was deleted",
+        "its deletion was an event of the watch",
+        "its rules are not served any more",
         "the rule is still there",
         "the rule is not copied any more",
         "another member's rule has its name",

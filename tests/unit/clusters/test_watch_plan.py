@@ -13,6 +13,7 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.registry import Registry
+from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.watch_plan import RuleChanges, TemplateContexts, WatchPlanner, differing, stable_part
 from registry_controller.core.mutation.mutate import NO_CONTEXT
@@ -31,7 +32,7 @@ class Peer:
     def __init__(self, cluster_id: ClusterUID, *features: str) -> None:
         self.cluster_id, self.name = cluster_id, cluster_id.removeprefix("id-")
         held: Any = tuple(Feature(name, name, {}) for name in features)
-        self.features = SimpleNamespace(held=held, is_current=True)
+        self.features = SimpleNamespace(held=held, is_current=True, deleted_rules={})
         self.given: list[Mapping[GVK, list[str]]] = []
         self.watches = self
 
@@ -61,7 +62,13 @@ class Local:
 
 def planner(held: Registry, local: Any) -> WatchPlanner:
     selection = RuleSelection(registry=held, local=LOCAL)
-    return WatchPlanner(local=LOCAL, registry=held, selection=selection, local_cluster=local, orphans=local)
+    parts: Any = {"deletions": no_deletions(held), "local_cluster": local, "orphans": local}
+    return WatchPlanner(local=LOCAL, registry=held, selection=selection, **parts)
+
+
+def no_deletions(held: Registry) -> RuleDeletions:
+    nothing: Any = SimpleNamespace(all_caches=list, cache_of=lambda peer, kind: None)
+    return RuleDeletions(registry=held, sources=nothing, copies=nothing, local=LOCAL)
 
 
 async def assign(made: WatchPlanner, *peers: Peer) -> Mapping[ClusterUID, Any]:
@@ -230,7 +237,7 @@ async def test_w3_what_is_missing_for_a_moment_keeps_its_rules_and_its_copies() 
     held.replace("resourcesyncrules", [rule_manifest("plain"), rule_manifest("some", features=("x",))], revision=1)
     selection = RuleSelection(registry=held, local=LOCAL, window_s=30.0, now_s=lambda: clock.now_s)
     local, b = Local(), Peer(B, "x")
-    parts: Any = {"local_cluster": local, "orphans": local}
+    parts: Any = {"deletions": no_deletions(held), "local_cluster": local, "orphans": local}
     made = WatchPlanner(local=LOCAL, registry=held, selection=selection, **parts)
     peers = await assign(made, b)
     made.take_changes(peers)

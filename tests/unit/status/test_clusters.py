@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, cast
 from registry_controller.api.errors import Forbidden
 from registry_controller.api.meta import CLUSTER, ClusterUID
 from registry_controller.cache.registry import Registry
+from registry_controller.clusters.rule_deletions import MissingRules
+from registry_controller.core.status.cluster import read_missing_since
 from registry_controller.status.clusters import ClusterStatusReporter
 from tests.unit.status.engine_parts import (
     LOCAL,
@@ -40,6 +42,7 @@ def report(
     sources: FakeSources | None = None,
     pending: dict[ClusterUID, frozenset[ClusterUID]] | None = None,
     quota: str = "",
+    missing: dict[ClusterUID, MissingRules] | None = None,
     problem: str = "",
 ) -> RecordedStatuses:
     writer = RecordedStatuses()
@@ -48,6 +51,7 @@ def report(
         "clusters": clusters,
         "sources": sources or FakeSources(),
         "tombstones": SimpleNamespace(now=SimpleNamespace(pending=pending or {})),
+        "deletions": SimpleNamespace(missing=missing or {}),
         "quota": SimpleNamespace(problem=lambda peer: quota),
         "local": SimpleNamespace(problem=problem),
         "local_metadata": SimpleNamespace(metadata={"provider": "kind"}, problem=""),
@@ -145,3 +149,17 @@ def test_members_that_report_a_silent_peer_as_left_or_rebuilt_are_named() -> Non
     assert message.startswith("no answer; ")
     assert "reported by c and this cluster" in message
     assert message.endswith("reported by c")
+
+
+def test_w3_rules_that_are_missing_without_a_trace_are_named_with_what_lets_their_copies_go() -> None:
+    held = registry(clusters=[cluster()])
+    missing = MissingRules(frozenset({"b", "a"}), "2026-01-02T03:04:05Z", is_allowed=False)
+    writer = report(held, FakeClusters(resolved(), peers=[FakePeer()]), missing={PEER: missing})
+    found = writer.condition("b", "RulesMissing")
+    assert (found["status"], found["reason"]) == ("True", "RulesMissing")
+    assert "ResourceSyncRules a, b are missing in this cluster" in found["message"]
+    assert found["message"].endswith("allow-deletions=2026-01-02T03:04:05Z")
+    assert read_missing_since({"conditions": [found]}) == "2026-01-02T03:04:05Z"
+    assert read_missing_since({"conditions": [{**found, "status": "False"}]}) == ""
+    assert read_missing_since({"conditions": [1, {"type": "RulesMissing", "message": 1}]}) == ""
+    assert read_missing_since(None) == ""
