@@ -1,0 +1,219 @@
+"""Which rules were deleted at their homes, and which are missing there without a trace. W3."""
+
+from __future__ import annotations
+
+from datetime import date
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta, names
+from registry_controller.api.deleted_rules import DeletedRule, deleted_rules_manifest
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.cache.crds import Definition
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.rule_events import RuleDeletion
+from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
+from registry_controller.core.decision.rule_state import HomeState
+from tests.unit.clusters.builders import LOCAL, cluster_manifest, rule_manifest
+
+HOME = ClusterUID("id-b")
+WINDOW_S = 30.0
+TODAY = date(2026, 1, 31)
+DEFINITION = Definition("crd", "2026-01-01T00:00:00Z", deleting=False, revision=10)
+AFTER, BEFORE = "2026-01-02T00:00:00Z", "2025-12-31T00:00:00Z"
+
+
+class Stage:
+    """A registry, one peer that is the home of rules, and a clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        clock: Any = {"window_s": WINDOW_S, "now_s": lambda: self.now_s}
+        self.held = Registry(on_change=lambda plural, name: None, **clock)
+        self.held.replace("clusters", [cluster_manifest("own", cluster_id=LOCAL), cluster_manifest("b")], revision=1)
+        self.held.replace("resourcesyncrules", [], revision=1)
+        self.rules: Any = SimpleNamespace(is_synced=True, records={}, rule_deletions={}, streams={})
+        features = SimpleNamespace(deleted_rules=dict[DeletedRule, float]())
+        self.peer: Any = SimpleNamespace(is_alive=True, features=features)
+        sources: Any = SimpleNamespace(cache_of=lambda peer, kind: self.rules if peer == HOME else None)
+        self.absent: list[RuleID] = []
+        copies: Any = SimpleNamespace(all_caches=list)
+        self.deletions = RuleDeletions(registry=self.held, sources=sources, copies=copies, local=LOCAL, **clock)
+        self.deletions.definitions = SimpleNamespace(of_rules=DEFINITION)
+        self.deletions._list_absent = lambda: iter(self.absent)  # type: ignore[method-assign]
+        self.after(WINDOW_S)
+
+    def after(self, seconds: float) -> None:
+        """Plan again after a time."""
+        self.now_s += seconds
+        self.held.end_deleted_rules()
+        self.deletions.update({HOME: self.peer})
+
+    def delete_here(self, *, revision: int, uid: str = "uid", **metadata: Any) -> None:
+        """Let the watch of this cluster show the deletion of rule r."""
+        rule = rule_manifest("r")
+        info = {"name": "r", "uid": uid, **metadata}
+        self.held.apply("resourcesyncrules", "ADDED", {**rule, "metadata": {**info, "resourceVersion": "2"}})
+        self.held.apply(
+            "resourcesyncrules", "DELETED", {**rule, "metadata": {**info, "resourceVersion": str(revision)}}
+        )
+
+    def record_here(self, *rules: DeletedRule) -> None:
+        manifest = deleted_rules_manifest(rules)
+        self.held.apply("clusterfeatures", "ADDED", manifest)
+
+    def was_deleted(self, home: ClusterUID, *, uid: str = "uid", created: str = BEFORE) -> bool:
+        at_home, was_deleted = self.deletions.judge(RuleID(home, "r", uid, created))
+        assert at_home is HomeState.MISSING
+        return was_deleted
+
+    def state(self, home: ClusterUID = HOME) -> HomeState:
+        return self.deletions.judge(RuleID(home, "r", "uid", BEFORE))[0]
+
+
+def test_after_a_start_nothing_is_missing_for_the_window() -> None:
+    stage = Stage()
+    stage.held.shows_missing_rules = False
+    assert stage.state(LOCAL) is HomeState.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("uid", "created", "definition", "deleted"),
+    [
+        ("uid", AFTER, DEFINITION, True),
+        ("uid", BEFORE, DEFINITION, False),
+        ("uid", AFTER, DEFINITION._replace(deleting=True), False),
+        ("uid", AFTER, None, False),
+        ("", "", DEFINITION, True),
+    ],
+    ids=[
+        "born under the present definition",
+        "older than the definition",
+        "the definition is going",
+        "there is no definition",
+        "a provenance of an earlier version",
+    ],
+)
+def test_a_rule_that_a_copy_at_its_home_names_was_deleted_under_its_definition(
+    uid: str, created: str, definition: Definition | None, deleted: bool
+) -> None:
+    stage = Stage()
+    stage.deletions.definitions = SimpleNamespace(of_rules=definition)
+    assert stage.was_deleted(LOCAL, uid=uid, created=created) == deleted
+
+
+@pytest.mark.parametrize(
+    ("revision", "uid", "definition", "deleted"),
+    [
+        (11, "uid", DEFINITION, True),
+        (9, "uid", DEFINITION, False),
+        (11, "other", DEFINITION, False),
+        (11, "uid", DEFINITION._replace(deleting=True), False),
+    ],
+    ids=["under its definition", "before the present definition", "another rule of its name", "with its definition"],
+)
+def test_a_deletion_that_this_cluster_saw(revision: int, uid: str, definition: Definition, deleted: bool) -> None:
+    stage = Stage()
+    stage.delete_here(revision=revision, uid=uid)
+    assert stage.state(LOCAL) is HomeState.THERE, "it may be created again"
+    assert stage.held.due_s == stage.now_s + WINDOW_S
+    stage.deletions.definitions = SimpleNamespace(of_rules=definition)
+    stage.after(WINDOW_S)
+    assert stage.was_deleted(LOCAL) == deleted
+
+
+def test_a_deletion_is_recorded_soon_and_once() -> None:
+    stage = Stage()
+    stage.delete_here(revision=11)
+    assert not stage.deletions.has_new_records
+    assert stage.deletions.due_s == stage.now_s + 5.0
+    stage.after(5.0)
+    assert list(stage.deletions.new_records(today=TODAY)) == [DeletedRule("r", "uid", TODAY)]
+    assert stage.deletions.has_new_records
+    stage.record_here(DeletedRule("r", "uid", TODAY))
+    assert not stage.deletions.has_new_records
+    stage.after(WINDOW_S)
+    stage.held.deletions.clear()  # as after a restart
+    assert stage.was_deleted(LOCAL)
+
+
+@pytest.mark.parametrize("annotations", [{meta.OWNER: HOME}, {}], ids=["a copy", "a rule of the daemon"])
+def test_copies_and_core_rules_are_not_recorded(annotations: dict[str, str]) -> None:
+    stage = Stage()
+    name = "r" if annotations else names.RULES_SINK
+    rule = rule_manifest(name)
+    info = {"name": name, "uid": "uid", "annotations": annotations, "resourceVersion": "11"}
+    stage.held.apply("resourcesyncrules", "DELETED", {**rule, "metadata": info})
+    assert not stage.held.deletions
+
+
+def test_a_silent_home_shows_nothing() -> None:
+    stage = Stage()
+    assert stage.state() is HomeState.MISSING
+    stage.rules.streams = {"all": SimpleNamespace(error=object())}
+    assert stage.state() is HomeState.UNKNOWN
+    stage.rules.streams = {}
+    stage.rules.is_synced = False
+    assert stage.state() is HomeState.UNKNOWN
+    stage.rules.is_synced, stage.peer.is_alive = True, False
+    assert stage.state() is HomeState.UNKNOWN
+    assert stage.deletions.judge(RuleID(ClusterUID("unknown"), "r"))[0] is HomeState.UNKNOWN
+
+
+def test_a_deletion_at_a_peer_counts_after_the_window_while_the_watch_goes_on() -> None:
+    stage = Stage()
+    stage.rules.rule_deletions = {ObjectKey("", "r"): RuleDeletion("uid", 5, stage.now_s)}
+    assert stage.state() is HomeState.UNKNOWN
+    stage.after(WINDOW_S)
+    assert stage.was_deleted(HOME)
+    assert not stage.was_deleted(HOME, uid="another")
+    assert ((HOME, "r") in stage.deletions.shown()) is True
+    stage.rules.rule_deletions = {}  # the watch was interrupted
+    assert not stage.was_deleted(HOME)
+
+
+def test_the_record_of_a_peer_counts_a_window_after_it_was_seen() -> None:
+    stage = Stage()
+    stage.peer.features.deleted_rules = {DeletedRule("r", "uid", TODAY): stage.now_s}
+    stage.after(WINDOW_S - 1)
+    assert not stage.was_deleted(HOME)
+    assert stage.deletions.due_s == stage.now_s + 1
+    stage.after(1)
+    assert stage.was_deleted(HOME)
+    assert stage.was_deleted(HOME, uid="")
+    assert not stage.was_deleted(HOME, uid="another")
+
+
+def test_missing_rules_are_kept_until_a_person_allows_it() -> None:
+    stage = Stage()
+    assert not stage.deletions.missing
+    stage.absent = [RuleID(HOME, "r", "uid", BEFORE)]
+    stage.after(1)
+    missing = stage.deletions.missing[HOME]
+    assert (missing.rules, missing.is_allowed) == ({"r"}, False)
+    b = cluster_manifest("b", metadata={"resourceVersion": "5", "annotations": {meta.ALLOW_DELETIONS: "yesterday"}})
+    stage.held.apply("clusters", "MODIFIED", b)
+    stage.after(1)
+    assert not stage.was_deleted(HOME)
+    b["metadata"]["annotations"] = {meta.ALLOW_DELETIONS: missing.since}
+    stage.held.apply("clusters", "MODIFIED", {**b, "metadata": {**b["metadata"], "resourceVersion": "6"}})
+    stage.after(1)
+    assert stage.was_deleted(HOME)
+    assert stage.deletions.missing[HOME].is_allowed
+    stage.absent = []
+    stage.after(1)
+    assert not stage.deletions.missing
+    assert not stage.was_deleted(HOME), "it was allowed for those that were missing then"
+
+
+def test_the_moment_is_read_from_the_status_after_a_restart() -> None:
+    stage = Stage()
+    message = f"... kubectl annotate --overwrite clusters b {meta.ALLOW_DELETIONS}=2026-01-01T00:00:00Z"
+    condition = {"type": "RulesMissing", "status": "True", "message": message}
+    b = cluster_manifest("b", metadata={"resourceVersion": "5"}, status={"conditions": [condition]})
+    stage.held.apply("clusters", "MODIFIED", b)
+    stage.absent = [RuleID(HOME, "r", "uid", BEFORE)]
+    stage.after(1)
+    assert stage.deletions.missing[HOME].since == "2026-01-01T00:00:00Z"
