@@ -16,7 +16,8 @@ from registry_controller.api.errors import Forbidden, InvalidObject, ProtocolErr
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.core.rules.list_options import list_wider
-from registry_controller.watch.stream import ListHandler, SelectionList, SelectionStream, StreamHandler
+from registry_controller.watch.lister import ListHandler, SelectionList
+from registry_controller.watch.stream import SelectionStream, StreamHandler
 
 
 @dataclass(slots=True)

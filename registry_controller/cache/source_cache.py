@@ -28,7 +28,8 @@ from registry_controller.cache.source_records import (
 )
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.kube.object import PartialObject
-from registry_controller.watch.stream import SelectionList, SelectionStream
+from registry_controller.watch.lister import SelectionList
+from registry_controller.watch.stream import SelectionStream
 
 _ALWAYS: Final = 1 << 62
 """A generation after every other one."""

@@ -28,10 +28,9 @@ from registry_controller.planner.rule_fit import (
     list_local_features,
     list_rules_for,
 )
-from registry_controller.report.reasons import message_of
+from registry_controller.report.reasons import explain_unread, message_of
 from registry_controller.status.readiness import list_problems
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S
-from registry_controller.watch.stream import explain_unread
 
 _MAX_CONCURRENT: Final = 16
 _WRITES: Final = frozenset({PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE})
