@@ -34,16 +34,14 @@ class EvaluationLimiter:
         """Measure an evaluation, which contains no await."""
         return Measurement(self, sort)
 
-    def end_evaluation(self, sort: Hashable, *, began_s: float) -> float:
-        """End an evaluation, which began at `began_s` of the loop's time and contained no await; return the time."""
-        ended_s = asyncio.get_running_loop().time()
+    def end_evaluation(self, sort: Hashable, *, began_s: float, ended_s: float) -> None:
+        """Note an evaluation, which contained no await, from its begin to its end in the loop's time."""
         if ended_s - began_s > TURN_S:
             self.has_new_sort = sort not in self.long_sorts
             self.long_sorts.add(sort)
             self._rests_until_s = ended_s + min(_PAUSE * (ended_s - began_s), _LONGEST_S)
         elif self.long_sorts:
             self.long_sorts.discard(sort)
-        return ended_s
 
     def drop_kind(self, sort: Hashable) -> None:
         """Drop a sort."""
@@ -83,7 +81,8 @@ class Measurement:
         self._began_s = asyncio.get_running_loop().time()
 
     def __exit__(self, *_: object) -> None:
-        self._limiter.end_evaluation(self._sort, began_s=self._began_s)
+        ended_s = asyncio.get_running_loop().time()
+        self._limiter.end_evaluation(self._sort, began_s=self._began_s, ended_s=ended_s)
 
 
 class LoopYielder:

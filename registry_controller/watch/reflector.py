@@ -199,12 +199,23 @@ class Reflector:
         return False
 
     async def _watch(self, events: AsyncGenerator[WatchEvent, None]) -> None:
-        """Deliver events until the stream ends; require a list after an object that could not be read."""
+        """Deliver events and advance the position until the stream ends; require a list after an unreadable object.
+
+        Events from before the present position are skipped: such an event would restore an object that is gone.
+        """
+        delivery, began = self._delivery, self._delivery.revision
         with contextlib.suppress(TimeoutError):  # a server that does not end the stream in time
             async with asyncio.timeout_at(self._ends_at_s + _OVERTIME_S):
-                await self._delivery.apply_all(events)
-        if self._delivery.is_tainted:
-            self._delivery.resume_at = ""
+                async for event in events:
+                    obj = event.object
+                    if obj is not None and 0 < obj.revision <= began:
+                        continue
+                    await delivery.apply(event)
+                    if event.resource_version:
+                        delivery.resume_at = event.resource_version
+                        delivery.revision = obj.revision if obj is not None else revision(event.resource_version)
+        if delivery.is_tainted:
+            delivery.resume_at = ""
 
     async def _list(self, gvr: GVR) -> None:
         """Deliver a list in pages."""

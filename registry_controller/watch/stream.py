@@ -1,9 +1,9 @@
-"""Delivers the objects of one selection to a handler, such as a cache; keeps the position from which a watch resumes."""
+"""Delivers the objects of one selection to a handler, and keeps the position from which a watch resumes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, Protocol
 
 from registry_controller.api.errors import InvalidObject, ProtocolError, RegistryError
@@ -125,21 +125,6 @@ class Delivery:
         elif obj is not None:
             self._add(obj)
 
-    async def apply_all(self, events: AsyncIterator[WatchEvent]) -> None:
-        """Deliver events and advance the position, until the stream ends.
-
-        Events from before the present position are skipped: such an event would restore an object that is gone.
-        """
-        began = self.revision
-        async for event in events:
-            obj = event.object
-            if obj is not None and 0 < obj.revision <= began:
-                continue
-            await self.apply(event)
-            if event.resource_version:
-                self.resume_at = event.resource_version
-                self.revision = obj.revision if obj is not None else revision(event.resource_version)
-
     def reset(self, *, forgets_revision: bool = False) -> None:
         """Require a list, which replaces everything delivered; `forgets_revision` after a restore from a backup."""
         if forgets_revision:
@@ -195,7 +180,9 @@ class KindLimiter:
 
     def end_evaluation(self, *, began_s: float) -> None:
         """End an evaluation, which began at `began_s` of the loop's time and contained no await."""
-        self._worked_s = self._turns.end_evaluation(self._sort, began_s=began_s)
+        turns, self._worked_s = self._turns, asyncio.get_running_loop().time()
+        if turns.long_sorts or self._worked_s - began_s > TURN_S:
+            turns.end_evaluation(self._sort, began_s=began_s, ended_s=self._worked_s)
 
     def must_wait(self) -> bool:
         """Return whether `wait` may have to wait or to yield; otherwise an evaluation may start at once."""

@@ -19,7 +19,7 @@ from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import PAGES, LineBudget
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject
-from registry_controller.watch import delivery, retry
+from registry_controller.watch import retry, stream
 from registry_controller.watch import reflector as module
 from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.reflector import Reflector, WatchScope
@@ -425,7 +425,7 @@ async def test_a_stream_that_goes_on_when_it_was_to_end_is_left(monkeypatch: pyt
 async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: what was heard stays; nothing is complete, so nothing is deleted."""
     monkeypatch.setattr(retry, "_REFUSED_CAP_S", 60.0)
-    monkeypatch.setattr(delivery, "_CHECKED_EVERY", 1)
+    monkeypatch.setattr(stream, "_CHECKED_EVERY", 1)
 
     def check_room() -> None:
         if follower.diary.lines:
