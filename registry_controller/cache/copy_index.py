@@ -51,10 +51,16 @@ class CopyIndex:
         """List the caches of all kinds that are watched."""
         return [cache for cache in self._caches.values() if cache.streams]
 
+    def record_at(self, target: Target) -> CopyRecord | None:
+        """Return the record of the copy, or of the membership object, at a target; None without one."""
+        cache = self._caches.get((target.group, target.kind))
+        if cache is None or not cache.streams:
+            return None
+        return cache.records.get(ObjectKey(target.namespace, target.name))
+
     def has(self, target: Target) -> bool:
         """Return true if a copy, or a membership object, is known to be at a target."""
-        cache = self._caches.get(target[:2])
-        return cache is not None and bool(cache.streams) and target[2:] in cache.records
+        return self.record_at(target) is not None
 
     def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
         """List the targets where copies of an owner's object may be: its own place, and those that rules gave it."""
@@ -72,7 +78,7 @@ class CopyIndex:
     def on_claim_changed(self, target: Target) -> None:
         """Note that peers may offer other objects for a target, or none."""
         cache = self._caches.get((target.group, target.kind))
-        record = cache.records.get(target.key) if cache is not None else None
+        record = cache.records.get(ObjectKey(target.namespace, target.name)) if cache is not None else None
         if record is not None:
             self._note_proof(target, record)
 

@@ -172,7 +172,7 @@ class SourceCache:
 
     def is_outdated(self, record: SourceRecord, hit: Hit) -> bool:
         """Return true if a hit is that of a rule which has changed since, and has not seen the object again."""
-        return self._objects.is_outdated(record, hit.rule)
+        return bool(self._pending.rules) and not self._pending.has_evaluated(hit.rule, evaluated=record.evaluated)
 
     def is_current(self, key: ObjectKey, record: SourceRecord, hit: Hit) -> bool:
         """Return true if an object is as in a record that was read before, for all rules that make the hit's target.
@@ -186,7 +186,7 @@ class SourceCache:
 
     def was_evaluated(self, record: SourceRecord, rule: str) -> bool:
         """Return true if a rule, as it is now, has seen the object, or does not select it."""
-        return not self._objects.is_outdated(record, rule)
+        return self._pending.has_evaluated(rule, evaluated=record.evaluated)
 
     def wants(self, target: Target, obj: PartialObject) -> bool:
         """Return true if a rule makes that target of an object; one that cannot be evaluated may want it."""
@@ -322,8 +322,7 @@ class SourceCache:
         if closed:
             self._hand_over(closed)
         dropped = self._objects.drop_hits(self._watches.settle())
-        change = RuleChange(opened, tuple(stream.selection for stream in closed), self._watches.plan_lists())
-        return change, dropped
+        return RuleChange(opened, tuple(stream.selection for stream in closed), self._watches.plan_lists()), dropped
 
     def _hand_over(self, streams: Collection[SelectionStream]) -> None:
         """Move the objects of these streams to the remaining ones; drop objects without one, except outdated hits."""

@@ -19,8 +19,8 @@ from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvalua
 from registry_controller.cache.shared_watches import SharedWatches
 from registry_controller.core.decision.ownership import NATIVE, Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.object import PartialObject
-from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
+from registry_controller.kube.object import PartialObject, decode_body
+from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.limits import MOST_OWN, SizeMeter
 from registry_controller.watch.stream import SelectionStream
 
@@ -64,8 +64,13 @@ class SourceRecord:
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
         """Return the hit by which this object becomes that target; of several the highest ranked that may write it."""
-        found = self.hits_on(target, key)
-        return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
+        barred: Hit | None = None
+        for hit in self.hits:
+            if hit.target(key) == target:
+                if hit.barrier is None:
+                    return hit
+                barred = barred or hit
+        return barred
 
     def hits_on(self, target: Target, key: ObjectKey) -> list[Hit]:
         """Return all hits by which this object becomes a target."""
@@ -129,11 +134,6 @@ class SourceRecords:
         self._size = SizeMeter(kind) if kind in MOST_OWN else None
         self._went_back: dict[ObjectKey, int] = {}
 
-    def is_outdated(self, record: SourceRecord, rule: str) -> bool:
-        """Return true if a rule has changed since, selects the object perhaps, and has not seen it again."""
-        pending = self._watches.pending
-        return bool(pending.rules) and not pending.has_evaluated(rule, evaluated=record.evaluated)
-
     def take(self, obj: PartialObject, *, streams: int) -> None:
         """Evaluate an object's present state, which the streams of these bits have; report the targets that change."""
         old = self.by_key.get(obj.key)
@@ -174,9 +174,9 @@ class SourceRecords:
                 evaluated=self._watches.pending.generation,
                 shown=old.shown if old is not None and old.shown > obj.revision else 0,
             )
-            self._keep(obj.key, fresh, old=old)
             if before != hits:
                 self._relink(obj.key, before, hits)
+            self._keep(obj.key, fresh, old=old)
         self._sources.bodies.put(BodyKey(self._peer, self._kind, obj.key), obj)
         for target in sorted(touched) if len(touched) > 1 else touched:
             self._observer.on_claim_changed(target, self._peer)
@@ -187,7 +187,8 @@ class SourceRecords:
         """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
         if not old.shows(obj):
             return hits if hits is old.hits else (*hits, *old.hits)
-        gone = [hit for hit in old.hits if hit not in hits or self.is_outdated(old, hit.rule)]
+        has_evaluated = self._watches.pending.has_evaluated
+        gone = [hit for hit in old.hits if hit not in hits or not has_evaluated(hit.rule, evaluated=old.evaluated)]
         return [*(hit for hit in hits if hit not in old.hits), *gone]
 
     def is_behind(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord) -> bool:
@@ -312,7 +313,7 @@ def decode_lazily(obj: PartialObject) -> Callable[[], Manifest]:
 
     def body() -> Manifest:
         if not held:
-            held.append(decode_body(obj.raw, what=str(obj.key)))
+            held.append(decode_body(obj))
         return held[0]
 
     return body

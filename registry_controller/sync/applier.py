@@ -14,6 +14,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
@@ -22,7 +23,7 @@ from registry_controller.core.decision.provenance import provenance_of, with_pro
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.object import PartialObject
+from registry_controller.kube.object import PartialObject, decode_body
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
@@ -30,8 +31,7 @@ from registry_controller.sync.copy_writer import DesiredCopy
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment, Result
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
-from registry_controller.sync.state_reader import Offer
-from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
+from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.fairness import EvaluationLimiter
 
 LARGE_BYTES: Final = 256 * 1024
@@ -98,7 +98,7 @@ class Applier:
         if has_waited and not offer.cache.is_current(offer.key, offer.record, offer.hit):
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))  # the target is enqueued again
         with self._sources.evaluations.measure(offer.cache.kind):
-            manifest = decode_body(obj.raw, what=str(offer.key))
+            manifest = decode_body(obj)
             copy = build_copy(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner) if len(offer.record.hits) > 1 else ()
             wanted = self._mark(state, decision.claim, offer, copy)
@@ -137,8 +137,7 @@ class Applier:
         return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
-        cache = self._copies.cache_of(target.group, target.kind)
-        record = cache.records.get(target.key) if cache is not None else None
+        record = self._copies.record_at(target)
         return record.outranked_rules if record is not None else ()
 
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Mistake, NotFound, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof
@@ -22,7 +23,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.departures import Departures
 from registry_controller.sync.native_contents import holds_natives
-from registry_controller.sync.state_reader import Offer, StateReader
+from registry_controller.sync.state_reader import StateReader
 from registry_controller.watch.fairness import EvaluationLimiter
 
 ASK_TIMEOUT_S: Final = 10.0

@@ -6,15 +6,14 @@ Law: nothing here awaits, so a state is of one moment.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.local_cache import CopyRecord
-from registry_controller.cache.source_cache import SourceCache
-from registry_controller.cache.source_records import SourceRecord
+from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
@@ -35,22 +34,11 @@ from registry_controller.core.decision.state import (
     SourceRef,
     TargetState,
 )
-from registry_controller.core.rules.active import Hit
 from registry_controller.core.rules.matching import is_container
 from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.sync.origin_reader import OriginReader
-
-
-class Offer(NamedTuple):
-    """The source of a claim: the object's record and the rule's match, from which the copy is rendered."""
-
-    cache: SourceCache
-    key: ObjectKey
-    record: SourceRecord
-    hit: Hit
-
 
 _NATIVE: Final = CurrentCopy(NATIVE, "", 0)
 
@@ -83,7 +71,7 @@ class StateReader:
         cache = self._copies.cache_of(target.group, target.kind)
         key = ObjectKey(target.namespace, target.name)
         record = cache.records.get(key) if cache is not None else None
-        offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
+        offers = self._sources.claiming(target)
         if record is not None and record.marks.provenance is not None:
             _note_shown(record.marks.provenance, offers)
         claims = tuple([self._claim(offer) for offer in offers])

@@ -19,8 +19,8 @@ from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import PAGES, LineBudget
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject
-from registry_controller.watch import retry, stream
 from registry_controller.watch import reflector as module
+from registry_controller.watch import retry, stream
 from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.reflector import Reflector, WatchScope
 
