@@ -13,13 +13,13 @@ from typing import Final
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.provenance import Provenance, with_provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
-from registry_controller.core.decision.ownership import Marks
-from registry_controller.core.decision.provenance import provenance_of, with_provenance
+from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
@@ -118,19 +118,28 @@ class Applier:
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
     def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
-        """Put the provenance on a copy."""
-        target, held = state.target, state.current.marks if state.current is not None else None
+        """Put the provenance on a copy. A relay's object passes on the owner's, or an empty one where it is unknown."""
+        target, hit, held = state.target, offer.hit, state.current.marks if state.current is not None else None
         assert copy.target == target, (copy.target, target)
         inherited = meta.SYNC_DISABLED in copy.manifest["metadata"]["annotations"]
-        provenance = provenance_of(
-            claim,
-            rule_owner=offer.hit.rule_owner,
-            policy=offer.hit.policy,
-            marks=offer.record.marks,
-            target=target,
+        uid, created, revision = claim.uid, claim.created, claim.revision
+        if claim.voice is Voice.INTERMEDIARY:
+            theirs = offer.record.marks.provenance_of(claim.owner)
+            uid, created, revision = (theirs.uid, theirs.created, theirs.revision) if theirs else ("", "", 0)
+        provenance = Provenance(
+            owner=claim.owner,
+            rule=claim.rule,
+            rule_owner=hit.rule_owner,
+            policy=hit.policy,
+            source=claim.kind,
+            key=claim.key,
+            uid=uid,
+            created=created,
+            revision=revision,
+            copy=target,
             inherited=inherited,
             adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
-            entries=offer.hit.entries,
+            overrides=hit.overrides,
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)

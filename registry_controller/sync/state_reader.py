@@ -174,8 +174,7 @@ class StateReader:
             voice = voice_of_membership(natural, peer=peer, local=self.local)
             if voice is Voice.INTERMEDIARY:
                 (owner,) = natural
-                provenance = record.marks.provenance
-                known = provenance if provenance is not None and provenance.owner == owner else None
+                known = record.marks.provenance_of(owner)
                 revision = known.revision if known is not None else 0
                 # The membership of credentials is unknown.
                 membership = known.uid if known is not None and offer.cache.kind.group == meta.GROUP else ""
