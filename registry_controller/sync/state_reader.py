@@ -88,6 +88,7 @@ class StateReader:
         namespace = NamespaceState.ACTIVE
         if current is None and target.namespace:
             namespace = self._namespace(target.namespace)
+        is_listed = cache is not None and not cache.shown.isdisjoint(("", target.namespace))
         liveness = self._clusters.liveness
         state = TargetState(
             target=target,
@@ -99,7 +100,7 @@ class StateReader:
             departed=self._departed(membership, current, liveness.known),
             contested=liveness.contested,
             has_left=self._tombstones.now.has_left,
-            local_synced=record is not None or (cache is not None and cache.covers(target.namespace)),
+            local_synced=record is not None or is_listed,
             namespace=namespace,
             create_namespace=namespace is NamespaceState.MISSING and self._creates_namespace(claims),
             copied_from=copied_from,
