@@ -51,16 +51,19 @@ class CopyIndex:
         """List the caches of all kinds that are watched."""
         return [cache for cache in self._caches.values() if cache.streams]
 
-    def record_at(self, target: Target) -> CopyRecord | None:
-        """Return the record of the copy, or of the membership object, at a target; None without one."""
+    def find(self, target: Target) -> tuple[LocalCache | None, CopyRecord | None]:
+        """Find the cache of a target's kind, and the record of the copy or membership object at the target.
+
+        The cache is None while the kind is not watched, and the record is None where no object is known.
+        """
         cache = self._caches.get((target.group, target.kind))
         if cache is None or not cache.streams:
-            return None
-        return cache.records.get(ObjectKey(target.namespace, target.name))
+            return None, None
+        return cache, cache.records.get(ObjectKey(target.namespace, target.name))
 
     def has(self, target: Target) -> bool:
         """Return true if a copy, or a membership object, is known to be at a target."""
-        return self.record_at(target) is not None
+        return self.find(target)[1] is not None
 
     def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
         """List the targets where copies of an owner's object may be: its own place, and those that rules gave it."""
@@ -70,8 +73,7 @@ class CopyIndex:
     def awaiting_proof(self) -> Iterator[tuple[LocalCache, ObjectKey, CopyRecord]]:
         """List the copies that complete lists affect: their owner does not offer their source."""
         for target in list(self._awaiting):
-            cache = self.cache_of(target.group, target.kind)
-            record = cache.records.get(target.key) if cache is not None else None
+            cache, record = self.find(target)
             if cache is not None and record is not None:
                 yield cache, target.key, record
 

@@ -125,8 +125,7 @@ class SourceCache:
         taps = () if self._tap is None else (EVERYTHING,)
         self._watches.select({*taps, *(one for active in rules for one in active.selections)})
         change, ended = self._plan()
-        for target in {**dropped, **ended}:
-            self._observer.on_claim_changed(target, self.peer)
+        self._observer.on_claims_changed({**dropped, **ended}, self.peer, None)
         return change
 
     @property
@@ -308,8 +307,7 @@ class SourceCache:
     # Watches.
 
     def _replan_aside(self) -> None:
-        for target in self._replan():
-            self._observer.on_claim_changed(target, self.peer)
+        self._observer.on_claims_changed(self._replan(), self.peer, None)
 
     def _replan(self) -> Mapping[Target, None]:
         _, dropped = self._plan()

@@ -84,11 +84,13 @@ class SourceRecord:
 class ClaimObserver(Protocol):
     """Receives the changes of claims. A call is cheap and never fails."""
 
-    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
-        """An object at the peer claims this target, claims it with another state, or claims it no longer."""
+    def on_claims_changed(
+        self, targets: Collection[Target], peer: ClusterUID, known: tuple[GVK, ObjectKey] | None
+    ) -> None:
+        """Objects at the peer claim these targets, claim them with another state, or claim them no longer.
 
-    def on_source_known(self, peer: ClusterUID, kind: GVK, key: ObjectKey) -> None:
-        """An object appeared, can be evaluated by its rules again, or is gone and could not be evaluated."""
+        `known` is set when an object appeared, can be evaluated by its rules again, or is gone and could not be.
+        """
 
 
 class ClaimIndex(Protocol):
@@ -178,10 +180,9 @@ class SourceRecords:
                 self._relink(obj.key, before, hits)
             self._keep(obj.key, fresh, old=old)
         self._sources.bodies.put(BodyKey(self._peer, self._kind, obj.key), obj)
-        for target in sorted(touched) if len(touched) > 1 else touched:
-            self._observer.on_claim_changed(target, self._peer)
-        if old is None or (old.unclear and old.unclear != unclear):
-            self._observer.on_source_known(self._peer, self._kind, obj.key)
+        is_news = old is None or bool(old.unclear and old.unclear != unclear)
+        targets = sorted(touched) if len(touched) > 1 else touched
+        self._observer.on_claims_changed(targets, self._peer, (self._kind, obj.key) if is_news else None)
 
     def _touched(self, obj: PartialObject, old: SourceRecord, hits: tuple[Hit, ...]) -> Iterable[Hit]:
         """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
@@ -250,7 +251,7 @@ class SourceRecords:
         else:
             self._remove(key, record)
         if unclear != record.unclear:
-            self._observer.on_source_known(self._peer, self._kind, key)
+            self._observer.on_claims_changed((), self._peer, (self._kind, key))
 
     def forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
         """Drop a record, and report its targets; with the revision of a deletion, that is on record."""
@@ -265,12 +266,10 @@ class SourceRecords:
             return
         self._remove(key, record)
         is_proof = record.membership and not self._watches.has_labels
-        for target in dict.fromkeys(hit.target(key) for hit in record.hits):
-            if deleted_at and is_proof:
-                self._sources.record_deletion(self._peer, target, deleted_at)
-            self._observer.on_claim_changed(target, self._peer)
-        if record.unclear:
-            self._observer.on_source_known(self._peer, self._kind, key)
+        targets = dict.fromkeys(hit.target(key) for hit in record.hits)
+        for target in targets if deleted_at and is_proof else ():
+            self._sources.record_deletion(self._peer, target, deleted_at)
+        self._observer.on_claims_changed(targets, self._peer, (self._kind, key) if record.unclear else None)
 
     def of_streams(self, bits: int) -> list[tuple[ObjectKey, SourceRecord]]:
         """List the records of the objects that one of these streams has."""

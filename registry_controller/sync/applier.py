@@ -107,10 +107,10 @@ class Applier:
             refusal = self._relays.refusal_of(decision.claim, manifest, over=state.current, is_relayed=is_relayed)
             if refusal is not None:
                 return Result(Skip(refusal, owner))
-        cache = self._copies.cache_of(state.target.group, state.target.kind)
+        cache, record = self._copies.find(state.target)
         if cache is None:
             return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))
-        has_written = await self._updater.update(state, wanted, cache, reason=decision.reason)
+        has_written = await self._updater.update(state, wanted, cache, record, reason=decision.reason)
         if made_from.beside:
             losers += tuple(hit.rule for hit in made_from.beside if hit.entries != offer.hit.entries)
         cache.record_write(state.target.key, Rendered(made_from, losers))
@@ -146,7 +146,7 @@ class Applier:
         return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
-        record = self._copies.record_at(target)
+        _, record = self._copies.find(target)
         return record.outranked_rules if record is not None else ()
 
 

@@ -78,8 +78,8 @@ class CopyWriter:
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache) -> None:
         """Create a copy."""
-        gvr = await self._discovery.resolve(wanted.kind)
         body = _encode(wanted.manifest)
+        gvr = await self._discovery.resolve(wanted.kind)
         with cache.writing(wanted.target.key):
             raw = await self._client.create(gvr, wanted.target.namespace, body)
             self._remember(raw, wanted, cache)

@@ -68,9 +68,8 @@ class StateReader:
 
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
         """Read the state of a target, and the offers of its claims, in the order of the claims."""
-        cache = self._copies.cache_of(target.group, target.kind)
+        cache, record = self._copies.find(target)
         key = ObjectKey(target.namespace, target.name)
-        record = cache.records.get(key) if cache is not None else None
         offers = self._sources.claiming(target)
         if record is not None and record.marks.provenance is not None:
             _note_shown(record.marks.provenance, offers)
@@ -217,8 +216,7 @@ class StateReader:
 
     def forget_match(self, target: Target) -> None:
         """Record that a copy's source exists at its owner without a match."""
-        cache = self._copies.cache_of(target.group, target.kind)
-        record = cache.records.get(target.key) if cache is not None else None
+        cache, record = self._copies.find(target)
         if cache is not None and record is not None:
             cache.record_write(target.key, Rendered(None, record.outranked_rules))
 

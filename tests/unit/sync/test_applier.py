@@ -76,7 +76,7 @@ class Bench:
         )
         self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",))
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)
-        copies: Any = SimpleNamespace(cache_of=lambda group, kind: self.local, record_at=lambda target: self.copy)
+        copies: Any = SimpleNamespace(find=lambda target: (self.local, self.copy if self.local else None))
         updater: Any = self
         relays: Any = self
         sources = SourceReader(bodies=self.bodies, connection=self.connection, evaluations=EvaluationLimiter())
@@ -119,7 +119,7 @@ class Bench:
     def digest(self, manifest: Manifest) -> bytes:
         return b"digest"
 
-    async def update(self, state: TargetState, wanted: DesiredCopy, cache: Any, *, reason: Reason) -> bool:
+    async def update(self, state: TargetState, wanted: DesiredCopy, cache: Any, record: Any, *, reason: Reason) -> bool:
         self.written.append(wanted)
         return self.has_drifted
 
