@@ -28,7 +28,7 @@ from registry_controller.cache.replicas import Replicas
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.local import LocalCluster, LocalOptions
 from registry_controller.clusters.orphans import OrphanFinder
-from registry_controller.clusters.peer import Connection, PeerFactory
+from registry_controller.clusters.peer import PeerFactory
 from registry_controller.clusters.provider import ClusterOptions, ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.clusters.watch_plan import WatchPlanner
@@ -176,7 +176,7 @@ class Engine:
         self.reconciler = Reconciler(
             states=self._states,
             local=client,
-            connection=self.connection,
+            connection=self.clusters.connection,
             departures=self.departures,
             evaluations=self.sources.evaluations,
         )
@@ -191,13 +191,6 @@ class Engine:
         scope.create_task(self.orphans.find(), name="orphans")
         scope.create_task(self.tombstones.run(), name="tombstones")
         scope.create_task(self.enqueue.run(), name="resync")
-
-    def connection(self, peer: ClusterUID) -> Connection | None:
-        """Return the connection to a peer; None while there is none."""
-        found = self.clusters.peers.get(peer)
-        if found is None or found.reader is None or found.discovery is None:
-            return None
-        return Connection(found.reader, found.discovery)
 
     # Objects of the local cluster.
 
@@ -295,7 +288,7 @@ class Engine:
             registry=self.registry,
             relays=self.relay_policy,
             states=self._states,
-            connection=self.connection,
+            connection=self.clusters.connection,
             network_name=self._network_name,
         )
 

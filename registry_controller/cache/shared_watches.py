@@ -119,6 +119,10 @@ class SharedWatches:
         """Return the stream that shows a selection's objects."""
         return self.streams[self._covers[selection]]
 
+    def show(self, selections: Iterable[Selection]) -> bool:
+        """Return true if complete streams show the objects of these selections."""
+        return all(self.streams[self._covers[selection]].is_complete for selection in selections)
+
     def select(self, selections: Collection[Selection]) -> None:
         """Read these selections from the next plan on."""
         self._wider = find_wider(selections)

@@ -145,9 +145,11 @@ class SourceCache:
     def synced_for(self, rule: str) -> bool:
         """Return true if everything that a rule selects at this peer has come, and was evaluated by it."""
         active = self._by_name.get(rule)
-        if active is None or rule in self._pending.rules:
-            return False
-        return all(self._watches.cover_of(one).is_complete for one in active.selections)
+        return active is not None and rule not in self._pending.rules and self._watches.show(active.selections)
+
+    def are_rules_synced(self) -> bool:
+        """Return true if the cache is synced for each of its rules."""
+        return not self._pending and all(self._watches.show(active.selections) for active in self.rules)
 
     @property
     def is_synced(self) -> bool:

@@ -41,7 +41,7 @@ class RuleStates:
         rule = stored.rule
         if rule is None or not self._acts(stored):
             return RuleState.SILENT
-        if stored.bar(self._registry.allowance, local=self._local) is not None:
+        if self._registry.bar(provenance.rule, local=self._local) is not None:
             return RuleState.SILENT
         selected = self._registry.selects_us(rule, local=self._local)
         if selected is not True:

@@ -247,7 +247,7 @@ async def _read_source(engine: Engine, ref: SourceRef) -> ExplainedSource | None
 
     Raises RegistryError when it can be read in no version and may exist.
     """
-    peer, connection = engine.clusters.peers.get(ref.owner), engine.connection(ref.owner)
+    peer, connection = engine.clusters.peers.get(ref.owner), engine.clusters.connection(ref.owner)
     if peer is None or connection is None:
         return None
     found: dict[GVK, PartialObject] = {}

@@ -140,7 +140,8 @@ class Reconciler:
             now, offers = self._states.read(target)
             if now != judgment.state:
                 raise Conflict(f"{target} changed while its proof was asked for; trying again")
-            state, decision = proven, decide(proven)
+            is_as_expected = decision.expects is not None and decision.expects in proven.proofs
+            state, decision = proven, decision.if_proven if is_as_expected else decide(proven)
         if any(answer.answer is ProofResult.FOUND for answer in state.proofs):
             self._states.forget_match(target)
         judgment = Judgment(state, offers, decision)

@@ -33,8 +33,8 @@ from registry_controller.core.decision.state import (
     Rival,
     SourceRef,
     TargetState,
+    is_container,
 )
-from registry_controller.core.rules.matching import is_container
 from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
