@@ -34,10 +34,11 @@ from registry_controller.status.reporter import StatusReporter
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.applier import Applier, SourceReader
-from registry_controller.sync.controller import Controller
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
+from registry_controller.sync.reconciler import Controller
+from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import Results
 from registry_controller.sync.workqueue import WorkQueue
 
@@ -108,9 +109,10 @@ class Daemon:
             reconcile=functools.partial(
                 self.engine.reconciler.reconcile, limiter=self.deletion_limiter, applier=self._build_applier(writer)
             ),
-            results=self.results,
+            recorder=Recorder(
+                queue=self.queue, results=self.results, metrics=metrics, name_of=self.engine.clusters.name_of
+            ),
             metrics=metrics,
-            name_of=self.engine.clusters.name_of,
         )
         self.gauges = Gauges(
             metrics=metrics,

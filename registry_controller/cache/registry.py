@@ -226,6 +226,7 @@ class Registry:
         elif plural == meta.RULES.resource:
             self.rules.pop(name, None)
             self.pruned.pop(name, None)
+            self._bars.pop(name, None)
         else:
             self.features.pop(name, None)
 

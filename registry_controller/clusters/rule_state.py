@@ -47,11 +47,15 @@ class RuleStates:
         if selected is not True:
             return RuleState.NOT_HERE if selected is False else RuleState.SILENT
         peer = self._peers.get(provenance.owner)
-        if peer is None or not peer.is_alive or peer.features.held is None:
+        if peer is None or not peer.is_alive:
             return RuleState.SILENT
-        if reads_from(rule, peer.features.held):
+        features = peer.features
+        held = features.held
+        if held is None:
+            return RuleState.SILENT
+        if reads_from(rule, held):
             return RuleState.READS
-        return RuleState.UNSELECTED if peer.features.is_current else RuleState.SILENT
+        return RuleState.UNSELECTED if features.is_current else RuleState.SILENT
 
     def barrier(self, target: Target, provenance: Provenance | None, *, secret_type: str) -> Barrier | None:
         """Return the barrier between a copy and its rule: the rule's policy now, or else that of the rule's origin."""
