@@ -149,7 +149,7 @@ class SourceCache:
 
     def are_rules_synced(self) -> bool:
         """Return true if the cache is synced for each of its rules."""
-        return not self._pending and all(self._watches.show(active.selections) for active in self.rules)
+        return not self._pending.rules and all(self._watches.show(active.selections) for active in self.rules)
 
     @property
     def is_synced(self) -> bool:

@@ -89,7 +89,8 @@ class ClaimObserver(Protocol):
     ) -> None:
         """Objects at the peer claim these targets, claim them with another state, or claim them no longer.
 
-        `known` is set when an object appeared, can be evaluated by its rules again, or is gone and could not be.
+        `known` is an object that appeared, that rules can be evaluated on again, or that is gone and could not be
+        evaluated.
         """
 
 

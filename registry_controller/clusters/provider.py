@@ -137,7 +137,7 @@ class ClusterProvider:
         )
 
     def connection(self, member: ClusterUID) -> Connection | None:
-        """Return the connection to a member; None while there is none."""
+        """Return the connection to a member; None while it is not connected."""
         peer = self.peers.get(member)
         if peer is None or peer.reader is None or peer.discovery is None:
             return None

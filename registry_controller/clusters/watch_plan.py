@@ -105,12 +105,13 @@ class WatchPlanner:
         assignment = self._assigned.get(peer.cluster_id)
         if assignment is None or assignment.peer is not peer:
             return False
-        if not peer.features.is_current:
+        features = peer.features
+        if not features.is_current:
             same = (kind.group, kind.kind)
             rules = (found.rule for found in self.active.values())
             if any(rule.features for rule in rules if (rule.kind.group, rule.kind.kind) == same):
                 return False
-        elif assignment.features != peer.features.held:
+        elif assignment.features != features.held:
             return False
         return self._knows_local_cluster or not self._registry.may_be_asked(kind, local=self._local)
 

@@ -231,8 +231,9 @@ def copy_slot(kind: GVK, key: ObjectKey) -> BodyKey:
 
 
 def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
-    """Return an object's digest: 16 bytes, keyed, so that it reveals nothing about a Secret.
+    """Return the digest of what an object's author writes: 16 bytes, keyed, so that it reveals nothing about a Secret.
 
+    Caches keep the digest instead of the body (R6).
     The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
     and the revision in the provenance. `key` has at most 64 bytes and must not outlive the process.
     """

@@ -43,7 +43,7 @@ class Enqueuer:
     ) -> None:
         """Enqueue targets that the peer claims, claims with another state, or claims no longer.
 
-        Of an object in `known`, which appeared, or which rules can be evaluated on again, enqueue the copies as well.
+        Enqueue the copies of `known` as well: it appeared, or rules can be evaluated on it again.
         """
         for target in targets:
             self._copies.on_claim_changed(target)

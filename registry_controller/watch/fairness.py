@@ -35,7 +35,7 @@ class EvaluationLimiter:
         return Measurement(self, sort)
 
     def end_evaluation(self, sort: Hashable, *, began_s: float, ended_s: float) -> None:
-        """Note an evaluation, which contained no await, from its begin to its end in the loop's time."""
+        """Note an evaluation, which contained no await, from its start to its end in the loop's time."""
         if ended_s - began_s > TURN_S:
             self.has_new_sort = sort not in self.long_sorts
             self.long_sorts.add(sort)
