@@ -34,10 +34,11 @@ from registry_controller.status.reporter import StatusReporter
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.applier import Applier, SourceReader
-from registry_controller.sync.controller import Controller
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
+from registry_controller.sync.reconciler import Controller
+from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import Results
 from registry_controller.sync.workqueue import WorkQueue
 
@@ -68,7 +69,12 @@ class Daemon:
         self.on_target_changed = self.queue.add
         self.engine = Engine(settings, client=writer, local=local, connect_peer=connect_peer, observer=self)
         self.registry, self.clusters = self.engine.registry, self.engine.clusters
-        self.results = Results(on_change=self._report_rule)
+        self.status_reporter = StatusReporter(
+            registry=self.registry,
+            local=local,
+            is_ready=lambda: self.queue.idle and not list_pending(self.engine),
+        )
+        self.results = Results(on_change=self.status_reporter.rule_changed)
         self.local_controller = LocalController(
             writer=writer,
             settings=settings,
@@ -97,18 +103,18 @@ class Daemon:
             queue=self.queue,
             copies=self.engine.copies,
             registry=self.registry,
-            changed=self._report_rule,
-            now=lambda: datetime.now(UTC),
+            changed=self.status_reporter.rule_changed,
+            now=functools.partial(datetime.now, UTC),
         )
-        self.status_reporter = self._build_status_reporter()
         self.controller = Controller(
             queue=self.queue,
             reconcile=functools.partial(
                 self.engine.reconciler.reconcile, limiter=self.deletion_limiter, applier=self._build_applier(writer)
             ),
-            results=self.results,
+            recorder=Recorder(
+                queue=self.queue, results=self.results, metrics=metrics, name_of=self.engine.clusters.name_of
+            ),
             metrics=metrics,
-            name_of=self.engine.clusters.name_of,
         )
         self.gauges = Gauges(
             metrics=metrics,
@@ -118,12 +124,9 @@ class Daemon:
             results=self.results,
         )
 
-    def _build_status_reporter(self) -> StatusReporter:
-        def is_idle() -> bool:
-            return self.queue.idle
-
-        engine, status = self.engine, self.status_writer
-        clusters = ClusterStatusReporter(
+    def _build_cluster_status(self) -> ClusterStatusReporter:
+        engine = self.engine
+        return ClusterStatusReporter(
             registry=engine.registry,
             clusters=engine.clusters,
             sources=engine.sources,
@@ -132,24 +135,20 @@ class Daemon:
             deletions=engine.rule_deletions,
             local=self.local_controller,
             local_metadata=self._local_metadata,
-            writer=status,
+            writer=self.status_writer,
         )
-        rules = RuleStatusReporter(
+
+    def _build_rule_status(self) -> RuleStatusReporter:
+        engine = self.engine
+        return RuleStatusReporter(
             registry=engine.registry,
             clusters=engine.clusters,
             sources=engine.sources,
             copies=engine.copies,
             results=self.results,
             deletion_limiter=self.deletion_limiter,
-            writer=status,
-            is_idle=is_idle,
-        )
-        return StatusReporter(
-            registry=engine.registry,
-            local=engine.local,
-            clusters=clusters,
-            rules=rules,
-            is_ready=lambda: is_idle() and not list_pending(engine),
+            writer=self.status_writer,
+            is_idle=lambda: self.queue.idle,
         )
 
     def _build_applier(self, writer: Writer) -> Applier:
@@ -163,7 +162,7 @@ class Daemon:
             on_stored=self._stored,
         )
         sources = SourceReader(
-            bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
+            bodies=engine.bodies, connection=engine.clusters.connection, evaluations=engine.sources.evaluations
         )
         updater = CopyUpdater(
             copies=engine.copies,
@@ -176,6 +175,7 @@ class Daemon:
 
     async def run(self, watcher: KopfWatcher, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""
+        clusters, rules = self._build_cluster_status(), self._build_rule_status()
         async with asyncio.TaskGroup() as scope:
             self.engine.start_local(scope)
             scope.create_task(self.status_writer.run(), name="status")
@@ -188,7 +188,7 @@ class Daemon:
             ready["local-cluster"] = None
             watcher.start()
             self.engine.start_peers(scope)
-            scope.create_task(self.status_reporter.run(), name="status reporter")
+            scope.create_task(self.status_reporter.run(clusters, rules), name="status reporter")
             scope.create_task(self.engine.registry_reader.run(), name="registry reader")
             log.info("started", clusterID=self._local)
 
@@ -248,9 +248,6 @@ class Daemon:
             return False
         held = self.registry.clusters.get(name)
         return held is None or (held.cluster is not None and held.cluster.cluster_id == self._local)
-
-    def _report_rule(self, name: str) -> None:
-        self.status_reporter.rule_changed(name)
 
     # Callbacks of the applier.
 

@@ -28,7 +28,7 @@ from registry_controller.cache.replicas import Replicas
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.local import LocalCluster, LocalOptions
 from registry_controller.clusters.orphans import OrphanFinder
-from registry_controller.clusters.peer import Connection, PeerFactory
+from registry_controller.clusters.peer import PeerFactory
 from registry_controller.clusters.provider import ClusterOptions, ClusterProvider
 from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
@@ -203,7 +203,7 @@ class Engine:
         self.reconciler = Reconciler(
             states=self._states,
             local=client,
-            connection=self.connection,
+            connection=self.clusters.connection,
             departures=self.departures,
             evaluations=self.sources.evaluations,
         )
@@ -218,13 +218,6 @@ class Engine:
         scope.create_task(self.orphans.find(), name="orphans")
         scope.create_task(self.tombstones.run(), name="tombstones")
         scope.create_task(self.enqueue.run(), name="resync")
-
-    def connection(self, peer: ClusterUID) -> Connection | None:
-        """Return the connection to a peer; None while there is none."""
-        found = self.clusters.peers.get(peer)
-        if found is None or found.reader is None or found.discovery is None:
-            return None
-        return Connection(found.reader, found.discovery)
 
     # Objects of the local cluster.
 
@@ -324,7 +317,7 @@ class Engine:
             registry=self.registry,
             relays=self.relay_policy,
             states=self._states,
-            connection=self.connection,
+            connection=self.clusters.connection,
             network_name=self._network_name,
         )
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, ObjectKey, Target, cluster_id, revision
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, Manifest, ObjectKey, Target, cluster_id, revision
 
 _LENGTH: Final = 4096  # seven names of 253 characters, four of 63, and some shorter values
 _TIME_LENGTH: Final = 40
@@ -107,6 +108,13 @@ def encode(provenance: Provenance) -> str:
         if value := getattr(provenance, field):
             content[name] = value
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
+    """Return a manifest with the provenance annotation."""
+    info = manifest["metadata"]
+    annotations = {**(info.get("annotations") or {}), meta.PROVENANCE: encode(provenance)}
+    return {**manifest, "metadata": {**info, "annotations": annotations}}
 
 
 def decode(text: str | None, *, of: Target) -> Provenance | None:

@@ -51,10 +51,19 @@ class CopyIndex:
         """List the caches of all kinds that are watched."""
         return [cache for cache in self._caches.values() if cache.streams]
 
+    def find(self, target: Target) -> tuple[LocalCache | None, CopyRecord | None]:
+        """Find the cache of a target's kind, and the record of the copy or membership object at the target.
+
+        The cache is None while the kind is not watched, and the record is None where no object is known.
+        """
+        cache = self._caches.get((target.group, target.kind))
+        if cache is None or not cache.streams:
+            return None, None
+        return cache, cache.records.get(ObjectKey(target.namespace, target.name))
+
     def has(self, target: Target) -> bool:
         """Return true if a copy, or a membership object, is known to be at a target."""
-        cache = self._caches.get(target[:2])
-        return cache is not None and bool(cache.streams) and target[2:] in cache.records
+        return self.find(target)[1] is not None
 
     def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
         """List the targets where copies of an owner's object may be: its own place, and those that rules gave it."""
@@ -64,15 +73,14 @@ class CopyIndex:
     def awaiting_proof(self) -> Iterator[tuple[LocalCache, ObjectKey, CopyRecord]]:
         """List the copies that complete lists affect: their owner does not offer their source."""
         for target in list(self._awaiting):
-            cache = self.cache_of(target.group, target.kind)
-            record = cache.records.get(target.key) if cache is not None else None
+            cache, record = self.find(target)
             if cache is not None and record is not None:
                 yield cache, target.key, record
 
     def on_claim_changed(self, target: Target) -> None:
         """Note that peers may offer other objects for a target, or none."""
         cache = self._caches.get((target.group, target.kind))
-        record = cache.records.get(target.key) if cache is not None else None
+        record = cache.records.get(ObjectKey(target.namespace, target.name)) if cache is not None else None
         if record is not None:
             self._note_proof(target, record)
 

@@ -6,7 +6,8 @@ listed everything without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
@@ -86,16 +87,29 @@ class PendingEvent(NamedTuple):
 
 
 class Expectations:
-    """The writes of one cache: events wait while a write is under way, and older lists do not undo it."""
+    """The writes of one cache: events wait while a write is under way, and older lists do not undo it.
 
-    def __init__(self, cache: StreamHandler) -> None:
+    `on_written` is called with the key of an object after a write, and after the events that waited for it.
+    """
+
+    def __init__(self, cache: StreamHandler, *, on_written: Callable[[ObjectKey], None]) -> None:
         self.objects = ExpectedObjects()
         self._cache = cache
+        self._on_written = on_written
         self._waiting: dict[ObjectKey, list[PendingEvent]] = {}
 
-    def begin(self, key: ObjectKey) -> None:
-        """Buffer the events of an object until `release`: we write it."""
+    @contextlib.contextmanager
+    def writing(self, key: ObjectKey) -> Iterator[None]:
+        """Buffer the events of an object while we write it.
+
+        Most of them show our own write ahead of the answer: once the answer is known they are no news.
+        """
         self._waiting[key] = []
+        try:
+            yield
+        finally:
+            self.release(key)
+            self._on_written(key)
 
     def buffers(self, event: PendingEvent) -> bool:
         """Take an event; return true if it waits. An event from before our write does not count as its echo."""

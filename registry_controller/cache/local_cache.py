@@ -8,7 +8,6 @@ and by `record_write`, and by nothing else.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -130,7 +129,9 @@ class LocalCacheIndex(Protocol):
 class LocalCache:
     """Objects of one kind in the local cluster. `natives` maps native objects to the bits of their streams.
 
-    `namespaces` counts the records of each namespace. `has_unseen_writes` is true after a write in a place that is not
+    `namespaces` counts the records of each namespace. `shown` are the namespaces of which a complete stream shows all
+    objects; the empty one stands for all. `writing` buffers the events of an object while we write it.
+    `has_unseen_writes` is true after a write in a place that is not
     watched any more: no watch shows its event.
     """
 
@@ -142,7 +143,9 @@ class LocalCache:
         self.streams: dict[Selection, SelectionStream] = {}
         self.has_unseen_writes = False
         self._has_unwatched = False
-        self._expectations = Expectations(self)
+        self.shown: frozenset[str] = frozenset()
+        self._expectations = Expectations(self, on_written=self._on_written)
+        self.writing = self._expectations.writing
         self._groups = KeyGroups(self.records, group_of=self._group_of)
         self._index = index
         self.set_places(selections)
@@ -165,6 +168,7 @@ class LocalCache:
             self._change_version(kind)
         if going or self._has_unwatched:
             self._hand_over(going)
+        self._update_shown()
         return PlaceChange(tuple(opened), tuple(sorted(stream.selection for stream in going)))
 
     def target(self, key: ObjectKey) -> Target:
@@ -179,10 +183,6 @@ class LocalCache:
         """Find the keys of the records whose group is wanted; the records must not change meanwhile."""
         return self._groups.find(is_wanted)
 
-    def covers(self, namespace: str) -> bool:
-        """Return true if a complete stream shows all objects of a namespace."""
-        return any(_shows_all(stream, namespace) for stream in self.streams.values())
-
     def streams_at(self, places: Collection[Selection]) -> Sequence[SelectionStream]:
         """List the streams of some places."""
         return [stream for place, stream in self.streams.items() if place in places]
@@ -193,21 +193,6 @@ class LocalCache:
             place.namespace in ("", key.namespace) and (not place.labels or (as_copy and not stream.is_complete))
             for place, stream in self.streams.items()
         )
-
-    @contextlib.contextmanager
-    def writing(self, key: ObjectKey) -> Iterator[None]:
-        """Buffer the events of an object while we write it.
-
-        Most of them show our own write ahead of the answer: once the answer is known they are no news.
-        """
-        self._expectations.begin(key)
-        try:
-            yield
-        finally:
-            self._expectations.release(key)
-            if not self._streams_for(key):
-                self.has_unseen_writes = True
-                self._index.observer.on_local_status_changed(self)
 
     def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Take an object's present state."""
@@ -284,8 +269,9 @@ class LocalCache:
         if not self._has(stream):
             return
         place, is_first, stream.listed = stream.selection, stream.listed < 0, 0
-        others = (other for other in self.streams.values() if other is not stream)
-        if is_first and not place.labels and not any(_shows_all(other, place.namespace) for other in others):
+        was_shown = not self.shown.isdisjoint(("", place.namespace))
+        self._update_shown()
+        if is_first and not place.labels and not was_shown:
             self._index.observer.on_local_synced(self, place)
         self._index.observer.on_local_status_changed(self)
 
@@ -298,6 +284,7 @@ class LocalCache:
         if not self._has(stream):
             return
         stream.listed = -1
+        self._update_shown()
         self._expectations.drop_stream(stream)
         for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
             self._forget(key)
@@ -338,6 +325,16 @@ class LocalCache:
         self._keep(key, fresh)
         if held is not None and held.marks.owner != stored.marks.owner:  # what waits for this one to go need not wait
             self._index.observer.on_copy_changed(self.target(key), held.marks.owner or HERE)
+
+    def _on_written(self, key: ObjectKey) -> None:
+        """Note that a write is over; no watch may show it."""
+        if not self._streams_for(key):
+            self.has_unseen_writes = True
+            self._index.observer.on_local_status_changed(self)
+
+    def _update_shown(self) -> None:
+        whole = (stream.selection for stream in self.streams.values() if stream.is_complete)
+        self.shown = frozenset(place.namespace for place in whole if not place.labels)
 
     def _has(self, stream: SelectionStream) -> bool:
         return self.streams.get(stream.selection) is stream
@@ -424,8 +421,3 @@ def _record_status(record: CopyRecord, result: StatusStored) -> None:
     if obj is not None and obj.revision > record.revision:
         record.verified = obj.revision if record.verified == record.revision else 0
         record.revision = obj.revision
-
-
-def _shows_all(stream: SelectionStream, namespace: str) -> bool:
-    place = stream.selection
-    return stream.is_complete and not place.labels and place.namespace in ("", namespace)

@@ -106,6 +106,7 @@ class Registry:
         self.acting: dict[str, StoredRule] = {}
         self.features: dict[str, Manifest] = {}
         self.pruned: dict[str, tuple[str, ...]] = {}
+        self._bars: dict[str, tuple[StoredRule, BarredRule | None]] = {}
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
@@ -135,6 +136,7 @@ class Registry:
             del self._ends_at_s[name]
             self.acting.pop(name, None)
             self.pruned.pop(name, None)
+            self._bars.pop(name, None)
 
     def apply(self, plural: str, kind: str | None, manifest: Manifest) -> None:
         """Apply one event; `kind` is ADDED, MODIFIED, DELETED, or None for an item of a list."""
@@ -210,8 +212,13 @@ class Registry:
 
     def bar(self, name: str, *, local: ClusterUID) -> BarredRule | None:
         """Return why a rule may not act here; None where it may."""
-        held = self.rules.get(name)
-        return held.bar(self.allowance, local=local) if held is not None else None
+        held = self.acting.get(name)
+        if held is None:
+            return None
+        known = self._bars.get(name)
+        if known is None or known[0] is not held:  # an event of the rule makes another one
+            known = self._bars[name] = (held, held.bar(self.allowance, local=local))
+        return known[1]
 
     def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
         """List the accepted rules that may act here, whatever clusters they select."""

@@ -16,7 +16,8 @@ from registry_controller.api.errors import Forbidden, InvalidObject, ProtocolErr
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.core.rules.list_options import list_wider
-from registry_controller.watch.stream import ListHandler, SelectionList, SelectionStream, StreamHandler
+from registry_controller.watch.lister import ListHandler, SelectionList
+from registry_controller.watch.stream import SelectionStream, StreamHandler
 
 
 @dataclass(slots=True)
@@ -117,6 +118,10 @@ class SharedWatches:
     def cover_of(self, selection: Selection) -> SelectionStream:
         """Return the stream that shows a selection's objects."""
         return self.streams[self._covers[selection]]
+
+    def show(self, selections: Iterable[Selection]) -> bool:
+        """Return true if complete streams show the objects of these selections."""
+        return all(self.streams[self._covers[selection]].is_complete for selection in selections)
 
     def select(self, selections: Collection[Selection]) -> None:
         """Read these selections from the next plan on."""

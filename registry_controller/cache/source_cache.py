@@ -29,7 +29,8 @@ from registry_controller.cache.source_records import (
 )
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.kube.object import PartialObject
-from registry_controller.watch.stream import SelectionList, SelectionStream
+from registry_controller.watch.lister import SelectionList
+from registry_controller.watch.stream import SelectionStream
 
 _ALWAYS: Final = 1 << 62
 """A generation after every other one."""
@@ -129,8 +130,7 @@ class SourceCache:
         taps = () if self._tap is None else (EVERYTHING,)
         self._watches.select({*taps, *(one for active in rules for one in active.selections)})
         change, ended = self._plan()
-        for target in {**dropped, **ended}:
-            self._observer.on_claim_changed(target, self.peer)
+        self._observer.on_claims_changed({**dropped, **ended}, self.peer, None)
         return change
 
     @property
@@ -155,9 +155,11 @@ class SourceCache:
     def synced_for(self, rule: str) -> bool:
         """Return true if everything that a rule selects at this peer has come, and was evaluated by it."""
         active = self._by_name.get(rule)
-        if active is None or rule in self._pending.rules:
-            return False
-        return all(self._watches.cover_of(one).is_complete for one in active.selections)
+        return active is not None and rule not in self._pending.rules and self._watches.show(active.selections)
+
+    def are_rules_synced(self) -> bool:
+        """Return true if the cache is synced for each of its rules."""
+        return not self._pending.rules and all(self._watches.show(active.selections) for active in self.rules)
 
     @property
     def is_synced(self) -> bool:
@@ -181,7 +183,7 @@ class SourceCache:
 
     def is_outdated(self, record: SourceRecord, hit: Hit) -> bool:
         """Return true if a hit is that of a rule which has changed since, and has not seen the object again."""
-        return self._objects.is_outdated(record, hit.rule)
+        return bool(self._pending.rules) and not self._pending.has_evaluated(hit.rule, evaluated=record.evaluated)
 
     def is_current(self, key: ObjectKey, record: SourceRecord, hit: Hit) -> bool:
         """Return true if an object is as in a record that was read before, for all rules that make the hit's target.
@@ -195,7 +197,7 @@ class SourceCache:
 
     def was_evaluated(self, record: SourceRecord, rule: str) -> bool:
         """Return true if a rule, as it is now, has seen the object, or does not select it."""
-        return not self._objects.is_outdated(record, rule)
+        return self._pending.has_evaluated(rule, evaluated=record.evaluated)
 
     def wants(self, target: Target, obj: PartialObject) -> bool:
         """Return true if a rule makes that target of an object; one that cannot be evaluated may want it."""
@@ -327,8 +329,7 @@ class SourceCache:
     # Watches.
 
     def _replan_aside(self) -> None:
-        for target in self._replan():
-            self._observer.on_claim_changed(target, self.peer)
+        self._observer.on_claims_changed(self._replan(), self.peer, None)
 
     def _replan(self) -> Mapping[Target, None]:
         _, dropped = self._plan()
@@ -341,8 +342,7 @@ class SourceCache:
         if closed:
             self._hand_over(closed)
         dropped = self._objects.drop_hits(self._watches.settle())
-        change = RuleChange(opened, tuple(stream.selection for stream in closed), self._watches.plan_lists())
-        return change, dropped
+        return RuleChange(opened, tuple(stream.selection for stream in closed), self._watches.plan_lists()), dropped
 
     def _hand_over(self, streams: Collection[SelectionStream]) -> None:
         """Move the objects of these streams to the remaining ones; drop objects without one, except outdated hits."""

@@ -6,8 +6,8 @@ object is never made again from an older record · a member uses up its own room
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.rule_evaluator import EvaluationUsage
@@ -48,6 +48,15 @@ class MemberDeletions:
     def at(self, member: ClusterUID, target: Target) -> int:
         """Return the revision up to which a member has deleted an object, or 0."""
         return max(self._at.get(member, {}).get(target, 0), self._floor.get(member, 0))
+
+
+class Offer(NamedTuple):
+    """An object that claims a target: its record, and the rule's match from which the copy is rendered."""
+
+    cache: SourceCache
+    key: ObjectKey
+    record: SourceRecord
+    hit: Hit
 
 
 class SourceIndex:
@@ -117,19 +126,21 @@ class SourceIndex:
             if hit.is_moved:
                 self._renamed.setdefault(hit.target(key), set()).add(source)
 
-    def claiming(self, target: Target) -> Iterator[tuple[SourceCache, ObjectKey, SourceRecord, Hit]]:
+    def claiming(self, target: Target) -> tuple[Offer, ...]:
         """List the objects that claim a target, each with its hit."""
-        for cache in self._by_kind.get((target.group, target.kind), ()):
-            record = cache.records.get(target.key)
-            hit = record.hit_on(target, target.key) if record is not None else None
-            if record is not None and hit is not None:
-                yield cache, target.key, record, hit
-        for peer, kind, key in sorted(self._renamed.get(target, ())):
+        key = ObjectKey(target.namespace, target.name)
+        places = [(cache, key) for cache in self._by_kind.get((target.group, target.kind), ()) if key in cache.records]
+        for peer, kind, moved_key in sorted(self._renamed.get(target, ())):
             moved_from = self._caches.get((peer, kind))
-            record = moved_from.records.get(key) if moved_from else None
-            hit = record.hit_on(target, key) if record is not None else None
-            if moved_from is not None and record is not None and hit is not None:
-                yield moved_from, key, record, hit
+            if moved_from is not None and moved_key in moved_from.records:
+                places.append((moved_from, moved_key))
+        offers: list[Offer] = []
+        for cache, source in places:
+            record = cache.records[source]
+            hit = record.hit_on(target, source)
+            if hit is not None:
+                offers.append(Offer(cache, source, record, hit))
+        return tuple(offers)
 
     def claims_elsewhere(self, target: Target) -> int:
         """Count the objects that claim a target of another kind, or in another place, than they are."""

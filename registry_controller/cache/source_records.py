@@ -19,8 +19,8 @@ from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvalua
 from registry_controller.cache.shared_watches import SharedWatches
 from registry_controller.core.decision.ownership import NATIVE, Marks, is_at_home, is_membership, read_marks, remembered
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.object import PartialObject
-from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
+from registry_controller.kube.object import PartialObject, decode_body
+from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.limits import MOST_OWN, SizeMeter
 from registry_controller.watch.stream import SelectionStream
 
@@ -64,8 +64,13 @@ class SourceRecord:
 
     def hit_on(self, target: Target, key: ObjectKey) -> Hit | None:
         """Return the hit by which this object becomes that target; of several the highest ranked that may write it."""
-        found = self.hits_on(target, key)
-        return next((hit for hit in found if hit.barrier is None), found[0] if found else None)
+        barred: Hit | None = None
+        for hit in self.hits:
+            if hit.target(key) == target:
+                if hit.barrier is None:
+                    return hit
+                barred = barred or hit
+        return barred
 
     def hits_on(self, target: Target, key: ObjectKey) -> list[Hit]:
         """Return all hits by which this object becomes a target."""
@@ -79,11 +84,14 @@ class SourceRecord:
 class ClaimObserver(Protocol):
     """Receives the changes of claims. A call is cheap and never fails."""
 
-    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
-        """An object at the peer claims this target, claims it with another state, or claims it no longer."""
+    def on_claims_changed(
+        self, targets: Collection[Target], peer: ClusterUID, known: tuple[GVK, ObjectKey] | None
+    ) -> None:
+        """Objects at the peer claim these targets, claim them with another state, or claim them no longer.
 
-    def on_source_known(self, peer: ClusterUID, kind: GVK, key: ObjectKey) -> None:
-        """An object appeared, can be evaluated by its rules again, or is gone and could not be evaluated."""
+        `known` is an object that appeared, that rules can be evaluated on again, or that is gone and could not be
+        evaluated.
+        """
 
 
 class ClaimIndex(Protocol):
@@ -129,11 +137,6 @@ class SourceRecords:
         self._size = SizeMeter(kind) if kind in MOST_OWN else None
         self._went_back: dict[ObjectKey, int] = {}
 
-    def is_outdated(self, record: SourceRecord, rule: str) -> bool:
-        """Return true if a rule has changed since, selects the object perhaps, and has not seen it again."""
-        pending = self._watches.pending
-        return bool(pending.rules) and not pending.has_evaluated(rule, evaluated=record.evaluated)
-
     def take(self, obj: PartialObject, *, streams: int) -> None:
         """Evaluate an object's present state, which the streams of these bits have; report the targets that change."""
         old = self.by_key.get(obj.key)
@@ -174,20 +177,20 @@ class SourceRecords:
                 evaluated=self._watches.pending.generation,
                 shown=old.shown if old is not None and old.shown > obj.revision else 0,
             )
-            self._keep(obj.key, fresh, old=old)
             if before != hits:
                 self._relink(obj.key, before, hits)
+            self._keep(obj.key, fresh, old=old)
         self._sources.bodies.put(BodyKey(self._peer, self._kind, obj.key), obj)
-        for target in sorted(touched) if len(touched) > 1 else touched:
-            self._observer.on_claim_changed(target, self._peer)
-        if old is None or (old.unclear and old.unclear != unclear):
-            self._observer.on_source_known(self._peer, self._kind, obj.key)
+        is_news = old is None or bool(old.unclear and old.unclear != unclear)
+        targets = sorted(touched) if len(touched) > 1 else touched
+        self._observer.on_claims_changed(targets, self._peer, (self._kind, obj.key) if is_news else None)
 
     def _touched(self, obj: PartialObject, old: SourceRecord, hits: tuple[Hit, ...]) -> Iterable[Hit]:
         """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
         if not old.shows(obj):
             return hits if hits is old.hits else (*hits, *old.hits)
-        gone = [hit for hit in old.hits if hit not in hits or self.is_outdated(old, hit.rule)]
+        has_evaluated = self._watches.pending.has_evaluated
+        gone = [hit for hit in old.hits if hit not in hits or not has_evaluated(hit.rule, evaluated=old.evaluated)]
         return [*(hit for hit in hits if hit not in old.hits), *gone]
 
     def is_behind(self, stream: SelectionStream, key: ObjectKey, record: SourceRecord) -> bool:
@@ -249,7 +252,7 @@ class SourceRecords:
         else:
             self._remove(key, record)
         if unclear != record.unclear:
-            self._observer.on_source_known(self._peer, self._kind, key)
+            self._observer.on_claims_changed((), self._peer, (self._kind, key))
 
     def forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
         """Drop a record, and report its targets; with the revision of a deletion, that is on record."""
@@ -264,12 +267,10 @@ class SourceRecords:
             return
         self._remove(key, record)
         is_proof = record.membership and not self._watches.has_labels
-        for target in dict.fromkeys(hit.target(key) for hit in record.hits):
-            if deleted_at and is_proof:
-                self._sources.record_deletion(self._peer, target, deleted_at)
-            self._observer.on_claim_changed(target, self._peer)
-        if record.unclear:
-            self._observer.on_source_known(self._peer, self._kind, key)
+        targets = dict.fromkeys(hit.target(key) for hit in record.hits)
+        for target in targets if deleted_at and is_proof else ():
+            self._sources.record_deletion(self._peer, target, deleted_at)
+        self._observer.on_claims_changed(targets, self._peer, (self._kind, key) if record.unclear else None)
 
     def of_streams(self, bits: int) -> list[tuple[ObjectKey, SourceRecord]]:
         """List the records of the objects that one of these streams has."""
@@ -312,7 +313,7 @@ def decode_lazily(obj: PartialObject) -> Callable[[], Manifest]:
 
     def body() -> Manifest:
         if not held:
-            held.append(decode_body(obj.raw, what=str(obj.key)))
+            held.append(decode_body(obj))
         return held[0]
 
     return body

@@ -22,9 +22,9 @@ from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.watch.limits import check_room
-from registry_controller.watch.lister import list_until_complete
+from registry_controller.watch.lister import SelectionList, list_until_complete
 from registry_controller.watch.reflector import Reflector, ServerObserver, WatchScope
-from registry_controller.watch.stream import SelectionList, SelectionStream
+from registry_controller.watch.stream import SelectionStream
 
 _WatchKey = tuple[GVK, Selection]
 

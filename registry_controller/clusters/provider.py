@@ -19,7 +19,7 @@ from registry_controller.cache.members import Members
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.clones import CloneDetector, CloneState
 from registry_controller.clusters.liveness import GracePeriods, Liveness
-from registry_controller.clusters.peer import Peer, PeerFactory
+from registry_controller.clusters.peer import Connection, Peer, PeerFactory
 from registry_controller.clusters.plan import ClusterPlan, PlanInputs, find_missing, plan_members
 from registry_controller.clusters.rebuilt import RebuiltClusters
 from registry_controller.clusters.resolver import (
@@ -136,6 +136,13 @@ class ClusterProvider:
             (name for name, found in self.resolved.items() if found.cluster.cluster_id == cluster_id),
             default=str(cluster_id),
         )
+
+    def connection(self, member: ClusterUID) -> Connection | None:
+        """Return the connection to a member; None while it is not connected."""
+        peer = self.peers.get(member)
+        if peer is None or peer.reader is None or peer.discovery is None:
+            return None
+        return Connection(peer.reader, peer.discovery)
 
     def selects_us(self, rule: SyncRule) -> bool | None:
         """Return whether a rule selects this cluster, for reports; None while our own Cluster is unknown."""

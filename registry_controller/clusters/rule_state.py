@@ -50,7 +50,7 @@ class RuleStates:
             at_home, was_deleted = self._deletions.judge_rule_of(provenance)
             return RuleFacts(is_here=False, at_home=at_home, was_deleted=was_deleted)
         rule = stored.rule
-        bar = stored.bar(self._registry.allowance, local=self._local)
+        bar = self._registry.bar(provenance.rule, local=self._local)
         if rule is None or not self._acts(stored) or bar is not None:
             return RuleFacts(is_here=True)
         peer = self._peers.get(provenance.owner)

@@ -157,7 +157,8 @@ class WatchPlanner:
         assignment = self._assigned.get(peer.cluster_id)
         if assignment is None or assignment.peer is not peer:
             return False
-        if peer.features.is_current and assignment.features != peer.features.held:
+        features = peer.features
+        if features.is_current and assignment.features != features.held:
             return False
         rules = self._registry.asking_rules(kind)
         return all(self._selection.is_known(rule, peer) for rule in rules)

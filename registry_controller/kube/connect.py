@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
@@ -18,7 +19,6 @@ from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.kube.failures import PEER
 from registry_controller.kube.kubeconfig import Credentials
-from registry_controller.kube.line_budget import LineBudget
 from registry_controller.kube.tls import load_certificate, openssl_words
 from registry_controller.kube.transport import ANSWER_BYTES, Transport
 
@@ -33,6 +33,17 @@ PAGES: Final = 4
 _WHOLE_BYTES: Final = 64 * 1024 * 1024  # a list without pages, which only the local API server is asked for
 _PAGE_S: Final = 60.0
 _OPEN_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class LineBudget:
+    """The unfinished lines of one server's watches, `size_bytes` long together; `kube.watch` limits them.
+
+    `received_at_s` is the loop's time of the last bytes of a watch; None after a peer has counted them.
+    """
+
+    size_bytes: int = 0
+    received_at_s: float | None = None
 
 
 class Reader:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from registry_controller.api.errors import ProtocolError
-from registry_controller.api.meta import GVK, GVR, UID_LENGTH, ObjectKey, revision
+from registry_controller.api.errors import InvalidObject, ProtocolError
+from registry_controller.api.meta import GVK, GVR, UID_LENGTH, Manifest, ObjectKey, revision
 from registry_controller.api.selection import Selection
 
 _NAME_BYTES: Final = 253
@@ -160,6 +160,15 @@ def decode_manifest(raw: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ProtocolError("an answer that is not an object")
     return found
+
+
+def decode_body(obj: PartialObject) -> Manifest:
+    """Decode the whole object; InvalidObject for an unusable one (too many levels, too large)."""
+    try:
+        return decode_manifest(obj.raw)
+    except ProtocolError:
+        words = "cannot be decoded: too deeply nested, too large, or no JSON object"
+        raise InvalidObject(str(obj.key), words) from None
 
 
 def estimate_size(raw: bytes) -> int:

@@ -1,4 +1,8 @@
-"""Reads watches as streams of events, from raw bytes, and single objects."""
+"""Reads watches as streams of events, from raw bytes, and single objects.
+
+Law: no line of a watch is longer than the largest object, and the unfinished lines of a server have a common limit, for
+any number of watches.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,17 @@ from typing import Final
 import msgspec
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ApiError, ProtocolError
+from registry_controller.api.errors import ApiError, ProtocolError, TooMuch
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import Selection
-from registry_controller.kube.connect import Reader
+from registry_controller.kube.connect import LineBudget, Reader
 from registry_controller.kube.listing import DECODE_ERRORS, REVISION_LENGTH
 from registry_controller.kube.object import PartialObject, decode_object, decode_selected
+from registry_controller.kube.responses import format_size
 from registry_controller.kube.translate import STATUS_BYTES, StatusAnswer, error_of_status
+from registry_controller.kube.transport import ANSWER_BYTES
 
+ALL_LINES_BYTES: Final = 2 * ANSWER_BYTES
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
@@ -103,23 +110,45 @@ async def watch_events(
     what = f"watch {gvr} ({selection})"
     async with reader.stream(gvr, selection, query=query, silence_s=silence_s) as chunks:
         on_open()
-        lines_of_all, now = reader.lines, asyncio.get_running_loop().time
-        pending = bytearray()  # a list of chunks would take more memory than their bytes
-        with lines_of_all.open() as open_line:
+        now, unfinished = asyncio.get_running_loop().time, UnfinishedLine(reader.lines, what=what)
+        try:
             async for chunk in chunks:
-                lines_of_all.received_at_s = now()
+                reader.lines.received_at_s = now()
                 *lines, last = chunk.split(b"\n")
-                if pending and lines:
-                    open_line.grow(len(lines[0]), what=what)
-                    pending += lines[0]
-                    lines[0] = bytes(pending)
-                    pending.clear()
-                    open_line.end()
+                if unfinished.content and lines:
+                    unfinished.grow(lines[0])
+                    lines[0] = unfinished.end()
                 for line in lines:
                     yield _decode_event(line, gvr=gvr, kind=kind, selection=selection, what=what)
                 if last:
-                    open_line.grow(len(last), what=what)
-                    pending += last
+                    unfinished.grow(last)
+        finally:
+            unfinished.end()
+
+
+class UnfinishedLine:
+    """The bytes of a watch after its last complete line; they count in the budget of all watches of the server."""
+
+    def __init__(self, budget: LineBudget, *, what: str) -> None:
+        self.content = bytearray()  # a list of chunks would take more memory than their bytes
+        self._budget = budget
+        self._what = what
+
+    def grow(self, part: bytes) -> None:
+        """Append bytes; TooMuch over a limit."""
+        if len(self.content) + len(part) > ANSWER_BYTES:
+            raise TooMuch(f"{self._what}: a line longer than {format_size(ANSWER_BYTES)}")
+        if self._budget.size_bytes + len(part) > ALL_LINES_BYTES:
+            raise TooMuch(f"{self._what}: lines longer than {format_size(ALL_LINES_BYTES)} together")
+        self.content += part
+        self._budget.size_bytes += len(part)
+
+    def end(self) -> bytes:
+        """Return the line, and start another one."""
+        line = bytes(self.content)
+        self.content.clear()
+        self._budget.size_bytes -= len(line)
+        return line
 
 
 def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, what: str) -> WatchEvent:

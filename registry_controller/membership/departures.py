@@ -16,8 +16,7 @@ from registry_controller.cache.local_cache import HERE, CopyRecord
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decision import Apply, Decision, Reason, Skip, owner_of
-from registry_controller.core.decision.state import TargetState
-from registry_controller.core.rules.matching import is_container
+from registry_controller.core.decision.state import TargetState, is_container
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)

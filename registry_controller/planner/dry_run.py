@@ -150,7 +150,7 @@ class DryRun:
             believes_provenance=False,  # the rule may differ from the one that made the copy
         )
         sources = SourceReader(
-            bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
+            bodies=engine.bodies, connection=engine.clusters.connection, evaluations=engine.sources.evaluations
         )
         updater = CopyUpdater(
             copies=engine.copies, bodies=engine.bodies, writer=copy_writer, metrics=self._metrics, recreated=_ignore

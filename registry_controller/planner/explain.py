@@ -28,10 +28,9 @@ from registry_controller.planner.rule_fit import (
     list_local_features,
     list_rules_for,
 )
-from registry_controller.report.reasons import message_of
+from registry_controller.report.reasons import explain_unread, message_of
 from registry_controller.status.readiness import list_problems
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S
-from registry_controller.watch.stream import explain_unread
 
 _MAX_CONCURRENT: Final = 16
 _WRITES: Final = frozenset({PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE})
@@ -248,7 +247,7 @@ async def _read_source(engine: Engine, ref: SourceRef) -> ExplainedSource | None
 
     Raises RegistryError when it can be read in no version and may exist.
     """
-    peer, connection = engine.clusters.peers.get(ref.owner), engine.connection(ref.owner)
+    peer, connection = engine.clusters.peers.get(ref.owner), engine.clusters.connection(ref.owner)
     if peer is None or connection is None:
         return None
     found: dict[GVK, PartialObject] = {}

@@ -18,9 +18,8 @@ from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.core.rules.mismatch import find_feature_mismatch, find_mismatch
 from registry_controller.engine import Engine
-from registry_controller.kube.object import PartialObject
+from registry_controller.kube.object import PartialObject, decode_body
 from registry_controller.planner.plan import find_idle_reason, get_rule_name
-from registry_controller.watch.body_cache import decode_body
 
 
 class Fit(enum.Enum):
@@ -84,7 +83,7 @@ def _evaluate_rule(
     try:
         if cache is not None and (unclear := cache.unclear.get(rule.name, {}).get(ref.key)):
             raise unclear
-        miss = lacking or find_mismatch(rule, obj, lambda: decode_body(obj.raw, what=str(ref.key)))
+        miss = lacking or find_mismatch(rule, obj, lambda: decode_body(obj))
     except InvalidObject as error:
         return RuleFit(rule.name, Fit.UNCLEAR, error.path, error.message)
     return RuleFit(rule.name, Fit.MISSES, miss.path, miss.message) if miss else RuleFit(rule.name, Fit.MATCHES)

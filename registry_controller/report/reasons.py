@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, RegistryError
+from registry_controller.api.errors import Forbidden, NotServed, RegistryError
+from registry_controller.api.meta import GVK
 from registry_controller.core.decision.decision import Reason
 
 MESSAGES: Final[Mapping[Reason, str]] = {
@@ -98,3 +99,18 @@ def describe_narrowing(*, place: str) -> str:
         f"unless rbac.narrowSecrets is set {place}: then it is lacking on purpose, and Secrets are reached in the "
         "release's namespace only"
     )
+
+
+def explain_unread(kind: GVK, error: RegistryError, *, is_local: bool) -> str:
+    """Return why a kind cannot be read here, or at the peer: verb, resource, and what to do (R2, S3)."""
+    place = "here" if is_local else "there"
+    if isinstance(error, Forbidden):
+        label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
+        words = f"cannot {error}; {describe_grant(label, place=place)}"
+        is_secret = (kind.group, kind.kind) == (meta.SECRET.group, meta.SECRET.kind)
+        return f"{words}, {describe_narrowing(place=place)}" if is_secret else words
+    if isinstance(error, NotServed):
+        group = f"group {kind.group}" if kind.group else "the core group"
+        correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
+        return f"it is not served {place} in {group}, version {kind.version}; {correct}"
+    return str(error)

@@ -12,7 +12,9 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.engine import Engine
-from registry_controller.watch.stream import SelectionList, SelectionStream, explain_unread
+from registry_controller.report.reasons import explain_unread
+from registry_controller.watch.lister import SelectionList
+from registry_controller.watch.stream import SelectionStream
 
 
 def list_pending(engine: Engine) -> list[str]:

@@ -28,14 +28,10 @@ class StatusReporter:
         *,
         registry: Registry,
         local: ClusterUID,
-        clusters: ClusterStatusReporter,
-        rules: RuleStatusReporter,
         is_ready: Callable[[], bool],
     ) -> None:
         self._registry = registry
         self._local = local
-        self._clusters = clusters
-        self._rules = rules
         self._is_ready = is_ready
         self._has_changed_clusters = False
         self._changed_rules: set[str] = set()
@@ -52,7 +48,7 @@ class StatusReporter:
         self._changed_rules.add(name)
         self._changed.set()
 
-    async def run(self) -> NoReturn:
+    async def run(self, clusters: ClusterStatusReporter, rules: RuleStatusReporter) -> NoReturn:
         """Report changes, at most ten times a second; the status writer limits the writes further."""
         loop = asyncio.get_running_loop()
         starts_until = loop.time() + START_S
@@ -62,7 +58,7 @@ class StatusReporter:
             self._changed.clear()
             if self._has_changed_clusters:
                 self._has_changed_clusters = False
-                self._clusters.report()
+                clusters.report()
             names, self._changed_rules = self._changed_rules, set()
             is_starting = loop.time() < starts_until and not self._is_ready()
             yielder = LoopYielder(loop.time())
@@ -71,7 +67,7 @@ class StatusReporter:
                 if is_starting and self._is_reported(name):
                     self.rule_changed(name)
                 else:
-                    self._rules.report(name)
+                    rules.report(name)
 
     def _is_reported(self, name: str) -> bool:
         """Return whether the stored status describes the rule's present generation, and the rule acts."""

@@ -22,10 +22,12 @@ from registry_controller.core.rules.mismatch import get_target_mismatch
 from registry_controller.core.rules.schema import describe_pruned
 from registry_controller.core.rules.validation import RuleVerdict
 from registry_controller.core.status.rule import PeerCounts, build_rule_status
+from registry_controller.report.reasons import explain_unread
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import SAMPLES, FailedTarget, ResultClass, Results
-from registry_controller.watch.stream import SelectionList, SelectionStream, explain_unread
+from registry_controller.watch.lister import SelectionList
+from registry_controller.watch.stream import SelectionStream
 
 _FORBIDDEN: Final = "Forbidden"
 """The reason of a write that the API server refuses: a missing right, a quota, a webhook."""

@@ -13,16 +13,17 @@ from typing import Final
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.provenance import Provenance, with_provenance
 from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
-from registry_controller.core.decision.ownership import Marks
-from registry_controller.core.decision.provenance import provenance_of, with_provenance
+from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
-from registry_controller.kube.object import PartialObject
+from registry_controller.kube.object import PartialObject, decode_body
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
@@ -30,8 +31,7 @@ from registry_controller.sync.copy_writer import DesiredCopy
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment, Result
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
-from registry_controller.sync.state_reader import Offer
-from registry_controller.watch.body_cache import BodyCache, BodyKey, decode_body
+from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.fairness import EvaluationLimiter
 
 LARGE_BYTES: Final = 256 * 1024
@@ -98,7 +98,7 @@ class Applier:
         if has_waited and not offer.cache.is_current(offer.key, offer.record, offer.hit):
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))  # the target is enqueued again
         with self._sources.evaluations.measure(offer.cache.kind):
-            manifest = decode_body(obj.raw, what=str(offer.key))
+            manifest = decode_body(obj)
             copy = build_copy(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner) if len(offer.record.hits) > 1 else ()
             wanted = self._mark(state, decision.claim, offer, copy)
@@ -107,10 +107,10 @@ class Applier:
             refusal = self._relays.refusal_of(decision.claim, manifest, over=state.current, is_relayed=is_relayed)
             if refusal is not None:
                 return Result(Skip(refusal, owner))
-        cache = self._copies.cache_of(state.target.group, state.target.kind)
+        cache, record = self._copies.find(state.target)
         if cache is None:
             return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))
-        has_written = await self._updater.update(state, wanted, cache, reason=decision.reason)
+        has_written = await self._updater.update(state, wanted, cache, record, reason=decision.reason)
         if made_from.beside:
             losers += tuple(hit.rule for hit in made_from.beside if hit.entries != offer.hit.entries)
         cache.record_write(state.target.key, Rendered(made_from, losers))
@@ -118,29 +118,37 @@ class Applier:
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
 
     def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
-        """Put the provenance on a copy."""
-        target, held = state.target, state.current.marks if state.current is not None else None
+        """Put the provenance on a copy. A relay's object passes on the owner's, or an empty one where it is unknown."""
+        target, hit, held = state.target, offer.hit, state.current.marks if state.current is not None else None
         assert copy.target == target, (copy.target, target)
         inherited = meta.SYNC_DISABLED in copy.manifest["metadata"]["annotations"]
-        provenance = provenance_of(
-            claim,
-            rule_owner=offer.hit.rule_owner,
-            policy=offer.hit.policy,
-            marks=offer.record.marks,
-            target=target,
+        uid, created, revision = claim.uid, claim.created, claim.revision
+        if claim.voice is Voice.INTERMEDIARY:
+            theirs = offer.record.marks.provenance_of(claim.owner)
+            uid, created, revision = (theirs.uid, theirs.created, theirs.revision) if theirs else ("", "", 0)
+        provenance = Provenance(
+            owner=claim.owner,
+            rule=claim.rule,
+            rule_owner=hit.rule_owner,
+            policy=hit.policy,
+            source=claim.kind,
+            key=claim.key,
+            uid=uid,
+            created=created,
+            revision=revision,
+            copy=target,
             inherited=inherited,
             adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
-            rule_uid=offer.hit.rule_uid,
-            rule_created=offer.hit.rank[0].removeprefix("~"),
-            entries=offer.hit.entries,
+            overrides=hit.overrides,
+            rule_uid=hit.rule_uid,
+            rule_created=hit.rank[0].removeprefix("~") if hit.rule_uid else "",
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
-        cache = self._copies.cache_of(target.group, target.kind)
-        record = cache.records.get(target.key) if cache is not None else None
+        _, record = self._copies.find(target)
         return record.outranked_rules if record is not None else ()
 
 

@@ -73,9 +73,11 @@ class CopyUpdater:
         self._contention = Contention()
         self._pace = Pace()
 
-    async def update(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
+    async def update(
+        self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, record: CopyRecord | None, *, reason: Reason
+    ) -> bool:
         """Write a copy, and its status, where they differ from the wanted state; return whether that took a write."""
-        has_written = await self._update(state, wanted, cache, reason=reason)
+        has_written = await self._update(state, wanted, cache, record, reason=reason)
         record = cache.records.get(state.target.key)
         if record is not None and record.status_digest != self._writer.status_digest(wanted):
             update = self._writer.write_status(wanted, record, cache)
@@ -98,14 +100,14 @@ class CopyUpdater:
 
     def is_in_step(self, target: Target, made_from: object) -> bool:
         """Report, without a body, whether the copy here was made from this very state by this very rule."""
-        cache = self._copies.cache_of(target.group, target.kind)
-        record = cache.records.get(target.key) if cache is not None else None
+        cache, record = self._copies.find(target)
         if cache is None or record is None or record.made_from != made_from:
             return False
         return self._is_as_written(record, cache, target)
 
-    async def _update(self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, *, reason: Reason) -> bool:
-        record = cache.records.get(state.target.key)
+    async def _update(
+        self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, record: CopyRecord | None, *, reason: Reason
+    ) -> bool:
         decided_on = state.current.revision if state.current is not None else None
         if (record.revision if record is not None else None) != decided_on:
             raise Conflict(f"{state.target} changed while its source was read; trying again")

@@ -7,9 +7,12 @@ resourceVersion that the Decision was taken on.
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -19,13 +22,16 @@ from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import Marks, read_marks
-from registry_controller.core.diff.digest import content_digest
 from registry_controller.core.diff.drift import Drift, compare, merge
+from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.kube.writer import WriteClient
 from registry_controller.watch.body_cache import BodyCache, BodyKey
+
+_REVISION: Final = re.compile(r'"resourceVersion":"[0-9]*",?')
+_LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +78,8 @@ class CopyWriter:
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache) -> None:
         """Create a copy."""
-        gvr = await self._discovery.resolve(wanted.kind)
         body = _encode(wanted.manifest)
+        gvr = await self._discovery.resolve(wanted.kind)
         with cache.writing(wanted.target.key):
             raw = await self._client.create(gvr, wanted.target.namespace, body)
             self._remember(raw, wanted, cache)
@@ -222,3 +228,33 @@ def _identified(manifest: Manifest, *, uid: str, revision: int) -> Mapping[str, 
 def copy_slot(kind: GVK, key: ObjectKey) -> BodyKey:
     """Return the key of a local object's body in the cache of bodies."""
     return BodyKey(HERE, kind, key)
+
+
+def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
+    """Return the digest of what an object's author writes: 16 bytes, keyed, so that it reveals nothing about a Secret.
+
+    Caches keep the digest instead of the body (R6).
+    The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
+    and the revision in the provenance. `key` has at most 64 bytes and must not outlive the process.
+    """
+    metadata = manifest.get("metadata") or {}
+    info = {name: value for name, value in metadata.items() if name not in SERVER_SET_METADATA}
+    annotations = info.get("annotations") or {}
+    if text := annotations.get(meta.PROVENANCE):  # by pattern, because this runs for every event
+        annotations = {**annotations, meta.PROVENANCE: _REVISION.sub("", text)}
+    info["annotations"], info["labels"] = annotations, info.get("labels") or {}
+    content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT}
+    content["metadata"] = info
+    try:
+        encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        encoded = _encode_content(content)
+    return hashlib.blake2b(encoded, digest_size=16, key=key).digest()
+
+
+def _encode_content(content: Mapping[str, Any]) -> bytes:
+    """Encode JSON with sorted keys where orjson fails: depth, huge numbers, lone surrogates."""
+    try:
+        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    except RecursionError:
+        raise InvalidObject("object", "is nested too deeply") from None

@@ -39,16 +39,18 @@ class Enqueuer:
         self._sources = sources
         self._copies = copies
 
-    def on_claim_changed(self, target: Target, peer: ClusterUID) -> None:
-        """Enqueue a target that an object at the peer claims, claims with another state, or claims no longer."""
-        self._copies.on_claim_changed(target)
-        self._add(target, peer)
+    def on_claims_changed(
+        self, targets: Collection[Target], peer: ClusterUID, known: tuple[GVK, ObjectKey] | None
+    ) -> None:
+        """Enqueue targets that the peer claims, claims with another state, or claims no longer.
 
-    def on_source_known(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> None:
-        """Enqueue the copies of an object that appeared, or that its rules can be evaluated on again."""
-        for target in self._copies.copies_of(owner, kind, key):
-            if self._copies.has(target):
-                self._add(target, owner)
+        Enqueue the copies of `known` as well: it appeared, or rules can be evaluated on it again.
+        """
+        for target in targets:
+            self._copies.on_claim_changed(target)
+        copies = self._copies.copies_of(peer, *known) if known is not None else ()
+        for target in (*targets, *filter(self._copies.has, copies)):
+            self._add(target, peer)
 
     def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
         """Enqueue the targets that a complete list dropped, and the copies whose absence at the peer it may prove."""

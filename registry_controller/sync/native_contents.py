@@ -13,7 +13,8 @@ from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.core.decision.ownership import read_marks
-from registry_controller.core.rules.matching import CUSTOM_RESOURCE_DEFINITION, is_made_by_kubernetes
+from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION
+from registry_controller.core.rules.matching import is_made_by_kubernetes
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects

@@ -5,7 +5,7 @@ Law: nothing here awaits, and silence shows nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
@@ -44,89 +44,78 @@ class OriginReader:
     def read(self, state: TargetState, record: CopyRecord) -> Origin:
         """Read the origin of the copy that is here."""
         source, provenance = state.copied_from, record.marks.provenance
-        tracking, offered_at = self._tracking(source, record)
+        caches = () if source is None else self._sources.caches_of_kind(source.owner, source.kind)
+        rules = [active for cache in caches for active in cache.rules]
+        tracking, offered_at = _track(caches, source, provenance)
         owner_leaves = state.membership is not None and state.membership.owner_leaves
+        has_chosen_rules = source is None or self._clusters.has_chosen_rules(source.owner, source.kind)
         return Origin(
-            rule=self._rule(source, provenance),
-            barrier=None if state.membership is not None else self._barrier(state.target, record, source),
+            rule=provenance.rule if provenance is not None else rules[0].rule.name if rules else "",
+            barrier=None if state.membership is not None else self._barrier(state.target, record, source, rules),
             tracking=Tracking.ABSENT if owner_leaves else tracking,
             offered_at=offered_at,
-            others_synced=self._are_rules_synced(source),
+            others_synced=has_chosen_rules and all(map(SourceCache.are_rules_synced, caches)),
             rule_state=self._rule_states.state(provenance),
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             source_rule=self._rule_states.state_of_rule(state.target, provenance),
-            moved=self._is_moved(source, provenance),
-            saw_match=tracking is Tracking.ABSENT and self._saw_match(source, record),
+            moved=_is_moved(caches, source, provenance),
+            saw_match=tracking is Tracking.ABSENT and _saw_match(rules, source, record),
         )
 
-    def _rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
-        if provenance is not None or source is None:
-            return provenance.rule if provenance is not None else ""
-        return next((active.rule.name for active in self._rules_on(source)), "")
-
-    def _rules_on(self, source: SourceRef) -> Iterator[ActiveRule]:
-        """List the rules that read a source's kind from its owner."""
-        return (active for cache in self._sources.caches_of_kind(source.owner, source.kind) for active in cache.rules)
-
-    def _tracking(self, source: SourceRef | None, record: CopyRecord | None) -> tuple[Tracking, int]:
-        """Return whether a peer offers a copy's source, and at which resourceVersion, else 0."""
-        if source is None:
-            return Tracking.NO_RULE, 0
-        rule = record.marks.provenance.rule if record is not None and record.marks.provenance else ""
-        caches = [
-            cache
-            for cache in self._sources.caches_of_kind(source.owner, source.kind)
-            if (cache.has_rule(rule) if rule else bool(cache.rules))
-        ]
-        if not caches:
-            return Tracking.NO_RULE, 0
-        found = [cache.records[source.key] for cache in caches if source.key in cache.records]
-        if any(held.unclear for held in found):
-            return Tracking.UNCLEAR, 0
-        rules = (rule,) if rule else tuple(active.rule.name for active in caches[0].rules)
-        offered = [record for record in found if not record.deleting and _is_at_home(record, source.owner)]
-        if offered and all(_was_evaluated(cache, source.key, rules) for cache in caches):
-            return Tracking.OFFERED, max(record.revision for record in offered)
-        if offered:
-            return Tracking.NOT_COMPLETE, 0
-        complete = all(cache.synced_for(name) for cache in caches for name in rules if cache.has_rule(name))
-        return (Tracking.ABSENT if complete else Tracking.NOT_COMPLETE), 0
-
-    def _saw_match(self, source: SourceRef | None, record: CopyRecord | None) -> bool:
-        """Report whether this daemon brought a copy in step with its source, and its rule still matches as then."""
-        made_from = record.made_from if record is not None else None
-        if source is None or not isinstance(made_from, MadeFrom) or not made_from.claim.is_of(source):
-            return False
-        rule = made_from.claim.rule
-        matched = [entry.matches for hit in made_from.hits if hit.rule == rule for entry in hit.entries]
-        rules = (active.rule for active in self._rules_on(source) if active.rule.name == rule)
-        return any(entry.matches in matched for held in rules for entry in held.entries)
-
-    def _are_rules_synced(self, source: SourceRef | None) -> bool:
-        if source is None:
-            return True
-        caches = self._sources.caches_of_kind(source.owner, source.kind)
-        return self._clusters.has_chosen_rules(source.owner, source.kind) and all(
-            cache.synced_for(active.rule.name) for cache in caches for active in cache.rules
-        )
-
-    def _is_moved(self, source: SourceRef | None, provenance: Provenance | None) -> bool:
-        """Return whether the rule that made a copy makes another copy of its source now."""
-        if source is None or provenance is None:
-            return False
-        caches = self._sources.caches_of_kind(source.owner, source.kind)
-        held = [cache.records[source.key] for cache in caches if source.key in cache.records]
-        return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
-
-    def _barrier(self, target: Target, record: CopyRecord, source: SourceRef | None) -> Barrier | None:
+    def _barrier(
+        self, target: Target, record: CopyRecord, source: SourceRef | None, rules: Iterable[ActiveRule]
+    ) -> Barrier | None:
         """Return why the rule that made a copy may not write it; without provenance, why no rule for its owner may."""
         if record.marks.provenance is not None or source is None:
             return self._rule_states.barrier(target, record.marks.provenance, secret_type=record.kind_type)
         found = [
             active.target_policy.find_barrier(target, source=source.kind, secret_type=record.kind_type)
-            for active in self._rules_on(source)
+            for active in rules
         ]
         return found[0] if found and all(found) else None
+
+
+def _track(
+    caches: Iterable[SourceCache], source: SourceRef | None, provenance: Provenance | None
+) -> tuple[Tracking, int]:
+    """Return whether a peer offers a copy's source, and at which resourceVersion, else 0."""
+    rule = provenance.rule if provenance is not None else ""
+    reading = [cache for cache in caches if (cache.has_rule(rule) if rule else bool(cache.rules))]
+    if source is None or not reading:
+        return Tracking.NO_RULE, 0
+    found = [cache.records[source.key] for cache in reading if source.key in cache.records]
+    if any(held.unclear for held in found):
+        return Tracking.UNCLEAR, 0
+    rules = (rule,) if rule else tuple(active.rule.name for active in reading[0].rules)
+    offered = [record for record in found if not record.deleting and _is_at_home(record, source.owner)]
+    if offered and all(_was_evaluated(cache, source.key, rules) for cache in reading):
+        return Tracking.OFFERED, max(record.revision for record in offered)
+    if offered:
+        return Tracking.NOT_COMPLETE, 0
+    for cache in reading:
+        if not all(map(cache.synced_for, filter(cache.has_rule, rules))):
+            return Tracking.NOT_COMPLETE, 0
+    return Tracking.ABSENT, 0
+
+
+def _saw_match(rules: Iterable[ActiveRule], source: SourceRef | None, record: CopyRecord) -> bool:
+    """Report whether this daemon brought a copy in step with its source, and its rule still matches as then."""
+    made_from = record.made_from
+    if source is None or not isinstance(made_from, MadeFrom) or not made_from.claim.is_of(source):
+        return False
+    rule = made_from.claim.rule
+    matched = [entry.matches for hit in made_from.hits if hit.rule == rule for entry in hit.entries]
+    return any(
+        entry.matches in matched for active in rules if active.rule.name == rule for entry in active.rule.entries
+    )
+
+
+def _is_moved(caches: Iterable[SourceCache], source: SourceRef | None, provenance: Provenance | None) -> bool:
+    """Return whether the rule that made a copy makes another copy of its source now."""
+    if source is None or provenance is None:
+        return False
+    held = [cache.records[source.key] for cache in caches if source.key in cache.records]
+    return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
 
 
 def _was_evaluated(cache: SourceCache, key: ObjectKey, rules: Iterable[str]) -> bool:

@@ -1,18 +1,21 @@
 """From a key to its result: read the state, decide, count a deletion, ask for proof where it is needed, apply.
 
-Laws: no await between reading the caches and the Decision that rests on them · a deletion is counted before its owner
-is asked, and each question is asked once · an answer is used only while nothing has changed since the question.
+Laws: level-based, each key is decided afresh · no await between reading the caches and the Decision that rests on them
+· a deletion is counted before its owner is asked, and each question is asked once · an answer is used only while
+nothing has changed since the question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import asyncio
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Mistake, NotFound, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof
@@ -21,8 +24,10 @@ from registry_controller.core.decision.state import OwnerAnswer, ProofResult, So
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.departures import Departures
+from registry_controller.report.metrics import Metrics
 from registry_controller.sync.native_contents import holds_natives
-from registry_controller.sync.state_reader import Offer, StateReader
+from registry_controller.sync.state_reader import StateReader
+from registry_controller.sync.workqueue import WorkQueue
 from registry_controller.watch.fairness import EvaluationLimiter
 
 ASK_TIMEOUT_S: Final = 10.0
@@ -139,7 +144,8 @@ class Reconciler:
             now, offers = self._states.read(target)
             if now != judgment.state:
                 raise Conflict(f"{target} changed while its proof was asked for; trying again")
-            state, decision = proven, decide(proven)
+            is_as_expected = decision.expects is not None and decision.expects in proven.proofs
+            state, decision = proven, decision.if_proven if is_as_expected else decide(proven)
         if any(answer.answer is ProofResult.FOUND for answer in state.proofs):
             self._states.forget_match(target)
         judgment = Judgment(state, offers, decision)
@@ -191,6 +197,41 @@ class Reconciler:
         await self._evaluations.wait(kind)
         with self._evaluations.measure(kind):
             return OwnerAnswer(source, ProofResult.FOUND, obj.revision, self._states.wants(target, source, obj))
+
+
+class ResultRecorder(Protocol):
+    """Records results, and decides when a key comes back."""
+
+    def record(self, target: Target, found: Reconciliation, queued_s: float) -> None:
+        """Record the result of a key whose event was at `queued_s` of the loop's time."""
+
+
+class Controller:
+    """The state that all worker tasks share. `reconcile` takes a key to its result, and raises nothing."""
+
+    def __init__(
+        self,
+        *,
+        queue: WorkQueue,
+        reconcile: Callable[[Target], Awaitable[Reconciliation]],
+        recorder: ResultRecorder,
+        metrics: Metrics,
+    ) -> None:
+        self._queue = queue
+        self._reconcile = reconcile
+        self._recorder = recorder
+        self._metrics = metrics
+
+    async def run(self) -> NoReturn:
+        """Take keys from the queue, forever."""
+        while True:
+            target, queued_s = await self._queue.get()
+            now = asyncio.get_running_loop().time()
+            self._metrics.workqueue_latency_seconds.observe(now - queued_s)
+            try:
+                self._recorder.record(target, await self._reconcile(target), queued_s)
+            finally:
+                self._queue.done(target)
 
 
 def _limit(judgment: Judgment, limiter: Limiter) -> Judgment:

@@ -16,12 +16,13 @@ from registry_controller.api.errors import InvalidKubeconfig, RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.cache.members import secret_target
 from registry_controller.cache.registry import Registry
+from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.object import decode_manifest
 from registry_controller.membership.relay_policy import RelayPolicy
-from registry_controller.sync.state_reader import Offer, StateReader
+from registry_controller.sync.state_reader import StateReader
 
 READ_TIMEOUT_S: Final = 5.0
 _AT_ONCE: Final = 4

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from registry_controller.api.meta import ClusterUID, Manifest
 from registry_controller.cache.rule_evaluator import shares
+from registry_controller.cache.source_index import Offer
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.gotemplate import Pool
-from registry_controller.sync.state_reader import Offer
 
 
 def hits_beside(offer: Offer, offers: Iterable[Offer]) -> tuple[Hit, ...]:

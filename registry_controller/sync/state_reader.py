@@ -6,15 +6,14 @@ Law: nothing here awaits, so a state is of one moment.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.local_cache import CopyRecord
-from registry_controller.cache.source_cache import SourceCache
-from registry_controller.cache.source_records import SourceRecord
+from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
@@ -34,23 +33,12 @@ from registry_controller.core.decision.state import (
     Rival,
     SourceRef,
     TargetState,
+    is_container,
 )
-from registry_controller.core.rules.active import Hit
-from registry_controller.core.rules.matching import is_container
 from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.sync.origin_reader import OriginReader
-
-
-class Offer(NamedTuple):
-    """The source of a claim: the object's record and the rule's match, from which the copy is rendered."""
-
-    cache: SourceCache
-    key: ObjectKey
-    record: SourceRecord
-    hit: Hit
-
 
 _NATIVE: Final = CurrentCopy(NATIVE, "", 0)
 
@@ -80,10 +68,9 @@ class StateReader:
 
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
         """Read the state of a target, and the offers of its claims, in the order of the claims."""
-        cache = self._copies.cache_of(target.group, target.kind)
+        cache, record = self._copies.find(target)
         key = ObjectKey(target.namespace, target.name)
-        record = cache.records.get(key) if cache is not None else None
-        offers = tuple([Offer._make(found) for found in self._sources.claiming(target)])
+        offers = self._sources.claiming(target)
         if record is not None and record.marks.provenance is not None:
             _note_shown(record.marks.provenance, offers)
         claims = tuple([self._claim(offer) for offer in offers])
@@ -100,6 +87,7 @@ class StateReader:
         namespace = NamespaceState.ACTIVE
         if current is None and target.namespace:
             namespace = self._namespace(target.namespace)
+        is_listed = cache is not None and not cache.shown.isdisjoint(("", target.namespace))
         liveness = self._clusters.liveness
         state = TargetState(
             target=target,
@@ -111,7 +99,7 @@ class StateReader:
             departed=self._departed(membership, current, liveness.known),
             contested=liveness.contested,
             has_left=self._tombstones.now.has_left,
-            local_synced=record is not None or (cache is not None and cache.covers(target.namespace)),
+            local_synced=record is not None or is_listed,
             namespace=namespace,
             create_namespace=namespace is NamespaceState.MISSING and self._creates_namespace(claims),
             copied_from=copied_from,
@@ -186,8 +174,7 @@ class StateReader:
             voice = voice_of_membership(natural, peer=peer, local=self.local)
             if voice is Voice.INTERMEDIARY:
                 (owner,) = natural
-                provenance = record.marks.provenance
-                known = provenance if provenance is not None and provenance.owner == owner else None
+                known = record.marks.provenance_of(owner)
                 revision = known.revision if known is not None else 0
                 # The membership of credentials is unknown.
                 membership = known.uid if known is not None and offer.cache.kind.group == meta.GROUP else ""
@@ -229,8 +216,7 @@ class StateReader:
 
     def forget_match(self, target: Target) -> None:
         """Record that a copy's source exists at its owner without a match."""
-        cache = self._copies.cache_of(target.group, target.kind)
-        record = cache.records.get(target.key) if cache is not None else None
+        cache, record = self._copies.find(target)
         if cache is not None and record is not None:
             cache.record_write(target.key, Rendered(None, record.outranked_rules))
 

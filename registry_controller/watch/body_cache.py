@@ -8,9 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Final, NamedTuple
 
-from registry_controller.api.errors import InvalidObject, ProtocolError
-from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey
-from registry_controller.kube.object import PartialObject, decode_manifest
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
+from registry_controller.kube.object import PartialObject
 
 LIMIT_BYTES: Final = 96 * 1024 * 1024
 _METADATA_BYTES: Final = 1024  # the decoded part of an object without labels and annotations, about
@@ -23,14 +22,6 @@ class BodyKey(NamedTuple):
     cluster: ClusterUID
     kind: GVK
     key: ObjectKey
-
-
-def decode_body(raw: bytes, *, what: str) -> Manifest:
-    """Decode an object; InvalidObject for an unusable one (too many levels, not an object)."""
-    try:
-        return decode_manifest(raw)
-    except ProtocolError:
-        raise InvalidObject(what, "cannot be decoded: too deeply nested, too large, or no JSON object") from None
 
 
 class BodyCache:

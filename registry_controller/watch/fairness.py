@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import Final
 
-_TURN_S: Final = 0.01
+TURN_S: Final = 0.01
 _PAUSE: Final = 0.25  # part of the time that an evaluation took: enough for a probe, or for the steps of a write
 _LONGEST_S: Final = 1.0
 
@@ -34,16 +34,14 @@ class EvaluationLimiter:
         """Measure an evaluation, which contains no await."""
         return Measurement(self, sort)
 
-    def end_evaluation(self, sort: Hashable, *, began_s: float) -> float:
-        """End an evaluation, which began at `began_s` of the loop's time and contained no await; return the time."""
-        ended_s = asyncio.get_running_loop().time()
-        if ended_s - began_s > _TURN_S:
+    def end_evaluation(self, sort: Hashable, *, began_s: float, ended_s: float) -> None:
+        """Note an evaluation, which contained no await, from its start to its end in the loop's time."""
+        if ended_s - began_s > TURN_S:
             self.has_new_sort = sort not in self.long_sorts
             self.long_sorts.add(sort)
             self._rests_until_s = ended_s + min(_PAUSE * (ended_s - began_s), _LONGEST_S)
         elif self.long_sorts:
             self.long_sorts.discard(sort)
-        return ended_s
 
     def drop_kind(self, sort: Hashable) -> None:
         """Drop a sort."""
@@ -83,7 +81,8 @@ class Measurement:
         self._began_s = asyncio.get_running_loop().time()
 
     def __exit__(self, *_: object) -> None:
-        self._limiter.end_evaluation(self._sort, began_s=self._began_s)
+        ended_s = asyncio.get_running_loop().time()
+        self._limiter.end_evaluation(self._sort, began_s=self._began_s, ended_s=ended_s)
 
 
 class LoopYielder:
@@ -95,40 +94,6 @@ class LoopYielder:
     async def yield_if_due(self) -> None:
         """Yield to other tasks after 10 ms."""
         loop = asyncio.get_running_loop()
-        if loop.time() - self.since_s >= _TURN_S:
+        if loop.time() - self.since_s >= TURN_S:
             await asyncio.sleep(0)
             self.since_s = loop.time()
-
-
-class KindLimiter:
-    """Limits the work of one task, all of one sort. It also yields after each 10 ms of short evaluations.
-
-    A task that had no work for over 10 ms waited for its server, so that other tasks had their turn.
-    """
-
-    def __init__(self, turns: EvaluationLimiter, sort: Hashable) -> None:
-        self._turns = turns
-        self._sort = sort
-        self._yielder = LoopYielder()
-        self._worked_s = 0.0
-
-    def measure(self) -> Measurement:
-        """Measure an evaluation."""
-        return self._turns.measure(self._sort)
-
-    def end_evaluation(self, *, began_s: float) -> None:
-        """End an evaluation, which began at `began_s` of the loop's time and contained no await."""
-        self._worked_s = self._turns.end_evaluation(self._sort, began_s=began_s)
-
-    def must_wait(self) -> bool:
-        """Return whether `wait` may have to wait or to yield; otherwise an evaluation may start at once."""
-        turns, now_s = self._turns, asyncio.get_running_loop().time()
-        if now_s - self._worked_s > _TURN_S:
-            self._yielder.since_s = now_s
-        self._worked_s = now_s
-        return turns.has_new_sort or self._sort in turns.long_sorts or now_s - self._yielder.since_s >= _TURN_S
-
-    async def wait(self) -> None:
-        """Wait before an evaluation, and yield to other tasks when that is due."""
-        await self._yielder.yield_if_due()
-        await self._turns.wait(self._sort)

@@ -31,10 +31,10 @@ from registry_controller.kube.discover import Discovery
 from registry_controller.kube.failures import explain_timeout
 from registry_controller.kube.listing import list_objects, read_revision
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
-from registry_controller.watch.delivery import Delivery
 from registry_controller.watch.event_handler import EventHandler
-from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
+from registry_controller.watch.fairness import EvaluationLimiter
 from registry_controller.watch.retry import RetryDelay
+from registry_controller.watch.stream import Delivery, KindLimiter
 
 _WATCH_S: Final = (240, 290)  # below 290 s, so that a lost right is noticed
 _TAINTED_WATCH_S: Final = (30, 60)  # an object could not be read: list again soon
@@ -199,12 +199,23 @@ class Reflector:
         return False
 
     async def _watch(self, events: AsyncGenerator[WatchEvent, None]) -> None:
-        """Deliver events until the stream ends; require a list after an object that could not be read."""
+        """Deliver events and advance the position until the stream ends; require a list after an unreadable object.
+
+        Events from before the present position are skipped: such an event would restore an object that is gone.
+        """
+        delivery, began = self._delivery, self._delivery.revision
         with contextlib.suppress(TimeoutError):  # a server that does not end the stream in time
             async with asyncio.timeout_at(self._ends_at_s + _OVERTIME_S):
-                await self._delivery.apply_all(events)
-        if self._delivery.is_tainted:
-            self._delivery.resume_at = ""
+                async for event in events:
+                    obj = event.object
+                    if obj is not None and 0 < obj.revision <= began:
+                        continue
+                    await delivery.apply(event)
+                    if event.resource_version:
+                        delivery.resume_at = event.resource_version
+                        delivery.revision = obj.revision if obj is not None else revision(event.resource_version)
+        if delivery.is_tainted:
+            delivery.resume_at = ""
 
     async def _list(self, gvr: GVR) -> None:
         """Deliver a list in pages."""

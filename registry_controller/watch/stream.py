@@ -1,16 +1,201 @@
-"""Receives the events of one selection's reflector, and the objects of a list beside it, for a cache."""
+"""Delivers the objects of one selection to a handler, and keeps the position from which a watch resumes."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, Protocol
 
-from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, RegistryError
-from registry_controller.api.meta import GVK, ObjectKey
+from registry_controller.api.errors import InvalidObject, ProtocolError, RegistryError
+from registry_controller.api.meta import ObjectKey, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.object import PartialObject
-from registry_controller.report.reasons import describe_grant, describe_narrowing
+from registry_controller.kube.watch import WatchEvent, WatchEventType
 from registry_controller.watch.event_handler import EventHandler
+from registry_controller.watch.fairness import TURN_S, EvaluationLimiter, LoopYielder, Measurement
+
+_CHECKED_EVERY: Final = 64  # new objects between two checks of the limit
+
+
+class KeySet:
+    """The keys of existing objects, and those that the present list has named.
+
+    It calls `check_room` at intervals while new keys come; `check_room` raises TooMuch at the limit.
+    """
+
+    def __init__(self, check_room: Callable[[], None]) -> None:
+        self._check_room = check_room
+        self._known: dict[ObjectKey, None] = {}
+        self._named: dict[ObjectKey, None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def begin(self) -> None:
+        """Start a list, and drop the names of a list that did not end."""
+        self._named = {}
+
+    def add(self, key: ObjectKey) -> None:
+        """Add an object; TooMuch at the limit."""
+        if key not in self._known and len(self._known) % _CHECKED_EVERY == 0:
+            self._check_room()
+        self._known[key] = None
+        if self._named is not None:
+            self._named[key] = None
+
+    def drop(self, key: ObjectKey) -> None:
+        """Remove an object."""
+        self._known.pop(key, None)
+        if self._named is not None:
+            self._named.pop(key, None)
+
+    def gone(self) -> Sequence[ObjectKey]:
+        """Return the known objects that the present list has not named; the caller drops each."""
+        named = self._named
+        return () if named is None else [key for key in self._known if key not in named]
+
+    def end(self) -> None:
+        """End a list."""
+        self._named = None
+
+
+class Delivery:
+    """The state of one selection at its server, as its handler knows it.
+
+    `resume_at` is the resourceVersion from which a watch resumes, empty before a complete list; `revision` is the
+    same as a number. `is_tainted` is True after an object that could not be read, until the next list. `is_stalled` is
+    True between an error and the recovery from it.
+    """
+
+    def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
+        self._handler = handler
+        self._limiter = limiter
+        self._keys = KeySet(check_room)
+        self.resume_at = ""
+        self.revision = 0
+        self.is_tainted = False
+        self.is_stalled = False
+
+    @property
+    def size(self) -> int:
+        """Return the number of known objects."""
+        return len(self._keys)
+
+    def begin_list(self) -> None:
+        """Start a list."""
+        self.is_tainted = False
+        self._keys.begin()
+        self._handler.on_list()
+
+    async def add(self, objects: Iterable[PartialObject]) -> None:
+        """Deliver the objects of a page."""
+        for obj in objects:
+            if self._limiter.must_wait():
+                await self._limiter.wait()
+            self._add(obj)
+
+    async def end_list(self, resource_version: str) -> None:
+        """End a list: objects that it did not name are gone, unless one of its objects could not be read.
+
+        Deletions are delivered one by one. When a cancellation interrupts this, the next list delivers the rest.
+        """
+        for key in () if self.is_tainted else self._keys.gone():
+            await self._limiter.wait()
+            self._keys.drop(key)
+            with self._limiter.measure():
+                self._handler.on_delete(key, None)
+        self._keys.end()
+        self.resume_at = resource_version
+        self.revision = revision(resource_version)
+        if self.is_tainted:
+            return
+        self._handler.on_synced(self.revision)
+        self.recover()
+
+    async def apply(self, event: WatchEvent) -> None:
+        """Deliver an event; a bookmark has no object."""
+        if self._limiter.must_wait():
+            await self._limiter.wait()
+        obj = event.object
+        if event.refused:
+            self.refuse(event.refused)
+        elif obj is not None and event.type is WatchEventType.DELETED:
+            self._keys.drop(obj.key)
+            self._handler.on_delete(obj.key, obj)
+        elif obj is not None:
+            self._add(obj)
+
+    def reset(self, *, forgets_revision: bool = False) -> None:
+        """Require a list, which replaces everything delivered; `forgets_revision` after a restore from a backup."""
+        if forgets_revision:
+            self.revision = 0
+        self.resume_at = ""
+        self._handler.on_reset()
+
+    def refuse(self, message: str) -> None:
+        """Report an object that cannot be read as an error."""
+        self.is_tainted = True
+        self.stall(ProtocolError(message))
+
+    def resume(self) -> None:
+        """Recover from an error, when a stream begins that goes on from a complete list."""
+        if self.resume_at and not self.is_tainted:
+            self.recover()
+
+    def stall(self, error: RegistryError) -> None:
+        """Report an error."""
+        self.is_stalled = True
+        self._handler.on_error(error)
+
+    def recover(self) -> None:
+        """Report the end of an error, if there was one."""
+        if self.is_stalled:
+            self.is_stalled = False
+            self._handler.on_recovered()
+
+    def _add(self, obj: PartialObject) -> None:
+        self._keys.add(obj.key)
+        began_s = asyncio.get_running_loop().time()
+        try:
+            self._handler.on_object(obj)
+        finally:
+            self._limiter.end_evaluation(began_s=began_s)
+
+
+class KindLimiter:
+    """Limits the work of one task, all of one sort. It also yields after each 10 ms of short evaluations.
+
+    A task that had no work for over 10 ms waited for its server, so that other tasks had their turn.
+    """
+
+    def __init__(self, turns: EvaluationLimiter, sort: Hashable) -> None:
+        self._turns = turns
+        self._sort = sort
+        self._yielder = LoopYielder()
+        self._worked_s = 0.0
+
+    def measure(self) -> Measurement:
+        """Measure an evaluation."""
+        return self._turns.measure(self._sort)
+
+    def end_evaluation(self, *, began_s: float) -> None:
+        """End an evaluation, which began at `began_s` of the loop's time and contained no await."""
+        turns, self._worked_s = self._turns, asyncio.get_running_loop().time()
+        if turns.long_sorts or self._worked_s - began_s > TURN_S:
+            turns.end_evaluation(self._sort, began_s=began_s, ended_s=self._worked_s)
+
+    def must_wait(self) -> bool:
+        """Return whether `wait` may have to wait or to yield; otherwise an evaluation may start at once."""
+        turns, now_s = self._turns, asyncio.get_running_loop().time()
+        if now_s - self._worked_s > TURN_S:
+            self._yielder.since_s = now_s
+        self._worked_s = now_s
+        return turns.has_new_sort or self._sort in turns.long_sorts or now_s - self._yielder.since_s >= TURN_S
+
+    async def wait(self) -> None:
+        """Wait before an evaluation, and yield to other tasks when that is due."""
+        await self._yielder.yield_if_due()
+        await self._turns.wait(self._sort)
 
 
 class StreamHandler(Protocol):
@@ -95,78 +280,3 @@ class SelectionStream(EventHandler):
         if self.error is not None:
             self.error = None
             self._cache.on_stream_changed(self)
-
-
-class ListHandler(Protocol):
-    """A cache with a list of a part of a stream's selection, beside the watch."""
-
-    def on_listed(self, listing: SelectionList, obj: PartialObject) -> None:
-        """Take an object of the list."""
-
-    def on_list_complete(self, listing: SelectionList) -> None:
-        """Note that the list is complete."""
-
-    def on_list_failed(self, listing: SelectionList) -> None:
-        """Note that the list's error changed."""
-
-
-class SelectionList:
-    """One list of a selection, while its watch, `cover`, continues. It delivers known objects to new rules.
-
-    `generation` is that of the cache's rules at the request of the list. Objects that the watch has named since then
-    are left out: the watch is at least as recent, and the new rules have evaluated its events.
-    """
-
-    def __init__(self, cache: ListHandler, selection: Selection, cover: SelectionStream, *, generation: int) -> None:
-        self.selection = selection
-        self.cover = cover
-        self.generation = generation
-        self.is_complete = False
-        self.error: RegistryError | None = None
-        self._cache = cache
-        self._began_at = cover.revision
-        self._is_outdated = False
-        self._named: set[ObjectKey] = set()
-
-    def note_named(self, key: ObjectKey) -> None:
-        """Note that the watch has named an object."""
-        self._named.add(key)
-
-    def on_object(self, obj: PartialObject) -> None:
-        """Take an object of the list."""
-        if obj.key not in self._named:
-            self._cache.on_listed(self, obj)
-
-    def refuse_outdated(self) -> None:
-        """Mark the list as outdated: it holds an older state than the watch."""
-        self._is_outdated = True
-
-    def on_synced(self, revision: int) -> bool:
-        """End the list; return False when it must be repeated, because it is older than the watch."""
-        if self._is_outdated or revision < self._began_at:
-            self._is_outdated = False
-            return False
-        self.is_complete = True
-        self.error = None
-        self._cache.on_list_complete(self)
-        return True
-
-    def on_error(self, error: RegistryError) -> None:
-        """Keep the error of the list."""
-        self.error = error.without_traceback()
-        self._cache.on_list_failed(self)
-
-
-def explain_unread(kind: GVK, error: RegistryError, *, is_local: bool) -> str:
-    """Return why a kind cannot be read here, or at the peer: verb, resource, and what to do (R2, S3)."""
-    place = "here" if is_local else "there"
-    if isinstance(error, Forbidden):
-        label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
-        words = f"cannot {error}; {describe_grant(label, place=place)}"
-        is_secret = (kind.group, kind.kind) == (meta.SECRET.group, meta.SECRET.kind)
-        return f"{words}, {describe_narrowing(place=place)}" if is_secret else words
-    if isinstance(error, NotServed):
-        group = f"group {kind.group}" if kind.group else "the core group"
-        correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
-        return f"it is not served {place} in {group}, version {kind.version}; {correct}"
-    return str(error)

@@ -8,7 +8,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.clusters import dialer
-from registry_controller.kube import connect, line_budget, listing, translate, transport
+from registry_controller.kube import connect, listing, translate, transport, watch
 from registry_controller.kube import object as objects
 from registry_controller.kube.responses import format_size
 from registry_controller.watch import limits, reflector, retry
@@ -19,7 +19,7 @@ _OWN = tuple(limits.MOST_OWN[kind] for kind in (meta.CLUSTER, meta.RULE, meta.FE
 
 LIMITS = {
     "an object, a line of a watch, a page of a list": format_size(transport.ANSWER_BYTES),
-    "lines of watches that have begun, together": format_size(line_budget.ALL_LINES_BYTES),
+    "lines of watches that have begun, together": format_size(watch.ALL_LINES_BYTES),
     "objects in a page": f"{listing._MOST_ITEMS:,}",
     "pages that are read, or gone through, at the same time": f"{connect.PAGES}",
     "pages with hardly anything in them": f"{listing._FREE_PAGES}, then a tenth of the requested size on average",

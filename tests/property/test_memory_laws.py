@@ -59,7 +59,7 @@ def _feed(*labels: str, tap: PeerObjects | None = None) -> tuple[SourceCache, So
     changed: list[Target] = []
     sources = SourceIndex(
         bodies=BodyCache(),
-        observer=Observer(on_claim_changed=lambda target, _: changed.append(target)),
+        observer=Observer(on_claims_changed=lambda targets, *_: changed.extend(targets)),
     )
     cache = SourceCache(peer=PEER, kind=KIND, rules=(_rule(*labels),), sources=sources, tap=tap)
     sources.open(cache)

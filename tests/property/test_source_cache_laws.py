@@ -21,7 +21,8 @@ from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache
-from registry_controller.watch.stream import SelectionList, SelectionStream
+from registry_controller.watch.lister import SelectionList
+from registry_controller.watch.stream import SelectionStream
 
 PEER, LOCAL = ClusterUID("peer"), ClusterUID("local")
 KIND = GVK("", "v1", "ConfigMap")

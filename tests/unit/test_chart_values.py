@@ -16,9 +16,9 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import ClusterType, State
 from registry_controller.cache.rule_evaluator import MOST_MOVED, MOST_WORDS
 from registry_controller.kube.connect import PAGES
-from registry_controller.kube.line_budget import ALL_LINES_BYTES
 from registry_controller.kube.object import COMMAS, CONTAINERS, MANIFEST_BYTES
 from registry_controller.kube.transport import ANSWER_BYTES
+from registry_controller.kube.watch import ALL_LINES_BYTES
 from registry_controller.settings import OPTIONS
 from registry_controller.watch.body_cache import LIMIT_BYTES
 from registry_controller.watch.limits import MOST_BYTES, MOST_OBJECTS

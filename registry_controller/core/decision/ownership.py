@@ -45,6 +45,10 @@ class Marks:
         """Report whether the Go original made this copy: it has no provenance, or one marked as adopted (O10)."""
         return self.is_copy and (self.provenance is None or self.provenance.adopted)
 
+    def provenance_of(self, owner: ClusterUID) -> Provenance | None:
+        """Return the provenance if it names this owner, as at a relay."""
+        return self.provenance if self.provenance is not None and self.provenance.owner == owner else None
+
     @property
     def revision(self) -> int:
         """Return the source's resourceVersion at its owner from which the content was written; 0 if unknown."""

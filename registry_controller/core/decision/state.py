@@ -6,11 +6,14 @@ Law: a state is of one moment, and is never changed.
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import GVK, ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.core.decision.ownership import Doubt, Marks, Voice
 from registry_controller.core.rules.policy import Barrier
+
+NAMESPACE: Final = GroupKind("", "Namespace")
+CUSTOM_RESOURCE_DEFINITION: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 
 
 class SourceRef(NamedTuple):
@@ -89,6 +92,11 @@ class CurrentCopy(NamedTuple):
     """Clusters of several members name this registry Secret here (O7)."""
     holds_natives: bool = False
     """Native objects live in it."""
+
+
+def is_container(target: Target) -> bool:
+    """Return whether deleting the target deletes other objects with it."""
+    return GroupKind(target.group, target.kind) in (NAMESPACE, CUSTOM_RESOURCE_DEFINITION)
 
 
 class Tracking(enum.Enum):

@@ -5,14 +5,17 @@ Law: a rule that is not accepted or is suspended acts on no peer; no other rule 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+import orjson
+
 from registry_controller.api.feature import Feature, FeatureMatch
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.api.syncrule import RuleEntry, SyncRule
+from registry_controller.api.syncrule import Override, RuleEntry, SyncRule
 from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext, build_copy, get_copy_kind
 from registry_controller.core.mutation.templates import may_move
 from registry_controller.core.rules.list_options import build_selections
@@ -31,6 +34,7 @@ class Hit(NamedTuple):
 
     `barrier` is set when the local policy does not let the rule write the target. `rank` is the rule's rank, `rule_uid`
     its UID where it was created. `is_moved` is True if the copy has another kind or another key than the object.
+    `overrides` is the digest of the entries' overrides, for the provenance.
     """
 
     rank: Rank
@@ -43,6 +47,7 @@ class Hit(NamedTuple):
     moved_to: Target | None = None
     barrier: Barrier | None = None
     is_moved: bool = False
+    overrides: str = ""
     rule_uid: str = ""
 
     def target(self, key: ObjectKey) -> Target:
@@ -135,6 +140,7 @@ class ActiveRule:
                 kind,
                 self.context,
                 is_moved=(kind.group, kind.kind) != (rule.kind.group, rule.kind.kind),
+                overrides=_digest(overrides),
                 rule_uid=self.uid,
             ),
             depends_on_copy=may_have_other_key or self._may_change_secret_type(kind, has_overrides=bool(overrides)),
@@ -155,6 +161,12 @@ class ActiveRule:
     def rank(self) -> Rank:
         """The rule's place among rules that want the same source."""
         return (self.created_at or "~", self.owner, self.rule.name)
+
+
+def _digest(overrides: Iterable[Override]) -> str:
+    """Return the digest of overrides; empty without any. A template belongs to the rule and has no object data."""
+    parts = [(override.type, override.pointer, override.value, override.parse_value) for override in overrides]
+    return hashlib.blake2b(orjson.dumps(parts), digest_size=6).hexdigest() if parts else ""
 
 
 def activate(

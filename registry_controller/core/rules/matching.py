@@ -10,14 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, GroupKind, Manifest, ObjectKey, Target
+from registry_controller.api.meta import GVK, Manifest, ObjectKey
 from registry_controller.api.selectors import Selector
 from registry_controller.api.syncrule import ContentMatch, Match, RuleEntry, SyncRule
 from registry_controller.core.rules.content import ObjectContent
 from registry_controller.gotemplate.limits import Pool
 
-NAMESPACE: Final = GroupKind("", "Namespace")
-CUSTOM_RESOURCE_DEFINITION: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 CREDENTIAL_TYPES: Final = frozenset(("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"))
 """Types of Secrets that grant access to their cluster: Kubernetes fills them with a token, or accepts their content."""
 
@@ -139,11 +137,6 @@ def has_required_clause(match: Match, required: RequiredClause | None, kind: GVK
             return bool(match.name)
         case RequiredClause.TYPE:
             return any(asks_for_secret_type(content, kind) for content in match.content)
-
-
-def is_container(target: Target) -> bool:
-    """Return whether deleting the target deletes other objects with it."""
-    return GroupKind(target.group, target.kind) in (NAMESPACE, CUSTOM_RESOURCE_DEFINITION)
 
 
 def is_made_by_kubernetes(kind: GVK, key: ObjectKey) -> bool:

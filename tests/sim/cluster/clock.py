@@ -10,7 +10,7 @@ from typing import Any
 
 from registry_controller import app
 from registry_controller.report.events import EventRecorder
-from registry_controller.sync import controller
+from registry_controller.sync import recorder
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ def virtual_clocks() -> Iterator[None]:
     """Let the engine read its clocks from the loop."""
     defaults: dict[str, Any] = EventRecorder.__init__.__kwdefaults__
     kept = dict(defaults)
-    modules: tuple[Any, ...] = (app, controller)
+    modules: tuple[Any, ...] = (app, recorder)
     defaults |= {"now": VirtualDatetime.now, "monotonic_s": _now_s}
     for module in modules:
         module.datetime = VirtualDatetime

@@ -14,11 +14,11 @@ def _ignore(*_: Any) -> None:
 
 
 class Observer:
-    """Calls the functions that it was made with: `Observer(on_claim_changed=...)`."""
+    """Calls the functions that it was made with: `Observer(on_claims_changed=...)`."""
 
     def __init__(self, **methods: Callable[..., None]) -> None:
         known = {
-            "on_claim_changed", "on_source_known", "on_source_synced",
+            "on_claims_changed", "on_source_synced",
             "on_copy_changed", "on_local_synced", "on_local_status_changed",
         }  # fmt: skip
         assert methods.keys() <= known, methods

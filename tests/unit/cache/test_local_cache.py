@@ -77,7 +77,7 @@ def test_a_place_that_comes_changes_no_record_and_is_reported_once_everything_in
     world.list(X, obj())
     record = world.cache.records[KEY]
     assert world.cache.set_places((X, Y)) == PlaceChange(opened=(Y,))
-    assert (world.cache.covers("x"), world.cache.covers("y")) == (True, False)
+    assert ("x" in world.cache.shown, "y" in world.cache.shown) == (True, False)
     world.list(Y, obj("two", namespace="y"))
     assert world.cache.records[KEY] is record
     assert world.complete == [X, Y]
@@ -275,7 +275,7 @@ def test_a_history_that_went_back_forgets_what_its_stream_had() -> None:
     world.list(Y, obj("two", namespace="y"))
     world.cache.streams[X].on_reset()
     assert world.names() == ["two"]
-    assert not world.cache.covers("x")
+    assert world.cache.shown == {"y"}
     world.list(X, obj(revision=2), revision=3)
     assert world.complete == [X, Y, X]
     assert world.cache.records[KEY].revision == 2

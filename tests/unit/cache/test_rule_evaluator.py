@@ -13,14 +13,13 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.cache import rule_evaluator
 from registry_controller.cache.rule_evaluator import EvaluationUsage
 from registry_controller.cache.source_cache import SourceCache
-from registry_controller.cache.source_index import SourceIndex
+from registry_controller.cache.source_index import Offer, SourceIndex
 from registry_controller.core.mutation.mutate import build_copy
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import TargetPolicy
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync.rule_conflicts import losers_of
-from registry_controller.sync.state_reader import Offer
 from registry_controller.watch import limits
 from registry_controller.watch.body_cache import BodyCache
 from registry_controller.watch.stream import SelectionStream

@@ -78,7 +78,7 @@ class World:
         self.sources = SourceIndex(
             bodies=BodyCache(),
             observer=Observer(
-                on_claim_changed=lambda target, _: self.changed.append(target), on_source_synced=self._complete
+                on_claims_changed=lambda targets, *_: self.changed.extend(targets), on_source_synced=self._complete
             ),
         )
         self.cache = SourceCache(

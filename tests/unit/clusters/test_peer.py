@@ -14,7 +14,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.clusters import peer as peer_module
 from registry_controller.clusters.peer import Peer, PeerFactory
 from registry_controller.clusters.plan import Engagement, PeerSnapshot
-from registry_controller.kube.line_budget import LineBudget
+from registry_controller.kube.connect import LineBudget
 from tests.sim.cluster.loop import run
 from tests.unit.clusters.builders import credentials, record
 

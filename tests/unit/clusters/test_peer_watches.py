@@ -17,7 +17,7 @@ from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.peer_watches import PeerWatches
 from registry_controller.core.rules.active import ActiveRule, activate, group_by_kind
 from registry_controller.core.rules.validation import read_and_validate
-from registry_controller.kube.line_budget import LineBudget
+from registry_controller.kube.connect import LineBudget
 from registry_controller.watch.body_cache import BodyCache
 from registry_controller.watch.reflector import NoObserver
 from tests.unit.cache.observers import Observer

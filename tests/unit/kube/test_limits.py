@@ -13,12 +13,11 @@ import pytest
 from registry_controller.api import errors, meta
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.kube.connect import PAGES
+from registry_controller.kube.connect import PAGES, LineBudget
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.line_budget import ALL_LINES_BYTES, LineBudget
 from registry_controller.kube.listing import list_objects
 from registry_controller.kube.transport import ANSWER_BYTES
-from registry_controller.kube.watch import read_object
+from registry_controller.kube.watch import ALL_LINES_BYTES, UnfinishedLine, read_object
 
 KEY = ObjectKey("default", "a")
 
@@ -186,17 +185,19 @@ async def test_a_page_of_20000_objects_is_read_and_no_larger_one() -> None:
 
 
 def test_the_lines_of_all_watches_of_a_server_are_bounded_together() -> None:
-    lines = LineBudget()
-    with lines.open() as one, lines.open() as two, lines.open() as three:
-        one.grow(ANSWER_BYTES, what="watch a")
-        with pytest.raises(errors.TooMuch, match="a line longer than"):
-            one.grow(1, what="watch a")
-        one.end()
-        one.grow(ANSWER_BYTES, what="watch a")
-        two.grow(ALL_LINES_BYTES - ANSWER_BYTES, what="watch b")
-        with pytest.raises(errors.TooMuch, match="together"):
-            three.grow(1, what="watch c")
-    assert lines.size_bytes == 0
+    budget = LineBudget()
+    one, two, three = (UnfinishedLine(budget, what=f"watch {name}") for name in "abc")
+    one.grow(bytes(ANSWER_BYTES))
+    with pytest.raises(errors.TooMuch, match="a line longer than"):
+        one.grow(b"x")
+    assert one.end() == bytes(ANSWER_BYTES)
+    one.grow(bytes(ANSWER_BYTES))
+    two.grow(bytes(ALL_LINES_BYTES - ANSWER_BYTES))
+    with pytest.raises(errors.TooMuch, match="together"):
+        three.grow(b"x")
+    for line in (one, two, three):
+        line.end()
+    assert budget.size_bytes == 0
 
 
 @pytest.mark.parametrize(

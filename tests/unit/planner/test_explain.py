@@ -62,7 +62,7 @@ async def ask(
     )
     peer = Client(remote)
     parts.reconciler = SimpleNamespace(decide=lambda target: SimpleNamespace(state=state(target=target)))
-    parts.connection = lambda uid: SimpleNamespace(reader=peer, discovery=peer)
+    parts.clusters.connection = lambda uid: SimpleNamespace(reader=peer, discovery=peer)
     parts.orphans = SimpleNamespace(is_complete=True)
 
     async def plan_targets(targets: set[Target]) -> list[PlannedResult]:

@@ -61,12 +61,12 @@ class Broken:
 
 
 def test_a_line_is_json_with_a_constant_message_and_its_values(lines: Lines) -> None:
-    logs.get_logger("registry_controller.sync.controller").info("copied", target="ConfigMap a/b", count=3, peer=None)
+    logs.get_logger("registry_controller.sync.recorder").info("copied", target="ConfigMap a/b", count=3, peer=None)
     (line,) = lines()
     moment = line.pop("ts")
     assert line == {
         "level": "info",
-        "logger": "sync.controller",
+        "logger": "sync.recorder",
         "msg": "copied",
         "target": "ConfigMap a/b",
         "count": 3,

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import pytest
+
+from registry_controller.api.errors import Forbidden
+from registry_controller.api.meta import GVK, RULE, SECRET
 from registry_controller.core.decision.decision import Reason
-from registry_controller.report.reasons import MESSAGES
+from registry_controller.report.reasons import MESSAGES, explain_unread
+
+CONFIG_MAP = GVK("", "v1", "ConfigMap")
+LOOKALIKE = GVK("example.com", "v1", "Secret")
+PURPOSE = ", unless rbac.narrowSecrets is set {}: then it is lacking on purpose, and Secrets are reached in the "
 
 
 def test_every_reason_has_words_and_no_two_the_same() -> None:
     assert set(MESSAGES) == set(Reason)
     assert len(set(MESSAGES.values())) == len(MESSAGES)
+
+
+@pytest.mark.parametrize(("at_home", "label", "place"), [(True, "controller", "here"), (False, "reader", "there")])
+@pytest.mark.parametrize(
+    ("kind", "may_be_meant"), [(SECRET, True), (SECRET._replace(version=""), True), (CONFIG_MAP, False),
+                               (LOOKALIKE, False), (RULE, False)],
+)  # fmt: skip
+@pytest.mark.clause("S3")
+def test_a_right_that_is_missing_is_named_and_of_secrets_that_it_may_be_so_on_purpose(
+    kind: GVK, may_be_meant: bool, at_home: bool, label: str, place: str
+) -> None:
+    said = explain_unread(kind, Forbidden("list them: 403 Forbidden"), is_local=at_home)
+    granting = f'grant it with a ClusterRole labelled cluster-registry.k8s.cisco.com/{label}-aggregated: "true" {place}'
+    assert said.startswith(f"cannot list them: 403 Forbidden; {granting}")
+    assert (PURPOSE.format(place) in said) is may_be_meant

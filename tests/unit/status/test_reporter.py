@@ -28,8 +28,6 @@ class Reports:
         self.reporter = StatusReporter(
             registry=held,
             local=LOCAL,
-            clusters=cast(Any, ClusterReports(self)),
-            rules=cast(Any, RuleReports(self)),
             is_ready=lambda: self.is_ready,
         )
 
@@ -59,7 +57,8 @@ def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 async def running(held: Registry) -> AsyncIterator[Reports]:
     reports = Reports(held)
     async with asyncio.TaskGroup() as scope:
-        task = scope.create_task(reports.reporter.run(), name="reporter")
+        reporting = reports.reporter.run(cast(Any, ClusterReports(reports)), cast(Any, RuleReports(reports)))
+        task = scope.create_task(reporting, name="reporter")
         yield reports
         task.cancel()
 

@@ -12,6 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.syncrule import read_rule
+from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import NATIVE, Marks, Voice
@@ -23,7 +24,6 @@ from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.copy_writer import DesiredCopy
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import Judgment, Result
-from registry_controller.sync.state_reader import Offer
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.fairness import EvaluationLimiter
 
@@ -76,7 +76,7 @@ class Bench:
         )
         self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",))
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)
-        copies: Any = SimpleNamespace(cache_of=lambda group, kind: self.local)
+        copies: Any = SimpleNamespace(find=lambda target: (self.local, self.copy if self.local else None))
         updater: Any = self
         relays: Any = self
         sources = SourceReader(bodies=self.bodies, connection=self.connection, evaluations=EvaluationLimiter())
@@ -119,7 +119,7 @@ class Bench:
     def digest(self, manifest: Manifest) -> bytes:
         return b"digest"
 
-    async def update(self, state: TargetState, wanted: DesiredCopy, cache: Any, *, reason: Reason) -> bool:
+    async def update(self, state: TargetState, wanted: DesiredCopy, cache: Any, record: Any, *, reason: Reason) -> bool:
         self.written.append(wanted)
         return self.has_drifted
 

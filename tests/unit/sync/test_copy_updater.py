@@ -36,22 +36,30 @@ class Bench:
         self.cache: Any = SimpleNamespace(kind=GVK(target.group, "v1", target.kind), records={})
         if is_there:
             self._store(b"")
-        copies: Any = SimpleNamespace(cache_of=lambda group, kind: self.cache)
+        copies: Any = SimpleNamespace(
+            cache_of=lambda group, kind: self.cache, find=lambda target: (self.cache, self.record)
+        )
         writer: Any = self
         self.updater = CopyUpdater(
             copies=copies, bodies=BodyCache(), writer=writer, metrics=self.metrics, recreated=self._recreated
         )
 
+    @property
+    def record(self) -> Any:
+        return self.cache.records.get(self.target.key)
+
     def wanted(self, digest: bytes = b"wanted", *, status: dict[str, Any] | None = None) -> DesiredCopy:
         return DesiredCopy(self.target, self.cache.kind, {}, digest, NATIVE, status)
 
     def state(self, **more: Any) -> TargetState:
-        record = self.cache.records.get(self.target.key)
+        record = self.record
         current = CurrentCopy(NATIVE, record.uid, record.revision) if record is not None else None
         return TargetState(self.target, (), current, ClusterUID("local"), frozenset(), frozenset())._replace(**more)
 
     async def update(self, digest: bytes = b"wanted", *, reason: Reason = Reason.UPDATE, **more: Any) -> bool:
-        return await self.updater.update(self.state(**more), self.wanted(digest), self.cache, reason=reason)
+        return await self.updater.update(
+            self.state(**more), self.wanted(digest), self.cache, self.record, reason=reason
+        )
 
     def disturb(self) -> None:
         """Let a controller here change the copy."""
@@ -122,7 +130,7 @@ async def test_a_copy_that_changed_since_it_was_judged_is_judged_again() -> None
     for state in (bench.state(), bench.state(current=None)):
         bench.disturb()
         with pytest.raises(Conflict):
-            await bench.updater.update(state, bench.wanted(), bench.cache, reason=Reason.UPDATE)
+            await bench.updater.update(state, bench.wanted(), bench.cache, bench.record, reason=Reason.UPDATE)
     assert not bench.log
 
 
@@ -215,9 +223,9 @@ async def test_a_status_is_brought_after_the_copy_and_only_where_it_is_asked_for
     """W6."""
     bench = Bench()
     wanted = bench.wanted(status={"phase": "Bound"})
-    assert await bench.updater.update(bench.state(), wanted, bench.cache, reason=Reason.UPDATE)
+    assert await bench.updater.update(bench.state(), wanted, bench.cache, bench.record, reason=Reason.UPDATE)
     assert bench.log == ["write", "write status"]
-    assert not await bench.updater.update(bench.state(), wanted, bench.cache, reason=Reason.UPDATE)
+    assert not await bench.updater.update(bench.state(), wanted, bench.cache, bench.record, reason=Reason.UPDATE)
 
 
 async def test_what_was_made_from_the_same_is_in_step_while_nobody_changes_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -36,10 +37,14 @@ class World:
     def __init__(self) -> None:
         self.added: list[str] = []
         self.enqueue = Enqueuer(add=lambda target, _: self.added.append(target.name))
-        observer = Observer(on_claim_changed=lambda target, _: self.copies.on_claim_changed(target))
+        observer = Observer(on_claims_changed=self._note_claims)
         self.sources = SourceIndex(bodies=BodyCache(), observer=observer)
         self.copies = CopyIndex(bodies=BodyCache(), observer=Observer(), offers=self.sources)
         self.enqueue.connect(sources=self.sources, copies=self.copies)
+
+    def _note_claims(self, targets: Collection[Target], *_: object) -> None:
+        for target in targets:
+            self.copies.on_claim_changed(target)
 
     def copy(self, name: str, *, rule: str = "r", owner: ClusterUID = B, kind: GVK = MAP, marked: bool = True) -> None:
         """Let a copy be here, of the object of its name; not `marked`, an object of membership that is none."""
@@ -139,6 +144,6 @@ def test_a_place_that_is_known_now_lets_its_claims_be_decided() -> None:
 def test_an_object_that_appears_affects_its_copies_wherever_they_are() -> None:
     world = World()
     world.copy("one")
-    world.enqueue.on_source_known(B, MAP, ObjectKey("ns", "one"))
-    world.enqueue.on_source_known(B, MAP, ObjectKey("ns", "none"))
+    world.enqueue.on_claims_changed((), B, (MAP, ObjectKey("ns", "one")))
+    world.enqueue.on_claims_changed((), B, (MAP, ObjectKey("ns", "none")))
     assert world.added == ["one"]

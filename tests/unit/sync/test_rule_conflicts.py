@@ -9,11 +9,11 @@ import pytest
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.syncrule import read_rule
+from registry_controller.cache.source_index import Offer
 from registry_controller.core.mutation.mutate import TemplateContext, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.core.rules.policy import Barrier
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
-from registry_controller.sync.state_reader import Offer
 
 OWNER, ELSEWHERE = ClusterUID("owner"), ClusterUID("elsewhere")
 KIND, KEY = GVK("test.example.com", "v1", "Widget"), ObjectKey("default", "one")

@@ -7,7 +7,8 @@ import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 
-from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
+from registry_controller.watch.fairness import EvaluationLimiter
+from registry_controller.watch.stream import KindLimiter
 from tests.sim.cluster.loop import VirtualLoop, run
 
 LONG_S = 0.02

@@ -13,8 +13,8 @@ from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.watch import retry
 from registry_controller.watch.fairness import EvaluationLimiter
-from registry_controller.watch.lister import list_until_complete
-from registry_controller.watch.stream import SelectionList, SelectionStream
+from registry_controller.watch.lister import SelectionList, list_until_complete
+from registry_controller.watch.stream import SelectionStream
 
 KIND, RESOURCE = GVK("", "v1", "ConfigMap"), GVR("", "v1", "configmaps", True)
 X = Selection("x")

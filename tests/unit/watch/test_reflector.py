@@ -16,12 +16,11 @@ from registry_controller.api import errors
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.core.backoff import backoff_s
-from registry_controller.kube.connect import PAGES
+from registry_controller.kube.connect import PAGES, LineBudget
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.line_budget import LineBudget
 from registry_controller.kube.object import PartialObject
-from registry_controller.watch import delivery, retry
 from registry_controller.watch import reflector as module
+from registry_controller.watch import retry, stream
 from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.reflector import Reflector, WatchScope
 
@@ -386,7 +385,7 @@ async def test_garbage_ends_the_stream_and_lists_again(garbage: bytes) -> None:
 
 
 async def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("registry_controller.kube.line_budget.ANSWER_BYTES", 1000)
+    monkeypatch.setattr("registry_controller.kube.watch.ANSWER_BYTES", 1000)
     follower = Follower(Server(streams=[[*INITIAL, *([b"x" * 100] * 20), FOREVER], [FOREVER]]))
     await follower.hears("+a@3", "+b@4", "complete", "TooMuch")
 
@@ -426,7 +425,7 @@ async def test_a_stream_that_goes_on_when_it_was_to_end_is_left(monkeypatch: pyt
 async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: what was heard stays; nothing is complete, so nothing is deleted."""
     monkeypatch.setattr(retry, "_REFUSED_CAP_S", 60.0)
-    monkeypatch.setattr(delivery, "_CHECKED_EVERY", 1)
+    monkeypatch.setattr(stream, "_CHECKED_EVERY", 1)
 
     def check_room() -> None:
         if follower.diary.lines:

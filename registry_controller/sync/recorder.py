@@ -1,15 +1,14 @@
-"""Workers: take a key from the queue, reconcile it, record the result, and decide when the key comes back.
+"""Records the result of a key, and decides when the key comes back.
 
-Laws: level-based, each key is decided afresh · one failing object never blocks another.
+Law: one failing object never blocks another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.errors import (
@@ -34,40 +33,22 @@ from registry_controller.sync.workqueue import WorkQueue
 log = get_logger(__name__)
 
 
-class Controller:
-    """The state that all worker tasks share. `reconcile` takes a key to its result, and raises nothing."""
+class Recorder:
+    """Records results in metrics, logs and the results of rules, and adds keys again that come back."""
 
     def __init__(
-        self,
-        *,
-        queue: WorkQueue,
-        reconcile: Callable[[Target], Awaitable[Reconciliation]],
-        results: Results,
-        metrics: Metrics,
-        name_of: Callable[[ClusterUID], str],
+        self, *, queue: WorkQueue, results: Results, metrics: Metrics, name_of: Callable[[ClusterUID], str]
     ) -> None:
         self._queue = queue
-        self._reconcile = reconcile
         self._results = results
         self._metrics = metrics
         self._outcomes = functools.partial(outcomes_of, name_of=name_of)
 
-    async def run(self) -> NoReturn:
-        """Work forever."""
-        while True:
-            target, queued_s = await self._queue.get()
-            now = asyncio.get_running_loop().time()
-            self._metrics.workqueue_latency_seconds.observe(now - queued_s)
-            try:
-                found = await self._reconcile(target)
-                if found.error is None:
-                    self._record(target, found, queued_s)
-                else:
-                    self._record_failure(target, found.judgment, found.error)
-            finally:
-                self._queue.done(target)
-
-    def _record(self, target: Target, found: Reconciliation, queued_s: float) -> None:
+    def record(self, target: Target, found: Reconciliation, queued_s: float) -> None:
+        """Record the result of a key whose event was at `queued_s` of the loop's time."""
+        if found.error is not None:
+            self._record_failure(target, found.judgment, found.error)
+            return
         decision, state = found.result.decision, found.judgment.state
         if isinstance(decision, Hold) and decision.reason in RECHECKED:
             self._queue.retry(target, at_least_s=1.0)

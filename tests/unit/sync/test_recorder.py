@@ -24,8 +24,8 @@ from registry_controller.core.decision.decision import Apply, Decision, Delete, 
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.controller import Controller
-from registry_controller.sync.reconciler import Judgment, Reconciliation, Result
+from registry_controller.sync.reconciler import Controller, Judgment, Reconciliation, Result
+from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import ResultClass, Results
 from registry_controller.sync.workqueue import WorkQueue
 from tests.sim.cluster.loop import run
@@ -49,8 +49,9 @@ class Bench:
         self.metrics = Metrics()
         self.changes: list[str] = []
         self.results = Results(on_change=self.changes.append)
+        self.recorder = Recorder(queue=self.queue, results=self.results, metrics=self.metrics, name_of=str)
         self.controller = Controller(
-            queue=self.queue, reconcile=self.reconcile, results=self.results, metrics=self.metrics, name_of=str
+            queue=self.queue, reconcile=self.reconcile, recorder=self.recorder, metrics=self.metrics
         )
 
     async def reconcile(self, target: Target) -> Reconciliation:
@@ -210,10 +211,9 @@ def test_one_failing_key_blocks_no_other() -> None:
             found = await fine(target)
             return found if target != TARGET else Reconciliation(found.judgment, found.result, ApiError("no"))
 
-        controller = Controller(
-            queue=bench.queue, reconcile=reconcile, results=bench.results, metrics=bench.metrics, name_of=str
+        bench.controller = Controller(
+            queue=bench.queue, reconcile=reconcile, recorder=bench.recorder, metrics=bench.metrics
         )
-        bench.controller = controller
         bench.queue.add(TARGET._replace(name="two"))
         await bench.work(10.0)
         assert (bench.count(ResultClass.SYNCED), bench.count(ResultClass.FAILING)) == (1, 1)
