@@ -35,6 +35,8 @@ class Provenance:
       source, even if another member has an older object for it.
     - `overrides` is a digest of the applied overrides of the rule. It separates fields that earlier overrides set
       from fields that the server defaulted.
+    - `left` are digests of the places that the rule takes out, and leaves to the copy's cluster. What is at such a
+      place in a copy with its digest was not wished by the rule, whoever wrote it.
     """
 
     owner: ClusterUID
@@ -50,6 +52,7 @@ class Provenance:
     inherited: bool = False
     adopted: bool = False
     overrides: str = ""
+    left: tuple[str, ...] = ()
 
     def for_record(self) -> Provenance:
         """Return only the owner and the source's UID, creation time and revision, for a record of a copy at a peer."""
@@ -82,7 +85,7 @@ def encode(provenance: Provenance) -> str:
             "resourceVersion": str(provenance.revision),
         },
     }
-    for name in ("inherited", "adopted", "overrides"):
+    for name in ("inherited", "adopted", "overrides", "left"):
         if value := getattr(provenance, name):
             content[name] = value
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS).decode()
@@ -114,10 +117,15 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             inherited=found.get("inherited") is True,
             adopted=found.get("adopted") is True,
             overrides=found["overrides"] if isinstance(found.get("overrides"), str) else "",
+            left=tuple(text for text in found["left"] if isinstance(text, str)) if _has_list(found, "left") else (),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return provenance if provenance.owner else None
+
+
+def _has_list(found: Mapping[str, Any], key: str) -> bool:
+    return isinstance(found.get(key), list)
 
 
 def _text(found: Mapping[str, Any], key: str, *, most: int = _LENGTH) -> str:

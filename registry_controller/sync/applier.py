@@ -131,10 +131,11 @@ class Applier:
             inherited=inherited,
             adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
             entries=offer.hit.entries,
+            left=copy.left,
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
-        return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status)
+        return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status, copy.left)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
         cache = self._copies.cache_of(target.group, target.kind)

@@ -40,6 +40,7 @@ from registry_controller.core.rules.matching import is_container
 from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
+from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.origin_reader import OriginReader
 
 
@@ -67,6 +68,7 @@ class StateReader:
         rule_states: RuleStates,
         departures: Departures,
         tombstones: TombstoneTracker,
+        made_once: MadeOnce,
     ) -> None:
         self.local = local
         self._sources = caches.sources
@@ -77,6 +79,7 @@ class StateReader:
         self._origins = OriginReader(sources=caches.sources, clusters=clusters, rule_states=rule_states)
         self._departures = departures
         self._tombstones = tombstones
+        self._made_once = made_once
 
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
         """Read the state of a target, and the offers of its claims, in the order of the claims."""
@@ -100,6 +103,10 @@ class StateReader:
         namespace = NamespaceState.ACTIVE
         if current is None and target.namespace:
             namespace = self._namespace(target.namespace)
+        if record is not None:
+            self._made_once.note(target, record.marks)
+        elif namespace is not NamespaceState.ACTIVE:
+            self._made_once.forget(target)
         liveness = self._clusters.liveness
         state = TargetState(
             target=target,
@@ -116,6 +123,7 @@ class StateReader:
             create_namespace=namespace is NamespaceState.MISSING and self._creates_namespace(claims),
             copied_from=copied_from,
             membership=membership,
+            spent=self._made_once.source_of(target) if current is None else "",
         )
         if record is not None and depends_on_origin(state):
             state = state._replace(origin=self._origins.read(state, record))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 import orjson
 
@@ -17,6 +18,10 @@ from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.syncrule import RuleEntry
 from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import Claim
+from registry_controller.core.mutation.left_fields import LeftPath, digest_paths
+
+_MOST_LEFT: Final = 64
+"""The number of left places that a copy records, so that the annotation stays short."""
 
 
 def provenance_of(
@@ -29,11 +34,12 @@ def provenance_of(
     inherited: bool,
     adopted: bool = False,
     entries: Sequence[RuleEntry] = (),
+    left: tuple[LeftPath, ...] = (),
 ) -> Provenance:
     """Return the provenance of a copy made from a claim; `marks` are the marks of the object that was read.
 
     `entries` are the rule's matching entries. `inherited` means that the copy has `resource-sync-disabled` from its
-    source or its rule, so that it does not freeze the copy.
+    source or its rule, so that it does not freeze the copy. `left` are the places that the rule takes out.
 
     A relay's object passes on the owner's provenance, or an empty one where it is unknown.
     """
@@ -56,6 +62,7 @@ def provenance_of(
         inherited=inherited,
         adopted=adopted,
         overrides=_digest_overrides(tuple(entries)),
+        left=digest_paths(left[:_MOST_LEFT]),
     )
 
 

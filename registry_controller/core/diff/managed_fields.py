@@ -39,6 +39,11 @@ class FieldOwners:
         return any(node.is_ours for node in self.entries)
 
     @property
+    def create(self) -> FieldOwners:
+        """The managers that own an element of a list itself, or all of it, and not only fields in it."""
+        return FieldOwners(tuple(node for node in self.entries if not node.fields or "." in node.fields), self.is_known)
+
+    @property
     def other_managers(self) -> frozenset[str]:
         """The names of the managers other than the daemon."""
         return frozenset(node.manager for node in self.entries if not node.is_ours)

@@ -75,6 +75,17 @@ def get_local_fields(group: str, kind: str) -> frozenset[Path]:
     return LOCAL_FIELDS.get((group, kind), frozenset())
 
 
+def find_field_left_by_kind(manifest: Manifest, *, group: str, kind: str) -> Path:
+    """Return the field of an object that its own cluster decides on, whatever its rule says of it; empty for none.
+
+    The controller of aggregated ClusterRoles computes `rules`. A Job with a time to live would be deleted after it has
+    finished, made again, and run again.
+    """
+    if (group, kind) == ("rbac.authorization.k8s.io", "ClusterRole") and manifest.get("aggregationRule") is not None:
+        return ("rules",)
+    return ("spec", "ttlSecondsAfterFinished") if (group, kind) == ("batch", "Job") else ()
+
+
 def is_local_field(path: Path, value: object, *, fields: frozenset[Path]) -> bool:
     """Return whether the cluster set this value at this path; `None` for a headless Service is the author's value."""
     return path in fields and value not in _HEADLESS_VALUES
