@@ -115,7 +115,7 @@ class Applier:
             losers += tuple(hit.rule for hit in made_from.beside if hit.entries != offer.hit.entries)
         cache.record_write(state.target.key, Rendered(made_from, losers))
         self._sources.drop(offer, obj)
-        return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
+        return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers, wanted.left)
 
     def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
         """Put the provenance on a copy."""

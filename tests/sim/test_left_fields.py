@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from registry_controller.planner.output import build_explanation_document, format_explanation
+from tests.sim.cluster.dry_run import explained
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 
@@ -295,5 +297,19 @@ def test_a_pod_that_the_daemon_took_away_itself_is_made_again() -> None:
         here.apply(rule("leaving", POD, {"match": [{}]}))
         await group.settle()
         assert here.find("Pod", "once", namespace="default") is not None
+
+    simulate(scenario, n=2)
+
+
+def test_an_explanation_says_which_fields_are_left_to_this_cluster() -> None:
+    async def scenario(group: SimGroup) -> None:
+        here, _ = await a_copy(group, DEPLOYMENT, deployment(), removing("/spec/replicas?", "/spec/paused?"))
+        scale(here, 5)
+        await group.settle()
+        found, names = await explained(group, "Deployment", "web")
+        assert [(row.action.value, row.left) for row in found.planned] == [("skip", ("spec.paused", "spec.replicas"))]
+        assert format_explanation(found, names).endswith("\n  left to this cluster: spec.paused, spec.replicas")
+        decision = build_explanation_document(found, names)["decisions"][0]
+        assert decision["leftHere"] == ("spec.paused", "spec.replicas")
 
     simulate(scenario, n=2)

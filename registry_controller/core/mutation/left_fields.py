@@ -37,28 +37,37 @@ _MISSING: Final = object()
 
 
 class LeftTracker:
-    """Collects the places that removals take out, while a document is changed."""
+    """Collects the places that removals take out, while a document is changed.
 
-    def __init__(self, paths: Iterable[LeftPath] = ()) -> None:
+    `is_secret` is for a Secret: what is written into `stringData` is stored in `data`.
+    """
+
+    def __init__(self, paths: Iterable[LeftPath] = (), *, is_secret: bool = False) -> None:
         self._paths = list(paths)
+        self._is_secret = is_secret
+        self._set: list[LeftPath] = []
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def record_removal(self, tokens: Sequence[PathToken], document: Any) -> None:
         """Record that a place is taken out of a document, whether or not it is there."""
-        path = _resolve(tokens, document)
+        path = self._resolve(tokens, document)
         if path and not isinstance(path[-1], int) and path not in self._paths:
             self._paths.append(path)
 
-    def record_field(self, path: LeftPath) -> None:
-        """Record a place that is left without an override."""
+    def record_field(self, path: LeftPath) -> bool:
+        """Record a place that is left without an override; return False where one sets it, a part of it or more."""
+        if any(_is_around(one, path, None) or _is_around(path, one, None) for one in self._set):
+            return False
         self._paths.append(path)
+        return True
 
     def record_replacement(self, tokens: Sequence[PathToken], document: Any) -> None:
         """Record that a place is set: it, and all below it, is wanted again."""
-        path = _resolve(tokens, document)
+        path = self._resolve(tokens, document)
         if path is not None:
+            self._set.append(path)
             self._paths = [left for left in self._paths if not _is_around(path, left, document)]
 
     def record_shift(self, place: Sequence[str | int], document: Any, *, by: int) -> None:
@@ -73,6 +82,11 @@ class LeftTracker:
         """Return the places that are left by the changed document, in a fixed order; `is_mark` knows our own marks."""
         kept = {left for left in self._paths if _may_be_left(left, is_mark) and not _is_element_of(left, document)}
         return tuple(sorted(kept, key=lambda left: (left[0] == "metadata", repr(left))))
+
+    def _resolve(self, tokens: Sequence[PathToken], document: Any) -> LeftPath | None:
+        path = _resolve(tokens, document)
+        is_alias = self._is_secret and path is not None and path[:1] == ("stringData",)
+        return ("data", *path[1:]) if is_alias and path is not None else path
 
 
 def _resolve(tokens: Sequence[PathToken], document: Any) -> LeftPath | None:

@@ -20,10 +20,10 @@ from registry_controller.core.mutation.left_fields import LeftPath, LeftTracker
 from registry_controller.core.mutation.local_fields import (
     CONTROLLER_ANNOTATIONS,
     LOCAL_FIELDS,
-    find_field_left_by_kind,
+    leave_field_of_kind,
     strip_local_fields,
 )
-from registry_controller.core.mutation.overrides import Operation, OverrideAction, apply_overrides
+from registry_controller.core.mutation.overrides import apply_overrides
 from registry_controller.core.mutation.templates import render_overrides
 from registry_controller.gotemplate import DEFAULT, Budget, Pool, TemplateError
 
@@ -131,8 +131,8 @@ def build_copy(
         copy = {name: value for name, value in copy.items() if name != "status"}
     if budget is not None and has_local_fields:
         copy = _without_local_fields(copy, copy_gvk, budget)
-    tracker = LeftTracker(_list_removed_texts(entries))
-    values: list[tuple[Operation, Any]] = []
+    is_secret = (copy_gvk.group, copy_gvk.kind) == ("", "Secret")
+    tracker = LeftTracker(_list_removed_texts(entries), is_secret=is_secret)
     if budget is not None and overrides:
         whole = {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": {**info, **pairs}}
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
@@ -140,9 +140,10 @@ def build_copy(
         copy = _finish_overrides(
             copy, apply_overrides(copy, values, budget=budget, left=tracker), source, gvk=copy_gvk, budget=budget
         )
-    if (copy_gvk.group, copy_gvk.kind) == ("", "Secret") and "stringData" in copy:
+    if is_secret and "stringData" in copy:
         copy = _merge_string_data(copy)
-    copy, left = _leave_fields(copy, copy_gvk, tracker, [operation for operation, _ in values])
+    copy = leave_field_of_kind(copy, tracker, group=copy_gvk.group, kind=copy_gvk.kind)
+    left = tracker.left_in(copy, is_mark=is_mark) if len(tracker) else ()
     info = copy["metadata"]
     target = Target(copy_gvk.group, copy_gvk.kind, info.get("namespace", ""), info.get("name", ""))
     status = (source.get("status") or {}) if any(entry.mutations.sync_status for entry in entries) else None
@@ -200,26 +201,6 @@ def _list_removed_texts(entries: Sequence[RuleEntry]) -> list[LeftPath]:
         for field, mutation in (("labels", entry.mutations.labels), ("annotations", entry.mutations.annotations))
         for name in mutation.remove
     ]
-
-
-def _leave_fields(
-    copy: Manifest, gvk: GVK, tracker: LeftTracker, operations: Sequence[Operation]
-) -> tuple[Manifest, tuple[LeftPath, ...]]:
-    """Take out the field that each cluster keeps for a kind, unless an override sets it; return all left places."""
-    path = find_field_left_by_kind(copy, group=gvk.group, kind=gvk.kind)
-    is_set = any(one.action is OverrideAction.REPLACE and one.touches(path) for one in operations) if path else False
-    if path and not is_set:
-        copy = _without_field(copy, path)
-        tracker.record_field(path)
-    return copy, tracker.left_in(copy, is_mark=is_mark) if len(tracker) else ()
-
-
-def _without_field(copy: Manifest, path: Sequence[str]) -> Manifest:
-    name, *below = path
-    if not below:
-        return {key: value for key, value in copy.items() if key != name}
-    value = copy.get(name)
-    return {**copy, name: _without_field(value, below)} if isinstance(value, Mapping) else copy
 
 
 def _without_local_fields(copy: Manifest, gvk: GVK, budget: Budget) -> Manifest:

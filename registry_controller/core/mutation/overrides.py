@@ -7,7 +7,7 @@ none: an override that cannot be applied raises · no message contains any part 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,11 +52,6 @@ class Operation:
         """The top-level field of the object that the pointer leads to or into; empty for the whole object."""
         first = next(iter(self.pointer.tokens), None)
         return first.name if isinstance(first, KeyToken) else ""
-
-    def touches(self, path: Sequence[str]) -> bool:
-        """Return whether the pointer leads to a field, into it, or around it."""
-        pairs = zip(self.pointer.tokens, path, strict=False)
-        return all(isinstance(token, KeyToken) and token.name == name for token, name in pairs)
 
 
 @dataclass(frozen=True, slots=True)
