@@ -274,6 +274,9 @@ def test_a_pod_that_somebody_deleted_here_is_made_again_for_a_new_source_only() 
         assert here.find("Pod", "once", namespace="default") is None
         told = here.condition("ResourceSyncRule", "leaving", "Synced")
         assert told["status"] == "True", told
+        (entry,) = [one for one in here.get("ResourceSyncRule", "leaving")["status"]["clusters"] if one["name"] == "b"]
+        assert entry["skipped"] == 1
+        assert [(one["object"], one["reason"]) for one in entry["failures"]] == [("Pod default/once", "DeletedHere")]
         owner.replace_by_force(source)
         await group.settle()
         assert here.find("Pod", "once", namespace="default") is not None
