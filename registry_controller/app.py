@@ -260,8 +260,8 @@ class Daemon:
 
     def _report_put_back(self, target: Target, rule: str, lists: tuple[str, ...]) -> None:
         message = (
-            f"{target}: {', '.join(lists)} has no keys here, and another number of elements than the source's, so what "
-            "the rule removes in it is not left to this cluster: find the element by `name=`"
+            f"{target}: {', '.join(lists)} has no keys here, and another number of elements than the source's, so no "
+            "field in it is left to this cluster: find its element by `name=`"
         )
         self._report_copy(rule, type_="Warning", reason="NotLeft", message=message)
 

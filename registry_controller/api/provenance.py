@@ -35,8 +35,8 @@ class Provenance:
       source, even if another member has an older object for it.
     - `overrides` is a digest of the applied overrides of the rule. It separates fields that earlier overrides set
       from fields that the server defaulted.
-    - `left` are digests of the places that the rule takes out, and leaves to the copy's cluster. What is at such a
-      place in a copy with its digest was not wished by the rule, whoever wrote it.
+    - `left` are digests of the places that the rule takes out, and leaves to the copy's cluster. A value at such a
+      place, in a copy with its digest, was not wanted by the rule, also where the daemon wrote it.
     """
 
     owner: ClusterUID

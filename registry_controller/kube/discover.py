@@ -263,7 +263,7 @@ def _usable(
 
 
 def _read_replicas(definition: bytes, version: str) -> tuple[str, ...]:
-    """Read from a definition the field of the scale subresource; `spec.replicas` where it does not say."""
+    """Read from a definition the field of the scale subresource; `spec.replicas` where it has none."""
     try:
         versions = _DEFINITION.decode(definition).spec.versions
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

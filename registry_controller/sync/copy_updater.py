@@ -53,8 +53,8 @@ _MOST: Final = 10_000
 class CopyUpdater:
     """Updates copies. `recreated` is called with a copy that was deleted and created again, its rule, and why.
 
-    `put_back` is called with a copy, its rule, and the lists in which the rule leaves a place, and that had to be put
-    to what is asked, because their elements could not be told apart. `digest` returns the digest of an object's synced
+    `put_back` is called with a copy, its rule, and the lists in which the rule leaves a place, and that were written as
+    the rule wants them, because their elements could not be paired. `digest` returns the digest of an object's synced
     fields.
     """
 

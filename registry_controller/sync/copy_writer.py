@@ -49,7 +49,7 @@ class DesiredCopy:
 class Update(NamedTuple):
     """The result of an update: whether it took a write, and the managers of the changes that it undid.
 
-    `unpaired` are lists that were put to what is asked although a place in them is left to this cluster.
+    `unpaired` are lists that were written as the rule wants them, although a place in them is left to this cluster.
     """
 
     has_written: bool

@@ -1,4 +1,4 @@
-"""Remembers the sources whose copies run when they are made, so that one that was deleted here is not run again (A9).
+"""Keeps the sources of copies that act when they are made, so that one that was deleted here is not made again (A9).
 
 Law: nothing outlives the daemon · a copy that the daemon itself deleted may be made again.
 """

@@ -1,8 +1,8 @@
 """Compares a copy with the wanted copy, and builds the object to write when it differs (A1).
 
 Laws: compare and merge use the same walk, so compare reports exactly the changes of merge · compare never reports a
-difference for a result of merge · values that the server or its controllers allocate are no drift · what another
-manager set at a place that the rule takes out is no drift · values are not reported.
+difference for a result of merge · values that the server or its controllers allocate are no drift · the value
+of another manager at a place that the rule takes out is no drift · values are not reported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Comparison:
     """The result of compare: the `paths` that differ, and the other `managers` of those fields, all sorted.
 
     `left` are the places where another manager's value stays. `unpaired` are lists in which a place is left, and whose
-    elements cannot be told apart: they are put to what is asked.
+    elements cannot be paired: they are written as the rule wants them.
     """
 
     drift: Drift

@@ -40,7 +40,7 @@ class FieldOwners:
 
     @property
     def create(self) -> FieldOwners:
-        """The managers that own an element of a list itself, or all of it, and not only fields in it."""
+        """The managers that own an element of a list as such, or all its fields."""
         return FieldOwners(tuple(node for node in self.entries if not node.fields or "." in node.fields), self.is_known)
 
     @property

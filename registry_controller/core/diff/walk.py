@@ -29,7 +29,7 @@ class MergeWalk:
 
     `is_ambiguous` is set when the daemon may have written a field that is not wanted. `replicas` is the field behind
     the kind's scale subresource. `left` collects the kept values of other managers at left places, and `unpaired` the
-    lists whose elements cannot be told apart although a place in them is left. With `only_left`, no other value that is
+    lists whose elements cannot be paired although a place in them is left. With `only_left`, no other value that is
     not wanted stays: the result is a new object for the old one's place.
     """
 
@@ -58,7 +58,8 @@ class MergeWalk:
                 merged[name] = None
             elif current.get(name) is None:
                 merged[name] = value
-                self.add_difference(here, owners.of_field(name))
+                if value or left is None or left.field(name) is None:  # some servers drop an emptied map
+                    self.add_difference(here, owners.of_field(name))
             else:
                 below = left.field(name) if left is not None else None
                 merged[name] = self._merge_value(value, current[name], owners.of_field(name), here, below)
@@ -110,7 +111,7 @@ class MergeWalk:
         return merged
 
     def _keep_extra(self, value: Any, owners: FieldOwners, at: At, left: LeftFields | None) -> Any:
-        """Return what stays of a value that is not wanted; record what does not."""
+        """Return the part of a value that stays although it is not wanted; record the rest."""
         if self.local_fields and is_local_field(_generalize(at), value, fields=self.local_fields):
             return _GONE if self.only_left else value
         if left is not None and left.is_left:
@@ -128,7 +129,7 @@ class MergeWalk:
         return _GONE
 
     def _keep_left(self, value: Any, owners: FieldOwners, at: At, left: LeftFields) -> Any:
-        """Return what stays of a value at a left place: each field as its managers say, an element of a list whole."""
+        """Return the part of a value at a left place that stays; an element of a list stays as a whole or goes."""
         is_element = bool(at) and isinstance(at[-1], int)
         if is_element or not value or (owners.own_everything and not self._is_around_replicas(at)):
             return self._keep_whole(value, owners, at, left)
@@ -181,9 +182,9 @@ class MergeWalk:
 def _pair_elements(
     desired: Sequence[Any], current: Sequence[Any], owners: FieldOwners, left: LeftFields | None
 ) -> tuple[dict[int, int], bool]:
-    """Return, for each index of a wanted element, that of the corresponding current element; and whether keys say so.
+    """Return, for each index of a wanted element, the index of its current element; and whether they have keys.
 
-    The keys are those of the schema, as managedFields show them, else the one by which the rule finds an element.
+    The keys come from the schema, as managedFields show them, else from the rule, which finds an element by a key.
     """
     keys = owners.element_keys()
     choices = [keys] if keys or owners.is_set() else [(step.key,) for step in (left.matches if left else ())]

@@ -1,4 +1,4 @@
-"""The places of a copy that its rule leaves to this cluster: what the rule takes out, others may set here.
+"""The places that a rule takes out of a copy, and leaves to the cluster that holds it: any writer may set them there.
 
 Laws: a later override that sets a place, or a place around it, takes it back · an element that is removed is left only
 where it was found by `key=value`, because no other element can be taken for it · the daemon's marks, name, namespace
@@ -39,7 +39,7 @@ _MISSING: Final = object()
 class LeftTracker:
     """Collects the places that removals take out, while a document is changed.
 
-    `is_secret` is for a Secret: what is written into `stringData` is stored in `data`.
+    `is_secret` is for a Secret: its `stringData` is stored in `data`.
     """
 
     def __init__(self, paths: Iterable[LeftPath] = (), *, is_secret: bool = False) -> None:
@@ -57,7 +57,7 @@ class LeftTracker:
             self._paths.append(path)
 
     def record_field(self, path: LeftPath) -> bool:
-        """Record a place that is left without an override; return False where one sets it, a part of it or more."""
+        """Record a place that is left without an override; return False where one sets it or a place in or around it."""
         if any(_is_around(one, path, None) or _is_around(path, one, None) for one in self._set):
             return False
         self._paths.append(path)
@@ -203,7 +203,7 @@ class LeftFields:
     """The left places below one place, as a tree.
 
     `is_left` means that all below it is left. `is_settled` means that the stored copy was written with this place left:
-    what the daemon itself wrote there was no wish of the rule.
+    a value that the daemon wrote there was not wanted by the rule.
     """
 
     is_left: bool = False
@@ -239,7 +239,7 @@ class LeftFields:
 
 
 def build_left_fields(paths: Sequence[LeftPath], *, settled: frozenset[str]) -> LeftFields | None:
-    """Build the tree of left places; None without any. `settled` are the digests of those of the stored copy."""
+    """Build the tree of left places; None without any. `settled` are the digests that the stored copy has."""
     if not paths:
         return None
     digests = digest_paths(tuple(paths))

@@ -106,7 +106,7 @@ def apply_overrides(
 
 
 def _track(left: LeftTracker, operation: Operation, change: PatchOperation | None, document: Any) -> None:
-    """Record what an operation takes out of a document, or puts back, before it is applied."""
+    """Record the place that an operation is about to take out of a document, or to put back."""
     tokens = operation.pointer.tokens
     if operation.action is OverrideAction.REMOVE:
         left.record_removal(tokens, document)
