@@ -57,7 +57,7 @@ class LeftTracker:
             self._paths.append(path)
 
     def record_field(self, path: LeftPath) -> bool:
-        """Record a place that is left without an override; return False where one sets it or a place in or around it."""
+        """Record a place that is left without an override; return False where one sets it or a place around it."""
         if any(_is_around(one, path, None) or _is_around(path, one, None) for one in self._set):
             return False
         self._paths.append(path)

@@ -211,9 +211,8 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
     namespace, name = key_of(source)
     labels = {key: text for key, text in (info.get("labels") or {}).items() if key not in _STAYS_BEHIND}
     annotations = {key: text for key, text in (info.get("annotations") or {}).items() if key not in _STAYS_BEHIND}
-    content, status, left = content_of(source), None, ""
-    if kind == "Namespace":
-        content = {"spec": {"finalizers": ["kubernetes"]}}
+    content = {"spec": {"finalizers": ["kubernetes"]}} if kind == "Namespace" else content_of(source)
+    status, left = None, ""
     for entry in rule.matching(source):
         mutations = entry.get("mutations") or {}
         kind = (mutations.get("groupVersionKind") or {}).get("kind") or kind
