@@ -29,7 +29,7 @@ def edits_copy(stage: Stage, member: Member, which: int, value: str) -> bool:
     return True
 
 
-@deed(one_and_a_value, weight=5)
+@deed(one_and_a_value, weight=9)
 def sets_what_is_left(stage: Stage, member: Member, which: int, value: str) -> bool:
     """Set, as a controller here, the field that a copy's rule leaves to this cluster."""
     found = stage.choose_copy(member, which, of=lambda copy: bool(marks_of(copy).provenance.get("left")))

@@ -16,7 +16,7 @@ from tests.sim.cluster.group import rule
 NAMES = ("x", "y", "z")
 NAMESPACES = ("default", "team", "extra")
 ELSEWHERE = "elsewhere"
-KINDS = ("ConfigMap", "Secret", "Widget", "Region", "Namespace")
+KINDS = ("ConfigMap", "Secret", "Widget", "Region", "Namespace", "Pod")
 WRITTEN = (*KINDS, "Gadget", "ResourceSyncRule")
 """Every kind of which rules make copies."""
 
@@ -42,7 +42,7 @@ TEMPLATES: Mapping[str, Render] = {
 """What each template says of a source, with the names of the owner's and of the own Cluster; None: it cannot."""
 
 _API = {"Widget": "sim.example", "Region": "sim.example", "Gadget": "sim.example"}
-BODY = {"ConfigMap": "data", "Secret": "stringData", "Namespace": "", "Widget": "spec", "Region": "spec"}
+BODY = {"ConfigMap": "data", "Secret": "stringData", "Namespace": "", "Widget": "spec", "Region": "spec", "Pod": "spec"}
 
 
 LEFT = "value"
@@ -79,6 +79,7 @@ SHAPES_OF: Mapping[str, tuple[str, ...]] = {
     "Widget": ("plain", "marking", "renaming", "labelled", "moving", "telling", "leaving", "turning", "status"),
     "Region": ("plain", "marking", "renaming", "leaving", "status"),
     "Namespace": ("plain", "marking"),
+    "Pod": ("plain", "marking"),
 }
 
 SELECTIONS = ("labels", "content", "name", "place", "all")
