@@ -39,12 +39,16 @@ _MISSING: Final = object()
 class LeftTracker:
     """Collects the places that removals take out, while a document is changed.
 
-    `is_secret` is for a Secret: its `stringData` is stored in `data`.
+    `is_secret` is for a Secret: its `stringData` is stored in `data`. `charge` is called with the number of values
+    before they are compared one by one.
     """
 
-    def __init__(self, paths: Iterable[LeftPath] = (), *, is_secret: bool = False) -> None:
+    def __init__(
+        self, paths: Iterable[LeftPath] = (), *, is_secret: bool = False, charge: Callable[[int], None] | None = None
+    ) -> None:
         self._paths = list(paths)
         self._is_secret = is_secret
+        self._on_charge = charge
         self._set: list[LeftPath] = []
 
     def __len__(self) -> int:
@@ -53,12 +57,13 @@ class LeftTracker:
     def record_removal(self, tokens: Sequence[PathToken], document: Any) -> None:
         """Record that a place is taken out of a document, whether or not it is there."""
         path = self._resolve(tokens, document)
+        self._charge(len(self._paths))
         if path and not isinstance(path[-1], int) and path not in self._paths:
             self._paths.append(path)
 
     def record_field(self, path: LeftPath) -> bool:
         """Record a place that is left without an override; return False where one sets it or a place around it."""
-        if any(_is_around(one, path, None) or _is_around(path, one, None) for one in self._set):
+        if any(one[: len(path)] == path[: len(one)] for one in self._set):
             return False
         self._paths.append(path)
         return True
@@ -68,15 +73,22 @@ class LeftTracker:
         path = self._resolve(tokens, document)
         if path is not None:
             self._set.append(path)
-            self._paths = [left for left in self._paths if not _is_around(path, left, document)]
+            self._charge(len(self._paths))
+            self._paths = [left for left in self._paths if not self._is_around(path, left, document)]
 
     def record_shift(self, place: Sequence[str | int], document: Any, *, by: int) -> None:
         """Record that an element was inserted (`by` is 1) or removed (-1) at a place that ends in its index."""
         *parts, index = place
         if not isinstance(index, int):
             return
-        shifted = (_shift(left, tuple(parts), index, document, by=by) for left in self._paths)
-        self._paths = [left for left in shifted if left is not None]
+        self._charge(len(self._paths))
+        shifted = (
+            _shift(left, at=len(parts), index=index, by=by)
+            if len(left) > len(parts) and self._is_around(parts, left, document)
+            else left
+            for left in self._paths
+        )
+        self._paths = [left for left in shifted if left]
 
     def left_in(self, document: Any, *, is_mark: Callable[[str], bool]) -> tuple[LeftPath, ...]:
         """Return the places that are left by the changed document, in a fixed order; `is_mark` knows our own marks."""
@@ -87,6 +99,27 @@ class LeftTracker:
         path = _resolve(tokens, document)
         is_alias = self._is_secret and path is not None and path[:1] == ("stringData",)
         return ("data", *path[1:]) if is_alias and path is not None else path
+
+    def _is_around(self, path: Sequence[Step], left: LeftPath, document: Any) -> bool:
+        """Return whether a place is another one, or is around it; an index and a text may name the same element."""
+        if len(path) > len(left):
+            return False
+        for at, (step, other) in enumerate(zip(path, left, strict=False)):
+            if step != other and not _is_same_element(step, other, functools.partial(self._walk, path[:at], document)):
+                return False
+        return True
+
+    def _charge(self, count: int) -> None:
+        if self._on_charge is not None:
+            self._on_charge(count)
+
+    def _walk(self, path: Sequence[Step], document: Any) -> Any:
+        found = document
+        for step in path:
+            if isinstance(step, Named):
+                self._charge(len(_items(found)))
+            found = _step_into(found, step)
+        return found
 
 
 def _resolve(tokens: Sequence[PathToken], document: Any) -> LeftPath | None:
@@ -122,23 +155,12 @@ def _has(item: Any, step: Named) -> bool:
     return isinstance(item, Mapping) and item.get(step.key) == step.value
 
 
-def _is_around(path: Sequence[Step], left: LeftPath, document: Any) -> bool:
-    """Return whether a place is another one, or is around it."""
-    if len(path) > len(left):
-        return False
-    found = document
-    for step, other in zip(path, left, strict=False):
-        if step != other and not _is_same_element(step, other, found):
-            return False
-        found = _step_into(found, step)
-    return True
-
-
-def _is_same_element(one: Step, other: Step, items: Any) -> bool:
+def _is_same_element(one: Step, other: Step, read_list: Callable[[], Any]) -> bool:
     index, named = (one, other) if isinstance(one, int) else (other, one)
     if not isinstance(index, int) or not isinstance(named, Named):
         return False
-    return index < len(_items(items)) and _has(items[index], named)
+    items = _items(read_list())
+    return index < len(items) and _has(items[index], named)
 
 
 def _step_into(found: Any, step: Step) -> Any:
@@ -151,16 +173,12 @@ def _step_into(found: Any, step: Step) -> Any:
             return found.get(step, _MISSING) if isinstance(found, Mapping) else _MISSING
 
 
-def _shift(left: LeftPath, parts: Sequence[Step], index: int, document: Any, *, by: int) -> LeftPath | None:
-    """Move the index of a place in a list in which an element was inserted or removed; None for the removed one."""
-    if len(left) <= len(parts) or not _is_around(parts, left, document):
-        return left
-    step = left[len(parts)]
+def _shift(left: LeftPath, *, at: int, index: int, by: int) -> LeftPath:
+    """Move an index where an element was inserted or removed in its list; empty for the removed one."""
+    step = left[at]
     if not isinstance(step, int) or step < index:
         return left
-    if by < 0 and step == index:
-        return None
-    return (*left[: len(parts)], step + by, *left[len(parts) + 1 :])
+    return () if by < 0 and step == index else (*left[:at], step + by, *left[at + 1 :])
 
 
 def _may_be_left(left: LeftPath, is_mark: Callable[[str], bool]) -> bool:

@@ -132,7 +132,8 @@ def build_copy(
     if budget is not None and has_local_fields:
         copy = _without_local_fields(copy, copy_gvk, budget)
     is_secret = (copy_gvk.group, copy_gvk.kind) == ("", "Secret")
-    tracker = LeftTracker(_list_removed_texts(entries), is_secret=is_secret)
+    charge = budget.step if budget is not None else None
+    tracker = LeftTracker(_list_removed_texts(entries), is_secret=is_secret, charge=charge)
     if budget is not None and overrides:
         whole = {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": {**info, **pairs}}
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}

@@ -96,7 +96,6 @@ def apply_overrides(
     for operation, value in changes:
         try:
             change = resolve_override(operation, document, value=value, budget=budget)
-            budget.step(len(left))
             _track(left, operation, change, document)
             if change:
                 document = _apply(document, change, path=operation.path, budget=budget)

@@ -182,3 +182,15 @@ def test_the_tree_knows_what_is_left_below_what() -> None:
 
 def test_a_place_is_spelled_as_users_read_it() -> None:
     assert format_path(("spec", "ports", HTTP, "a.b", 0, "c")) == "spec.ports[name=http][a.b][0].c"
+
+
+def test_the_places_cost_the_rule_no_more_steps_than_its_overrides() -> None:
+    """A long list is compared with many places only as far as the budget goes; a rule of the largest size fits."""
+    items = [{"name": f"n{index}", "port": index} for index in range(1000)]
+    many = [remove(f"/spec/none?/k{index}") for index in range(256)]
+    assert len(left(*many)) == 256
+    mixed = [remove(f"/spec/items/name=n0/inner?/{index}/a") for index in range(60)]
+    mixed += [remove(f"/spec/items/name=n0/inner?/name=x{index}/a") for index in range(30)]
+    with pytest.raises(InvalidObject, match="steps"):
+        left(*mixed, *(replace(f"/spec/items/name=n0/inner?/name=y{index}/b") for index in range(60)),
+             more={"spec": {"items": items}})  # fmt: skip
