@@ -157,7 +157,7 @@ def _merge_map(
             continue
         below = left.field(name) if left is not None and not is_mark(name) else None
         by = owners.of_field(name)
-        is_left = below is not None and (below.is_settled or bool(by.other_managers))
+        is_left = below is not None and (below.is_settled or by.has_stranger)
         if is_left:
             walk.left.append(format_place(("metadata", field, name)))
         if not is_left and (walk.only_left or _is_to_be_removed(name, found, by, target)):

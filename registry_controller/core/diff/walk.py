@@ -144,7 +144,7 @@ class MergeWalk:
     def _keep_whole(self, value: Any, owners: FieldOwners, at: At, left: LeftFields) -> Any:
         """Return a value, or an element of a list with all its fields, where it is another manager's; else _GONE."""
         makers = owners.create if at and isinstance(at[-1], int) and owners.include_us else owners
-        is_theirs = bool(makers.other_managers)
+        is_theirs = makers.has_stranger
         if is_theirs or left.is_settled or (at and at == self.replicas):
             if is_theirs or at == self.replicas:
                 self.left.append(format_place(at))

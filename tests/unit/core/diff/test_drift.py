@@ -227,6 +227,16 @@ def test_an_element_is_left_as_a_whole_or_not_at_all() -> None:
 
 
 @pytest.mark.clause("A9")
+@pytest.mark.parametrize("made_copy", [True, False])
+def test_what_the_maker_of_the_copy_wrote_under_another_name_goes_with_the_edit(made_copy: bool) -> None:
+    """As the Go original, or the restore of a backup: it wrote the owner's mark, too."""
+    marks = {"f:metadata": {"f:annotations": {f"f:{meta.OWNER}": {}}}} if made_copy else {}
+    current = obj(data={"a": "1", "b": "2"}, managed=[entry({"f:data": {"f:b": {}}, **marks}, manager="manager")])
+    body = merge(obj(data={"a": "1"}), current, manager=US, left=Left((("data", "b"),)))
+    assert ("b" in body["data"]) is not made_copy
+
+
+@pytest.mark.clause("A9")
 def test_a_map_that_a_removal_emptied_is_like_none() -> None:
     desired, left = obj(data={}), Left((("data", "a"),))
     assert compare(desired, obj(), manager=US, left=left).drift is Drift.IN_SYNC
