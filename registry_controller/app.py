@@ -10,7 +10,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
@@ -169,7 +169,9 @@ class Daemon:
             bodies=engine.bodies,
             writer=copy_writer,
             metrics=self._metrics,
+            made_once=engine.made_once,
             recreated=self._report_recreated,
+            put_back=self._report_put_back,
         )
         return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
@@ -252,14 +254,21 @@ class Daemon:
     # Callbacks of the applier.
 
     def _report_recreated(self, target: Target, rule: str, why: str) -> None:
+        self._report_copy(
+            rule, type_="Normal", reason="Recreated", message=f"{target} was deleted and made again: {why}"
+        )
+
+    def _report_put_back(self, target: Target, rule: str, lists: tuple[str, ...]) -> None:
+        message = (
+            f"{target}: {', '.join(lists)} has no keys here, and another number of elements than the source's, so no "
+            "field in it is left to this cluster: find its element by `name=`"
+        )
+        self._report_copy(rule, type_="Warning", reason="NotLeft", message=message)
+
+    def _report_copy(self, rule: str, *, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         held = self.registry.rules.get(rule)
         uid = str(meta.metadata_of(held.manifest).get("uid", "")) if held is not None else ""
-        self.events.emit(
-            regarding=Reference(meta.RULE, "", rule, uid),
-            type="Normal",
-            reason="Recreated",
-            message=f"{target} was deleted and made again: {why}",
-        )
+        self.events.emit(regarding=Reference(meta.RULE, "", rule, uid), type=type_, reason=reason, message=message)
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:
         if (target.group, target.kind) == (meta.GROUP, meta.RULE.kind):

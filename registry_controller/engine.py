@@ -45,6 +45,7 @@ from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.settings import Settings
 from registry_controller.sync.enqueue import Enqueuer
+from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.reconciler import Reconciler
 from registry_controller.sync.relayed_credentials import RelayedCredentials
 from registry_controller.sync.state_reader import StateReader
@@ -192,6 +193,7 @@ class Engine:
             observer=self,
         )
         # sync
+        self.made_once = MadeOnce()
         self._states = StateReader(
             local=local,
             caches=caches,
@@ -199,6 +201,7 @@ class Engine:
             rule_states=self.rule_states,
             departures=self.departures,
             tombstones=self.tombstones,
+            made_once=self.made_once,
         )
         self.reconciler = Reconciler(
             states=self._states,

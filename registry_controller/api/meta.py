@@ -123,6 +123,7 @@ class GVR(NamedTuple):
     resource: str
     namespaced: bool
     has_status: bool = False
+    has_scale: bool = False
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of the collection, of an object, or of a subresource.

@@ -25,6 +25,7 @@ _OPTIONAL: Final = (
     ("overrides", "overrides"),
     ("rule_uid", "ruleUID"),
     ("rule_created", "ruleCreationTimestamp"),
+    ("left", "left"),
 )
 """Fields that are left out while they are empty, with their names in the annotation."""
 
@@ -47,6 +48,8 @@ class Provenance:
       source, even if another member has an older object for it.
     - `overrides` is a digest of the applied overrides of the rule. It separates fields that earlier overrides set
       from fields that the server defaulted.
+    - `left` are digests of the places that the rule takes out, and leaves to the copy's cluster. A value at such a
+      place, in a copy with its digest, was not wanted by the rule, also where the daemon wrote it.
     """
 
     owner: ClusterUID
@@ -64,6 +67,7 @@ class Provenance:
     overrides: str = ""
     rule_uid: str = ""
     rule_created: str = ""
+    left: tuple[str, ...] = ()
 
     def for_record(self) -> Provenance:
         """Return only the owner and the source's UID, creation time and revision, for a record of a copy at a peer."""
@@ -145,10 +149,15 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             overrides=found["overrides"] if isinstance(found.get("overrides"), str) else "",
             rule_uid=_optional_text(found, "ruleUID", most=UID_LENGTH),
             rule_created=_optional_text(found, "ruleCreationTimestamp", most=_TIME_LENGTH),
+            left=tuple(text for text in found["left"] if isinstance(text, str)) if _has_list(found, "left") else (),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return provenance if provenance.owner else None
+
+
+def _has_list(found: Mapping[str, Any], key: str) -> bool:
+    return isinstance(found.get(key), list)
 
 
 def _optional_text(found: Mapping[str, Any], key: str, *, most: int) -> str:

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from registry_controller.api.errors import NotFound, NotServed, ProtocolError, RegistryError
-from registry_controller.api.meta import GVK, GVR
+from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError, RegistryError
+from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.kube.connect import DISCOVERY_BYTES, Reader
 
 _GROUP: Final = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?\Z")
@@ -59,6 +59,27 @@ class _GroupList(msgspec.Struct):
     groups: list[_Group] | None = None
 
 
+class _Scale(msgspec.Struct):
+    replicas: str = msgspec.field(name="specReplicasPath", default="")
+
+
+class _Subresources(msgspec.Struct):
+    scale: _Scale = msgspec.field(default_factory=_Scale)
+
+
+class _DefinedVersion(msgspec.Struct):
+    name: str
+    subresources: _Subresources = msgspec.field(default_factory=_Subresources)
+
+
+class _DefinitionSpec(msgspec.Struct):
+    versions: list[_DefinedVersion] = msgspec.field(default_factory=list)
+
+
+class _Definition(msgspec.Struct):
+    spec: _DefinitionSpec = msgspec.field(default_factory=_DefinitionSpec)
+
+
 class _Version(msgspec.Struct):
     git_version: str = msgspec.field(name="gitVersion", default="")
 
@@ -66,6 +87,10 @@ class _Version(msgspec.Struct):
 _RESOURCES: Final = msgspec.json.Decoder(_ResourceList)
 _GROUPS: Final = msgspec.json.Decoder(_GroupList)
 _VERSION: Final = msgspec.json.Decoder(_Version)
+_DEFINITION: Final = msgspec.json.Decoder(_Definition)
+_DEFINITIONS: Final = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
+_REPLICAS: Final = ("spec", "replicas")
+"""The field that the scale subresource of every built-in kind sets."""
 
 
 class Served(NamedTuple):
@@ -93,6 +118,7 @@ class Discovery:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._found: dict[GVK, GVR] = {}
+        self._replicas: dict[GVR, tuple[str, ...]] = {}
 
     async def resolve(self, gvk: GVK) -> GVR:
         """Return the resource of a kind; NotServed when it is missing, or cannot be listed and watched."""
@@ -106,12 +132,29 @@ class Discovery:
 
     def invalidate(self, gvk: GVK | None = None) -> None:
         """Drop the API version of a kind, or everything, from the cache."""
+        self._replicas.clear()
         if gvk is None:
             self._found.clear()
             return
         same = [known for known in self._found if (known.group, known.version) == (gvk.group, gvk.version)]
         for known in same:
             del self._found[known]
+
+    async def find_replicas(self, gvr: GVR) -> tuple[str, ...]:
+        """Return the field that a resource's scale subresource sets; empty where there is none.
+
+        For a custom resource its definition names the field; where that cannot be read, it is `spec.replicas`.
+        """
+        if not gvr.has_scale:
+            return ()
+        if gvr not in self._replicas:
+            key = ObjectKey("", f"{gvr.resource}.{gvr.group}")
+            try:
+                definition = await self._reader.get(_DEFINITIONS, key) if "." in gvr.group else b"{}"
+            except (NotFound, Forbidden):
+                definition = b"{}"
+            self._replicas[gvr] = _read_replicas(definition, gvr.version)
+        return self._replicas[gvr]
 
     async def list_writable(self) -> Served:
         """List the kinds that can be written, without API versions that do not answer."""
@@ -210,12 +253,23 @@ def _usable(
     resources: list[_Resource], *, group: str, version: str, verbs: frozenset[str]
 ) -> Iterator[tuple[GVK, GVR, _Resource]]:
     """List the resources of an API version's own kinds that have all `verbs`."""
-    with_status = {found.name.removesuffix("/status") for found in resources if found.name.endswith("/status")}
+    names = {found.name for found in resources}
     for found in resources:
         own = found.group in ("", group) and found.version in ("", version)
         if own and _WORD.match(found.name) and set(found.verbs) >= verbs:
-            gvr = GVR(group, version, found.name, found.namespaced, found.name in with_status)
+            has_status, has_scale = f"{found.name}/status" in names, f"{found.name}/scale" in names
+            gvr = GVR(group, version, found.name, found.namespaced, has_status, has_scale)
             yield GVK(group, version, found.kind), gvr, found
+
+
+def _read_replicas(definition: bytes, version: str) -> tuple[str, ...]:
+    """Read from a definition the field of the scale subresource; `spec.replicas` where it has none."""
+    try:
+        versions = _DEFINITION.decode(definition).spec.versions
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _REPLICAS
+    paths = (found.subresources.scale.replicas for found in versions if found.name == version)
+    return tuple(filter(None, next(paths, "").split("."))) or _REPLICAS
 
 
 def _shorten_version(version: str) -> str:

@@ -31,6 +31,7 @@ from registry_controller.status.readiness import list_pending
 from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
+from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.reconciler import Judgment, Result
 
 _POLL_INTERVAL_S: Final = 0.05
@@ -153,7 +154,13 @@ class DryRun:
             bodies=engine.bodies, connection=engine.clusters.connection, evaluations=engine.sources.evaluations
         )
         updater = CopyUpdater(
-            copies=engine.copies, bodies=engine.bodies, writer=copy_writer, metrics=self._metrics, recreated=_ignore
+            copies=engine.copies,
+            bodies=engine.bodies,
+            writer=copy_writer,
+            metrics=self._metrics,
+            made_once=MadeOnce(),  # nothing is made here
+            recreated=_ignore,
+            put_back=_ignore,
         )
         return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 

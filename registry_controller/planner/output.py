@@ -151,7 +151,9 @@ def _format_decision(row: PlanRow, names: ClusterNames) -> str:
     where = f", from cluster {names.get_name(row.owner)}" if row.owner and row.owner != names.local else ""
     label = "waits for" if row.action is PlanAction.WAIT else "because"
     failed = f"\n  failed so far: {': '.join(filter(None, row.failed))}" if row.failed is not None else ""
-    return f"decision on {row.target}: {row.action.value} ({row.reason}){rule}{where}\n  {label}: {row.message}{failed}"
+    left = f"\n  left to this cluster: {', '.join(row.left)}" if row.left else ""
+    decided = f"decision on {row.target}: {row.action.value} ({row.reason}){rule}{where}"
+    return f"{decided}\n  {label}: {row.message}{failed}{left}"
 
 
 def _format_source(row: PlanRow, names: ClusterNames) -> str:
@@ -202,6 +204,7 @@ def _build_row(row: PlanRow, names: ClusterNames) -> JsonDocument:
         "message": row.message,
         "waitsFor": row.message if row.action is PlanAction.WAIT else None,
         "failed": None if row.failed is None else {"reason": row.failed[0], "message": row.failed[1]},
+        "leftHere": row.left,
     }
 
 

@@ -20,6 +20,7 @@ from registry_controller.cache.registry import StoredRule
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip, owner_of
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import SourceRef, TargetState
+from registry_controller.core.mutation.left_fields import format_path
 from registry_controller.core.rules.mismatch import Mismatch, find_feature_mismatch, get_target_mismatch
 from registry_controller.core.rules.schema import describe_pruned
 from registry_controller.engine import Engine
@@ -59,7 +60,8 @@ _ACTIONS: Final = {
 class PlanRow:
     """One object here, for one rule and owner. `source` is the object from which it is copied; None when unknown.
 
-    `failed` has reason and message of the failed write that the rule's status reports; None without one.
+    `failed` has reason and message of the failed write that the rule's status reports; None without one. `left` are the
+    fields that the rule leaves to this cluster.
     """
 
     action: PlanAction
@@ -70,6 +72,7 @@ class PlanRow:
     message: str
     source: SourceRef | None = None
     failed: tuple[str, str] | None = None
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,8 @@ def build_rows(planned: PlannedResult, *, name_of: Callable[[ClusterUID], str]) 
     rule = reports[0].outcome.rule if reports else rule_of(state, decision)
     message = reports[0].message or message if reports else message
     source = decision.claim.source if isinstance(decision, Apply) else _find_source(state, owner)
-    yield PlanRow(get_action(planned), state.target, rule, owner, reason, message, source)
+    left = tuple(format_path(path) for path in planned.result.left)
+    yield PlanRow(get_action(planned), state.target, rule, owner, reason, message, source, left=left)
     for (other_rule, other_owner, result, other_reason), other_message, lost in reports[1:]:
         if result is ResultClass.SYNCED:  # another rule that makes the same copy
             continue

@@ -35,6 +35,8 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.NOT_FOR_THIS_CLUSTER: "its rule is for other clusters than this one",
     Reason.SYNC_DISABLED: "resource-sync-disabled is on the source: no new copy is made",
     Reason.COPY_FROZEN: "resource-sync-disabled is on the copy: it is left alone until that is removed",
+    Reason.DELETED_HERE: "it was deleted here, and would run again: it is made again for a new source, or when the "
+    "daemon is restarted",
     Reason.UNKNOWN_OWNER: "no Cluster here has the ID of its owner; the copy stays",
     Reason.HAND_CARRIED: "a person carried it here, and it becomes a copy when its own cluster offers it",
     Reason.OWNER_DECIDES: "only its own cluster may offer it: that answers without it, or has another Cluster here",

@@ -21,6 +21,7 @@ from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import Claim, TargetState
+from registry_controller.core.mutation.left_fields import digest_paths
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import PartialObject, decode_body
@@ -115,7 +116,7 @@ class Applier:
             losers += tuple(hit.rule for hit in made_from.beside if hit.entries != offer.hit.entries)
         cache.record_write(state.target.key, Rendered(made_from, losers))
         self._sources.drop(offer, obj)
-        return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers)
+        return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers, wanted.left)
 
     def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
         """Put the provenance on a copy. A relay's object passes on the owner's, or an empty one where it is unknown."""
@@ -142,10 +143,11 @@ class Applier:
             overrides=hit.overrides,
             rule_uid=hit.rule_uid,
             rule_created=hit.rank[0].removeprefix("~") if hit.rule_uid else "",
+            left=digest_paths(copy.left) if copy.left else (),
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
-        return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status)
+        return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status, copy.left)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
         _, record = self._copies.find(target)

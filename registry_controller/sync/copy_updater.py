@@ -23,6 +23,7 @@ from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.state import NamespaceState, TargetState
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
+from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.pace import Pace
 from registry_controller.watch.body_cache import BodyCache
 
@@ -52,7 +53,9 @@ _MOST: Final = 10_000
 class CopyUpdater:
     """Updates copies. `recreated` is called with a copy that was deleted and created again, its rule, and why.
 
-    `digest` returns the digest of an object's synced fields.
+    `put_back` is called with a copy, its rule, and the lists in which the rule leaves a place, and that were written as
+    the rule wants them, because their elements could not be paired. `digest` returns the digest of an object's synced
+    fields.
     """
 
     def __init__(
@@ -62,14 +65,18 @@ class CopyUpdater:
         bodies: BodyCache,
         writer: CopyWriter,
         metrics: Metrics,
+        made_once: MadeOnce,
         recreated: Callable[[Target, str, str], None],
+        put_back: Callable[[Target, str, tuple[str, ...]], None],
     ) -> None:
         self._copies = copies
         self._bodies = bodies
         self._writer = writer
         self._metrics = metrics
+        self._made_once = made_once
         self.digest = writer.digest
         self._recreated = recreated
+        self._put_back = put_back
         self._contention = Contention()
         self._pace = Pace()
 
@@ -91,6 +98,7 @@ class CopyUpdater:
             return
         self._keep_pace(state.target)
         self._contention.record_absence(state.target)
+        self._made_once.forget(state.target)
         deletion = self._writer.delete(state.target, cache.kind, uid=decision.uid, revision=decision.revision)
         await self._timed("delete", state.target, deletion)
 
@@ -124,13 +132,15 @@ class CopyUpdater:
         self._keep_pace(state.target)
         try:
             update = self._writer.write(wanted, record, cache, adopt=reason is Reason.ADOPT)
-            has_written, managers = await self._timed("update", state.target, update)
+            has_written, managers, unpaired = await self._timed("update", state.target, update)
         except Immutable as error:
             if (state.target.group, state.target.kind) in _IRREPLACEABLE:
                 raise Immutable(f"{error}; {_STAYS.format(state.target.kind)}") from None
             await self._recreate(wanted, record, cache, why="a changed field is immutable")
-            has_written, managers = True, error.managers
+            has_written, managers, unpaired = True, error.managers, ()
         self._contention.record_write(state.target, wanted.digest)
+        if has_written and unpaired:
+            self._put_back(state.target, _rule_of(wanted), unpaired)
         if has_written and is_repair:
             self._contention.record_repair(state.target, Repair.CHANGES, managers, now=now)
         return has_written
@@ -144,6 +154,7 @@ class CopyUpdater:
         if state.namespace is NamespaceState.MISSING:
             await self._writer.create_namespace(state.target.namespace)
         await self._timed("create", state.target, self._writer.create(wanted, cache))
+        self._made_once.note(state.target, wanted.marks)
         self._contention.record_write(state.target, wanted.digest)
         if is_repair:
             self._contention.record_repair(state.target, Repair.DELETES, now=now)
@@ -152,10 +163,13 @@ class CopyUpdater:
         """Delete a copy and create it again (A2, P11)."""
         target = wanted.target
         self._contention.record_absence(target)
+        self._made_once.forget(target)
+        present = await self._writer.read(wanted, record)
         deletion = self._writer.delete(target, cache.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
-        await self._timed("create", target, self._writer.create(wanted, cache))
-        self._recreated(target, wanted.marks.provenance.rule if wanted.marks.provenance else "", why)
+        await self._timed("create", target, self._writer.create(wanted, cache, over=present))
+        self._made_once.note(target, wanted.marks)
+        self._recreated(target, _rule_of(wanted), why)
 
     def _keep_pace(self, target: Target) -> None:
         """Count the change of a copied rule; ChangesTooOften where it must wait."""
@@ -188,6 +202,10 @@ class CopyUpdater:
         finally:
             self._metrics.wrote(verb=verb, kind=target.kind, result=result, seconds=loop.time() - started)
         return answer
+
+
+def _rule_of(wanted: DesiredCopy) -> str:
+    return wanted.marks.provenance.rule if wanted.marks.provenance else ""
 
 
 class Repair(enum.Enum):

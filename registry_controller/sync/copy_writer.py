@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -22,7 +22,8 @@ from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import Marks, read_marks
-from registry_controller.core.diff.drift import Drift, compare, merge
+from registry_controller.core.diff.drift import NOTHING_LEFT, Drift, Left, carry_over, compare, merge
+from registry_controller.core.mutation.left_fields import LeftPath
 from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -38,7 +39,8 @@ _LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
 class DesiredCopy:
     """The wanted state of a copy, with its marks; `digest` excludes the provenance's revision.
 
-    `status` is the wanted status, None where no rule asks for it.
+    `status` is the wanted status, None where no rule asks for it. `left` are the places that the rule leaves to this
+    cluster.
     """
 
     target: Target
@@ -47,6 +49,18 @@ class DesiredCopy:
     digest: bytes
     marks: Marks
     status: Manifest | None = None
+    left: tuple[LeftPath, ...] = ()
+
+
+class Update(NamedTuple):
+    """The result of an update: whether it took a write, and the managers of the changes that it undid.
+
+    `unpaired` are lists that were written as the rule wants them, although a place in them is left to this cluster.
+    """
+
+    has_written: bool
+    managers: tuple[str, ...] = ()
+    unpaired: tuple[str, ...] = ()
 
 
 class CopyWriter:
@@ -76,10 +90,13 @@ class CopyWriter:
         self._on_stored = on_stored
         self._believes_provenance = believes_provenance
 
-    async def create(self, wanted: DesiredCopy, cache: LocalCache) -> None:
-        """Create a copy."""
-        body = _encode(wanted.manifest)
+    async def create(self, wanted: DesiredCopy, cache: LocalCache, *, over: Manifest | None = None) -> None:
+        """Create a copy; in the place of `over`, with that one's values where the rule leaves them to this cluster."""
         gvr = await self._discovery.resolve(wanted.kind)
+        manifest = wanted.manifest
+        if over is not None:
+            manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=await self._left(gvr, wanted))
+        body = _encode(manifest)
         with cache.writing(wanted.target.key):
             raw = await self._client.create(gvr, wanted.target.namespace, body)
             self._remember(raw, wanted, cache)
@@ -96,38 +113,37 @@ class CopyWriter:
             words = f"cannot create namespace {name}: {error}{grant}"
             raise Forbidden(words, lacks_right=error.lacks_right) from None
 
-    async def write(
-        self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, adopt: bool
-    ) -> tuple[bool, tuple[str, ...]]:
-        """Replace a copy that differs from the wanted state; return whether it did, and the managers of undone changes.
+    async def write(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, adopt: bool) -> Update:
+        """Replace a copy that differs from the wanted state.
 
         `adopt` writes a copy that differs in its provenance alone, too. Raises Immutable, with the managers, where the
         copy must be deleted and created again.
         """
         gvr = await self._discovery.resolve(wanted.kind)
-        managers: tuple[str, ...] = ()
-        if record.is_plain and record.verified == record.revision:
+        result = Update(has_written=True)
+        if record.is_plain and record.verified == record.revision and not wanted.left:
             body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
         else:
             current = await self._current(gvr, wanted, record)
             if current is None:
                 raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
-            verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER)
-            managers = verdict.managers
+            left = await self._left(gvr, wanted)
+            verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER, left=left)
+            result = Update(True, verdict.managers, verdict.unpaired)
             if verdict.drift is Drift.IN_SYNC:
                 self._accept(current, wanted, cache)
-                return False, managers
-            body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER)
+                return result._replace(has_written=False)
+            body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER, left=left)
             if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
                 self._accept(current, wanted, cache)
-                return False, managers
+                return result._replace(has_written=False)
         with cache.writing(wanted.target.key):
             try:
                 raw = await self._client.replace(gvr, wanted.target.key, _encode(body))
             except Immutable as error:
-                raise Immutable(str(error), managers=managers) from None
+                raise Immutable(str(error), managers=result.managers) from None
             self._remember(raw, wanted, cache)
-        return True, managers
+        return result
 
     async def write_status(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> bool:
         """Replace the status of a copy that differs from the wanted status; return whether that took a write.
@@ -161,6 +177,16 @@ class CopyWriter:
             await self._client.delete(gvr, target.key, uid=uid, resource_version=str(revision))
         except NotFound:
             return
+
+    async def read(self, wanted: DesiredCopy, record: CopyRecord) -> Manifest | None:
+        """Return the stored copy, where its rule leaves places to this cluster; None where nothing is to be kept."""
+        if not wanted.left:
+            return None
+        return await self._current(await self._discovery.resolve(wanted.kind), wanted, record)
+
+    async def _left(self, gvr: GVR, wanted: DesiredCopy) -> Left:
+        """Return the places that the rule leaves to this cluster, with the field of the scale subresource."""
+        return Left(wanted.left, await self._discovery.find_replicas(gvr)) if wanted.left else NOTHING_LEFT
 
     async def _current(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord) -> Manifest | None:
         obj = self._bodies.peek(BodyKey(HERE, wanted.kind, wanted.target.key))
@@ -216,6 +242,7 @@ def _encode(manifest: Manifest) -> bytes:
 
 
 def _is_plain(stored: Manifest, baseline: bytes, wanted: DesiredCopy) -> bool:
+    """Report whether a copy may be replaced without being read: nothing in it is another writer's."""
     info = meta.metadata_of(stored)
     return baseline == wanted.digest and not info.get("finalizers") and not info.get("ownerReferences")
 

@@ -198,6 +198,7 @@ _MESSAGES: Final = {
         Reason.NAMESPACE_MISSING,
         Reason.NAMESPACE_TERMINATING,
         Reason.OWNER_SILENT,
+        Reason.DELETED_HERE,
         Reason.DELETION_HALTED,
         Reason.NOT_EVALUATED,
         *BARRED.values(),

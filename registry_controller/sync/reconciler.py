@@ -21,6 +21,7 @@ from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof
 from registry_controller.core.decision.ownership import is_at_home, is_membership, read_marks
 from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState
+from registry_controller.core.mutation.left_fields import LeftPath
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.departures import Departures
@@ -45,11 +46,13 @@ class Judgment(NamedTuple):
 class Result(NamedTuple):
     """A decision that was carried out: an Apply that needed no write is a Skip.
 
-    `losers` are the younger rules that make another copy of the same source (W2).
+    `losers` are the younger rules that make another copy of the same source (W2). `left` are the places of a rendered
+    copy that its rule leaves to this cluster (A9).
     """
 
     decision: Decision
     losers: tuple[str, ...] = ()
+    left: tuple[LeftPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,4 +50,9 @@ def _makes(ours: MutatedCopy, hit: Hit, offer: Offer, manifest: Manifest, *, own
         theirs = build_copy(manifest, offer.cache.kind, hit.entries, owner=owner, context=hit.context, pool=pool)
     except Exception:  # the rule, or the source, may be of another cluster; a rule that wins reports its error
         return False
-    return (theirs.manifest, theirs.status) == (ours.manifest, ours.status)
+    return _content(theirs) == _content(ours)
+
+
+def _content(copy: MutatedCopy) -> tuple[object, ...]:
+    """Return what makes a copy another one. Labels and annotations of other writers stay under every rule."""
+    return copy.manifest, copy.status, [path for path in copy.left if path[0] != "metadata"]

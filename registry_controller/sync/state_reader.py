@@ -38,6 +38,7 @@ from registry_controller.core.decision.state import (
 from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
+from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.origin_reader import OriginReader
 
 _NATIVE: Final = CurrentCopy(NATIVE, "", 0)
@@ -55,6 +56,7 @@ class StateReader:
         rule_states: RuleStates,
         departures: Departures,
         tombstones: TombstoneTracker,
+        made_once: MadeOnce,
     ) -> None:
         self.local = local
         self._sources = caches.sources
@@ -65,6 +67,7 @@ class StateReader:
         self._origins = OriginReader(sources=caches.sources, clusters=clusters, rule_states=rule_states)
         self._departures = departures
         self._tombstones = tombstones
+        self._made_once = made_once
 
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
         """Read the state of a target, and the offers of its claims, in the order of the claims."""
@@ -88,6 +91,10 @@ class StateReader:
         if current is None and target.namespace:
             namespace = self._namespace(target.namespace)
         is_listed = cache is not None and not cache.shown.isdisjoint(("", target.namespace))
+        if record is not None:
+            self._made_once.note(target, record.marks)
+        elif namespace is not NamespaceState.ACTIVE:
+            self._made_once.forget(target)
         liveness = self._clusters.liveness
         state = TargetState(
             target=target,
@@ -104,6 +111,7 @@ class StateReader:
             create_namespace=namespace is NamespaceState.MISSING and self._creates_namespace(claims),
             copied_from=copied_from,
             membership=membership,
+            spent=self._made_once.source_of(target) if current is None else "",
         )
         if record is not None and depends_on_origin(state):
             state = state._replace(origin=self._origins.read(state, record))

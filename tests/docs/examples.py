@@ -19,6 +19,8 @@ _ROLES = {
     "in north: a feature": "features",
     "in north: the source": "sources",
     "the rule": "rules",
+    "in south: an object of its own": "own",
+    "in south: what another writer sets": "writers",
     "in south: the copy": "copies",
     "in south, when the rule is deleted: the copy": "left",
     "in south, when the rule is deleted: no copy": "left",
@@ -27,12 +29,17 @@ _ROLES = {
 
 @dataclass
 class Example:
-    """One example; `left` is what is there when the rules are deleted, None where that is not shown."""
+    """One example; `left` is what is there when the rules are deleted, None where that is not shown.
+
+    `own` are objects that south has itself, `writers` what other writers set in copies there.
+    """
 
     title: str
     features: list[dict[str, Any]] = field(default_factory=list)
     sources: list[dict[str, Any]] = field(default_factory=list)
     rules: list[dict[str, Any]] = field(default_factory=list)
+    own: list[dict[str, Any]] = field(default_factory=list)
+    writers: list[dict[str, Any]] = field(default_factory=list)
     copies: list[dict[str, Any]] = field(default_factory=list)
     left: list[dict[str, Any]] | None = None
 

@@ -185,7 +185,8 @@ def depends_on_origin(state: TargetState) -> bool:
 def _decide_new(state: TargetState, offers: list[Claim]) -> Decision:
     for claim in offers:
         if not claim.sync_disabled:
-            return Apply(claim, Reason.CREATE)
+            is_spent = bool(state.spent) and claim.uid == state.spent
+            return Skip(Reason.DELETED_HERE, claim.owner) if is_spent else Apply(claim, Reason.CREATE)
     if offers:
         return Skip(Reason.SYNC_DISABLED, offers[0].owner)
     ours = any(claim.voice is Voice.OURS for claim in state.claims)

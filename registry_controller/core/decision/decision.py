@@ -35,6 +35,7 @@ class Reason(enum.Enum):
     NOT_FOR_THIS_CLUSTER = "NotForThisCluster"
     SYNC_DISABLED = "SyncDisabled"
     COPY_FROZEN = "CopyFrozen"
+    DELETED_HERE = "DeletedHere"
     UNKNOWN_OWNER = "UnknownOwner"
     HAND_CARRIED = "WaitsForItsOwner"
     OWNER_DECIDES = "OwnerDecides"

@@ -196,7 +196,9 @@ class TargetState(NamedTuple):
     `contested` those whose ID has clones (P1). `namespace` is read while nothing is here, and `create_namespace` while
     the namespace is missing. `copied_from` is the source of the copy that is here; `origin` is read while no claim
     stands for the copy. `membership` is None for an ordinary object. `has_left` means that this cluster itself has left
-    the group. `proofs` are the answers of owners, at most one about each source.
+    the group. `spent` is the uid of the source whose copy another client deleted here, for a kind that acts when it
+    is made.
+    `proofs` are the answers of owners, at most one about each source.
     """
 
     target: Target
@@ -214,6 +216,7 @@ class TargetState(NamedTuple):
     copied_from: SourceRef | None = None
     origin: Origin = Origin()
     membership: MembershipState | None = None
+    spent: str = ""
     proofs: tuple[OwnerAnswer, ...] = ()
 
     def with_proof(self, answer: OwnerAnswer) -> TargetState:

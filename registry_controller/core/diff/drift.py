@@ -1,8 +1,8 @@
 """Compares a copy with the wanted copy, and builds the object to write when it differs (A1).
 
 Laws: compare and merge use the same walk, so compare reports exactly the changes of merge · compare never reports a
-difference for a result of merge · values that the server or its controllers allocate are no drift · values are not
-reported.
+difference for a result of merge · values that the server or its controllers allocate are no drift · the value
+of another manager at a place that the rule takes out is no drift · values are not reported.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest, Target
 from registry_controller.core.diff.managed_fields import FieldOwners, read_owners
-from registry_controller.core.diff.walk import MergeWalk
-from registry_controller.core.mutation.local_fields import fit_service, get_local_fields
-from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
+from registry_controller.core.diff.walk import MergeWalk, format_place
+from registry_controller.core.mutation.left_fields import LeftFields, LeftPath, build_left_fields
+from registry_controller.core.mutation.local_fields import Path, fit_service, get_local_fields
+from registry_controller.core.mutation.mutate import SERVER_SET_METADATA, is_mark
 
 _KEPT_METADATA: Final = ("uid", "resourceVersion", "finalizers", "ownerReferences", "generateName")
 _REMOVED_AT_ADOPTION: Final = frozenset((meta.KUBECTL_LAST_APPLIED, meta.GO_LAST_APPLIED))
@@ -34,41 +35,77 @@ class Drift(enum.Enum):
     DIFFERS = "differs"
 
 
+class Left(NamedTuple):
+    """The places that a rule leaves to this cluster, and the field behind the kind's scale subresource, if any."""
+
+    paths: tuple[LeftPath, ...] = ()
+    replicas: Path = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of compare: the `paths` that differ, and the other `managers` of those fields, both sorted."""
+    """The result of compare: the `paths` that differ, and the other `managers` of those fields, all sorted.
+
+    `left` are the places where another manager's value stays. `unpaired` are lists in which a place is left, and whose
+    elements cannot be paired: they are written as the rule wants them.
+    """
 
     drift: Drift
     paths: tuple[str, ...] = ()
     managers: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    unpaired: tuple[str, ...] = ()
 
 
-def compare(desired: Manifest, current: Manifest, *, manager: str) -> Comparison:
+NOTHING_LEFT: Final = Left()
+
+
+def compare(desired: Manifest, current: Manifest, *, manager: str, left: Left = NOTHING_LEFT) -> Comparison:
     """Compare a copy with the wanted copy; `manager` is the daemon's field manager."""
-    walk = _compare_and_merge(desired, current, manager=manager)[1]
+    walk = _compare_and_merge(desired, current, manager=manager, left=left)[1]
     drift = Drift.DIFFERS if walk.paths else Drift.AMBIGUOUS if walk.is_ambiguous else Drift.IN_SYNC
-    return Comparison(drift, tuple(sorted(set(walk.paths))), tuple(sorted(walk.managers)))
+    found = (walk.paths, walk.managers, walk.left, walk.unpaired)
+    return Comparison(drift, *(tuple(sorted(set(texts))) for texts in found))
 
 
-def merge(desired: Manifest, current: Manifest, *, manager: str) -> Manifest:
+def merge(desired: Manifest, current: Manifest, *, manager: str, left: Left = NOTHING_LEFT) -> Manifest:
     """Build the body of the PUT that makes `current` the wanted copy; fields of other managers stay."""
-    return _compare_and_merge(desired, current, manager=manager)[0]
+    return _compare_and_merge(desired, current, manager=manager, left=left)[0]
 
 
-def _compare_and_merge(desired: Manifest, current: Manifest, *, manager: str) -> tuple[Manifest, MergeWalk]:
+def carry_over(desired: Manifest, current: Manifest, *, manager: str, left: Left) -> Manifest:
+    """Build the copy that takes the place of `current`: the wanted one, with the cluster's values at left places."""
+    if not left.paths:
+        return desired
+    merged = _compare_and_merge(desired, current, manager=manager, left=left, only_left=True)[0]
+    info = {name: value for name, value in merged["metadata"].items() if name not in _KEPT_METADATA}
+    return {**merged, "metadata": info}
+
+
+def _compare_and_merge(
+    desired: Manifest, current: Manifest, *, manager: str, left: Left, only_left: bool = False
+) -> tuple[Manifest, MergeWalk]:
     target = _get_target(desired)
     owners = read_owners(current, manager=manager)
-    walk = MergeWalk(get_local_fields(target.group, target.kind))
+    walk = MergeWalk(get_local_fields(target.group, target.kind), left.replicas, only_left)
+    tree = build_left_fields(left.paths, settled=_read_settled(current, target)) if left.paths else None
     try:
-        content = walk.merge_mapping(_get_content(desired), _get_content(current), owners, ())
-        metadata = _merge_metadata(desired, current, owners.of_field("metadata"), walk)
+        content = walk.merge_mapping(_get_content(desired), _get_content(current), owners, (), tree)
+        below = tree.field("metadata") if tree is not None else None
+        metadata = _merge_metadata(desired, current, owners.of_field("metadata"), walk, below)
     except RecursionError:
         raise InvalidObject("object", "is nested too deeply") from None
     identity = {name: desired[name] for name in ("apiVersion", "kind") if name in desired}
     merged = {**identity, "metadata": metadata, **content}
-    if (target.group, target.kind) == ("", "Service"):
+    if (target.group, target.kind) == ("", "Service") and not only_left:
         merged = fit_service(merged, current)
     return merged, walk
+
+
+def _read_settled(current: Manifest, target: Target) -> frozenset[str]:
+    """Read the digests of the places that were left when a copy was last written."""
+    found = provenance.decode(meta.annotations_of(current).get(meta.PROVENANCE), of=target)
+    return frozenset(found.left) if found is not None else frozenset()
 
 
 def _get_content(manifest: Manifest) -> Manifest:
@@ -82,21 +119,30 @@ def _get_target(manifest: Manifest) -> Target:
     return Target(group, str(manifest.get("kind", "")), info.get("namespace") or "", info.get("name") or "")
 
 
-def _merge_metadata(desired: Manifest, current: Manifest, owners: FieldOwners, walk: MergeWalk) -> dict[str, Any]:
+def _merge_metadata(
+    desired: Manifest, current: Manifest, owners: FieldOwners, walk: MergeWalk, left: LeftFields | None
+) -> dict[str, Any]:
     """Merge metadata: labels and annotations of other managers stay, and metadata that the server sets is no drift."""
     wanted, found = meta.metadata_of(desired), meta.metadata_of(current)
     left_out = SERVER_SET_METADATA | {"labels", "annotations"}
     merged = {name: value for name, value in wanted.items() if name not in left_out}
     merged |= {name: found[name] for name in _KEPT_METADATA if name in found}
     for field in ("labels", "annotations"):
-        pairs = _merge_map(desired, current, owners.of_field(field), walk, field=field)
+        below = left.field(field) if left is not None else None
+        pairs = _merge_map(desired, current, owners.of_field(field), walk, field=field, left=below)
         if pairs:
             merged[field] = pairs
     return merged
 
 
 def _merge_map(
-    desired: Manifest, current: Manifest, owners: FieldOwners, walk: MergeWalk, *, field: str
+    desired: Manifest,
+    current: Manifest,
+    owners: FieldOwners,
+    walk: MergeWalk,
+    *,
+    field: str,
+    left: LeftFields | None,
 ) -> dict[str, str]:
     """Merge labels or annotations."""
     wanted: Mapping[str, str] = meta.metadata_of(desired).get(field) or {}
@@ -109,8 +155,13 @@ def _merge_map(
     for name, text in found.items():
         if name in wanted:
             continue
-        if _is_to_be_removed(name, found, owners.of_field(name), target):
-            walk.add_difference(("metadata", field, name), owners.of_field(name))
+        below = left.field(name) if left is not None and not is_mark(name) else None
+        by = owners.of_field(name)
+        is_left = below is not None and (below.is_settled or by.has_stranger)
+        if is_left:
+            walk.left.append(format_place(("metadata", field, name)))
+        if not is_left and (walk.only_left or _is_to_be_removed(name, found, by, target)):
+            walk.add_difference(("metadata", field, name), by)
         else:
             merged[name] = text
     return merged

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from registry_controller.api.meta import Manifest, metadata_of
+from registry_controller.api.meta import OWNER, Manifest, metadata_of
 
 
 @dataclass(frozen=True, slots=True)
 class _OwnedFields:
-    """One manager's fields below a path. Without fields, it owns everything there."""
+    """One manager's fields below a path. Without fields, it owns everything there.
+
+    `made_copy` means that it wrote the owner's mark, as the daemon, the Go original and the restore of a backup do.
+    """
 
     manager: str
     is_ours: bool
+    made_copy: bool
     fields: Mapping[str, Any]
 
 
@@ -39,9 +43,19 @@ class FieldOwners:
         return any(node.is_ours for node in self.entries)
 
     @property
+    def create(self) -> FieldOwners:
+        """The managers that own an element of a list as such, or all its fields."""
+        return FieldOwners(tuple(node for node in self.entries if not node.fields or "." in node.fields), self.is_known)
+
+    @property
     def other_managers(self) -> frozenset[str]:
         """The names of the managers other than the daemon."""
         return frozenset(node.manager for node in self.entries if not node.is_ours)
+
+    @property
+    def has_stranger(self) -> bool:
+        """True when a manager that did not make the copy owns something here."""
+        return any(not node.is_ours and not node.made_copy for node in self.entries)
 
     def of_field(self, name: str) -> FieldOwners:
         """Return the owners of an object's field."""
@@ -83,6 +97,7 @@ def read_owners(manifest: Manifest, *, manager: str) -> FieldOwners:
         _OwnedFields(
             manager=str(entry.get("manager", "")),
             is_ours=entry.get("manager") == manager and entry.get("operation") == "Update",
+            made_copy=_has_written_owner(entry["fieldsV1"]),
             fields=entry["fieldsV1"],
         )
         for entry in entries
@@ -96,11 +111,18 @@ def format_canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+def _has_written_owner(fields: Mapping[str, Any]) -> bool:
+    found: Any = fields
+    for step in ("f:metadata", "f:annotations", f"f:{OWNER}"):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found is not None
+
+
 def _take_step(node: _OwnedFields, step: str) -> _OwnedFields | None:
     if not node.fields:
         return node
     below = node.fields.get(step)
-    return _OwnedFields(node.manager, node.is_ours, below) if isinstance(below, Mapping) else None
+    return replace(node, fields=below) if isinstance(below, Mapping) else None
 
 
 def _parse_step(step: str) -> Any:

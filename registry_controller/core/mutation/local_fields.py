@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from registry_controller.api.meta import Manifest
+from registry_controller.core.mutation.left_fields import LeftTracker
 
 Path = tuple[str, ...]
 """Keys from the object down; an element of a list is `*`."""
@@ -67,12 +68,35 @@ CONTROLLER_ANNOTATIONS: Final = frozenset(
 )
 """The controllers of Kubernetes write these in every cluster, and would overwrite copied values again and again."""
 
+_CLUSTER_ROLE: Final = ("rbac.authorization.k8s.io", "ClusterRole")
 _HEADLESS_VALUES: Final = ("None", ["None"])
 
 
 def get_local_fields(group: str, kind: str) -> frozenset[Path]:
     """Return the fields of a kind that each cluster sets itself."""
     return LOCAL_FIELDS.get((group, kind), frozenset())
+
+
+def leave_field_of_kind(manifest: Manifest, left: LeftTracker, *, group: str, kind: str) -> Manifest:
+    """Return an object without the field that its own cluster decides on, unless an override has set it.
+
+    The controller of aggregated ClusterRoles computes `rules`. A Job with a time to live would be deleted after it has
+    finished, made again, and run again.
+    """
+    path: Path = ()
+    if (group, kind) == ("batch", "Job"):
+        path = ("spec", "ttlSecondsAfterFinished")
+    elif (group, kind) == _CLUSTER_ROLE and manifest.get("aggregationRule") is not None:
+        path = ("rules",)
+    return _without_field(manifest, path) if path and left.record_field(path) else manifest
+
+
+def _without_field(manifest: Manifest, path: Path) -> Manifest:
+    name, *below = path
+    if not below:
+        return {key: value for key, value in manifest.items() if key != name}
+    value = manifest.get(name)
+    return {**manifest, name: _without_field(value, tuple(below))} if isinstance(value, Mapping) else manifest
 
 
 def is_local_field(path: Path, value: object, *, fields: frozenset[Path]) -> bool:

@@ -16,7 +16,13 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
 from registry_controller.api.syncrule import MapMutation, RuleEntry
-from registry_controller.core.mutation.local_fields import CONTROLLER_ANNOTATIONS, LOCAL_FIELDS, strip_local_fields
+from registry_controller.core.mutation.left_fields import LeftPath, LeftTracker
+from registry_controller.core.mutation.local_fields import (
+    CONTROLLER_ANNOTATIONS,
+    LOCAL_FIELDS,
+    leave_field_of_kind,
+    strip_local_fields,
+)
 from registry_controller.core.mutation.overrides import apply_overrides
 from registry_controller.core.mutation.templates import render_overrides
 from registry_controller.gotemplate import DEFAULT, Budget, Pool, TemplateError
@@ -75,13 +81,15 @@ NO_CONTEXT: Final = TemplateContext()
 class MutatedCopy:
     """A wanted copy, without provenance and without the metadata that the server sets.
 
-    `status` is the wanted status; None when the rule does not copy it.
+    `status` is the wanted status; None when the rule does not copy it. `left` are the places that the rule takes out,
+    and leaves to this cluster.
     """
 
     target: Target
     gvk: GVK
     manifest: Manifest
     status: Manifest | None = None
+    left: tuple[LeftPath, ...] = ()
 
 
 def get_copy_kind(gvk: GVK, entries: Sequence[RuleEntry]) -> GVK:
@@ -123,19 +131,24 @@ def build_copy(
         copy = {name: value for name, value in copy.items() if name != "status"}
     if budget is not None and has_local_fields:
         copy = _without_local_fields(copy, copy_gvk, budget)
+    is_secret = (copy_gvk.group, copy_gvk.kind) == ("", "Secret")
+    charge = budget.step if budget is not None else None
+    tracker = LeftTracker(_list_removed_texts(entries), is_secret=is_secret, charge=charge)
     if budget is not None and overrides:
         whole = {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": {**info, **pairs}}
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
         values = render_overrides(overrides, data=data, budget=budget)
         copy = _finish_overrides(
-            copy, apply_overrides(copy, values, budget=budget), source, gvk=copy_gvk, budget=budget
+            copy, apply_overrides(copy, values, budget=budget, left=tracker), source, gvk=copy_gvk, budget=budget
         )
-    if (copy_gvk.group, copy_gvk.kind) == ("", "Secret") and "stringData" in copy:
+    if is_secret and "stringData" in copy:
         copy = _merge_string_data(copy)
+    copy = leave_field_of_kind(copy, tracker, group=copy_gvk.group, kind=copy_gvk.kind)
+    left = tracker.left_in(copy, is_mark=is_mark) if len(tracker) else ()
     info = copy["metadata"]
     target = Target(copy_gvk.group, copy_gvk.kind, info.get("namespace", ""), info.get("name", ""))
     status = (source.get("status") or {}) if any(entry.mutations.sync_status for entry in entries) else None
-    return MutatedCopy(target, copy_gvk, copy, status)
+    return MutatedCopy(target, copy_gvk, copy, status, left)
 
 
 _Pairs = dict[str, dict[str, str]]
@@ -179,6 +192,16 @@ def _mutate_pairs(pairs: _Pairs, gvk: GVK, entries: Sequence[RuleEntry], *, owne
     if any(any(entry.mutations.kind) for entry in entries):
         annotations[meta.ORIGINAL_GVK] = str(gvk)
     return pairs
+
+
+def _list_removed_texts(entries: Sequence[RuleEntry]) -> list[LeftPath]:
+    """List the labels and annotations that entries remove."""
+    return [
+        ("metadata", field, name)
+        for entry in entries
+        for field, mutation in (("labels", entry.mutations.labels), ("annotations", entry.mutations.annotations))
+        for name in mutation.remove
+    ]
 
 
 def _without_local_fields(copy: Manifest, gvk: GVK, budget: Budget) -> Manifest:
@@ -250,6 +273,11 @@ def _apply_map_mutations(texts: dict[str, str], mutations: Sequence[MapMutation]
     for mutation in mutations:
         for name in mutation.remove:
             texts.pop(name, None)
+
+
+def is_mark(name: str) -> bool:
+    """Return whether an annotation or label is a mark of the daemon, or of the tools that it replaces."""
+    return name in _NEVER_COPIED or name == meta.SYNC_DISABLED
 
 
 def _is_never_copied(name: str) -> bool:

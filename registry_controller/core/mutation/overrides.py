@@ -25,6 +25,7 @@ from registry_controller.core.mutation.gopatch_path import (
     Pointer,
     parse_pointer,
 )
+from registry_controller.core.mutation.left_fields import LeftTracker
 from registry_controller.gotemplate.limits import Budget, TemplateError
 
 _INSERTING: Final = frozenset((Modifier.BEFORE, Modifier.AFTER))
@@ -79,19 +80,41 @@ def read_override(override: Override) -> Operation:
     return Operation(action, parse_pointer(override.pointer, path=path), path)
 
 
-def apply_overrides(document: Any, changes: Iterable[tuple[Operation, Any]], *, budget: Budget | None = None) -> Any:
+def apply_overrides(
+    document: Any,
+    changes: Iterable[tuple[Operation, Any]],
+    *,
+    budget: Budget | None = None,
+    left: LeftTracker | None = None,
+) -> Any:
     """Apply operations in order, each with its value (ignored by a removal); raise InvalidObject if one fails.
 
-    Values that are searched or copied on the way to a path are charged to the budget.
+    Values that are searched or copied on the way to a path are charged to the budget. `left` collects the places that
+    the operations take out.
     """
-    budget = budget or Budget()
+    budget, left = budget or Budget(), left if left is not None else LeftTracker()
     for operation, value in changes:
         try:
-            if change := resolve_override(operation, document, value=value, budget=budget):
+            change = resolve_override(operation, document, value=value, budget=budget)
+            _track(left, operation, change, document)
+            if change:
                 document = _apply(document, change, path=operation.path, budget=budget)
         except TemplateError as error:
             raise InvalidObject(operation.path, f"{error}, together with the overrides before it") from None
     return document
+
+
+def _track(left: LeftTracker, operation: Operation, change: PatchOperation | None, document: Any) -> None:
+    """Record the place that an operation is about to take out of a document, or to put back."""
+    tokens = operation.pointer.tokens
+    if operation.action is OverrideAction.REMOVE:
+        left.record_removal(tokens, document)
+        if change is not None:
+            left.record_shift(change.parts, document, by=-1)
+        return
+    left.record_replacement(tokens, document)
+    if change is not None and change.op == "add" and change.parts:
+        left.record_shift(change.parts, document, by=1)
 
 
 def resolve_override(operation: Operation, document: Any, *, value: Any, budget: Budget) -> PatchOperation | None:

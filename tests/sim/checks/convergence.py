@@ -103,7 +103,16 @@ class _End(NamedTuple):
             self.tally.clause("A3")
             if not any(claim.rule.spec.get("createNamespaces") for claim in self.claims):
                 return None
+        if self.place.kind == "Pod" and self._was_made_of(willing[0].source):
+            self.tally.clause("A9")
+            return None  # who deleted it, and which daemon lived then, is not looked at
         return "O5", f"is missing: {willing[0].owner} offers it by rule {willing[0].rule.name}"
+
+    def _was_made_of(self, source: Manifest) -> bool:
+        """Say whether the last copy here was made of this very source."""
+        last = self.oracle.world.last(self.cluster, self.place.kind, self.place.key)
+        made_of = marks_of(last).provenance.get("source") if last is not None else None
+        return bool(made_of) and made_of["uid"] == source["metadata"]["uid"]
 
     def _check_unclaimed(self, found: Manifest, marks: Marks) -> tuple[str, str] | None:
         willing = [claim for claim in self.claims if not claim.disabled]

@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
-from tests.sim.schedule.vocabulary import LETS_IN, TEMPLATES
+from tests.sim.schedule.vocabulary import LEFT, LETS_IN, TEMPLATES
 
 
 class Marks(NamedTuple):
@@ -153,13 +153,17 @@ def _at(manifest: Any, path: str) -> Any:
 
 @dataclass(frozen=True)
 class Copy:
-    """What a rule makes of a source. `content` is all but metadata and status; None as `status` was not asked for."""
+    """What a rule makes of a source. `content` is all but metadata and status; None as `status` was not asked for.
+
+    `left` names the map with the field that is left to the copy's cluster; empty for none.
+    """
 
     place: Place
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     content: Mapping[str, Any]
     status: Mapping[str, Any] | None
+    left: str = ""
 
     def differs(self, found: Manifest) -> str:
         """Say in what an object is not this copy; empty where it is."""
@@ -169,8 +173,9 @@ class Copy:
             for name, text in wanted.items():
                 if held.get(name) != text:
                     return f"its {which[:-1]} {name} is {held.get(name)!r} and not {text!r}"
-        if content_of(found) != self.content:
-            return f"it holds {content_of(found)} and not {self.content}"
+        held, wanted = (without_left(content, self.left) for content in (content_of(found), self.content))
+        if held != wanted:
+            return f"it holds {held} and not {wanted}"
         if self.status is not None and (found.get("status") or {}) != self.status:
             return f"its status is {found.get('status')} and not {self.status}"
         return ""
@@ -180,6 +185,14 @@ def content_of(manifest: Manifest) -> dict[str, Any]:
     """Take what an object is about."""
     left_out = ("apiVersion", "kind", "metadata", "status")
     return {name: value for name, value in manifest.items() if name not in left_out}
+
+
+def without_left(content: Mapping[str, Any], left: str) -> Mapping[str, Any]:
+    """Take out of a copy what is left to its cluster; an empty map is like none."""
+    if not left:
+        return content
+    below = {name: value for name, value in (content.get(left) or {}).items() if name != LEFT}
+    return {**{name: value for name, value in content.items() if name != left}, **({left: below} if below else {})}
 
 
 _STAYS_BEHIND = (
@@ -198,16 +211,15 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
     namespace, name = key_of(source)
     labels = {key: text for key, text in (info.get("labels") or {}).items() if key not in _STAYS_BEHIND}
     annotations = {key: text for key, text in (info.get("annotations") or {}).items() if key not in _STAYS_BEHIND}
-    content, status = content_of(source), None
-    if kind == "Namespace":
-        content = {"spec": {"finalizers": ["kubernetes"]}}
+    content = {"spec": {"finalizers": ["kubernetes"]}} if kind == "Namespace" else content_of(source)
+    status, left = None, ""
     for entry in rule.matching(source):
         mutations = entry.get("mutations") or {}
         kind = (mutations.get("groupVersionKind") or {}).get("kind") or kind
         labels |= (mutations.get("labels") or {}).get("add") or {}
         status = source.get("status") or {} if mutations.get("syncStatus") else status
         for override in mutations.get("overrides") or ():
-            text = _rendered(override["value"], source, owner=owner, local=local)
+            text = _rendered(override.get("value", ""), source, owner=owner, local=local)
             if text is None:
                 return None
             match override["path"].strip("?").split("/")[1:]:
@@ -215,6 +227,9 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
                     name = text
                 case ["metadata", "namespace"]:
                     namespace = text
+                case [body, where] if override["type"] == "remove":
+                    assert where == LEFT
+                    content, left = without_left(content, body), body
                 case [body, where]:
                     content = {**content, body: {**(content.get(body) or {}), where: text}}
     labels[meta.OWNER] = annotations[meta.OWNER] = owner_id
@@ -222,4 +237,4 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
         labels[meta.ORIGINAL_NAME] = info["name"]
     if namespace != info.get("namespace", ""):
         labels[meta.ORIGINAL_NAMESPACE] = info["namespace"]
-    return Copy(Place(kind, ObjectKey(namespace, name)), labels, annotations, content, status)
+    return Copy(Place(kind, ObjectKey(namespace, name)), labels, annotations, content, status, left)

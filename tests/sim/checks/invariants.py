@@ -17,6 +17,7 @@ from tests.sim.checks.history import Entry
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.tally import Tally
+from tests.sim.schedule.vocabulary import LEFT
 
 _QUARREL_S: Final = 60.0
 _REPAIRS: Final = 8
@@ -51,6 +52,8 @@ class Guards:
             self._see_creation(new, member, where)
         elif content_of(before) != content_of(new):
             self._see_repair(entry, member, before, new, where)
+        if before is not None:
+            self._see_left(before, new, where)
         if before is not None and meta.GO_LAST_APPLIED in (before["metadata"].get("annotations") or {}):
             self._see_adoption(before, new, where)
 
@@ -61,6 +64,16 @@ class Guards:
         self._tally.clause("O10")
         if not marks_of(new).provenance:
             self._break("O10", where, "was written, and is still as the Go original left it")
+
+    def _see_left(self, before: Manifest, new: Manifest, where: str) -> None:
+        """A9: what is left to a cluster by the rule, before and after a write, is not touched by the write."""
+        one, other = marks_of(before).provenance.get("left"), marks_of(new).provenance.get("left")
+        if not one or one != other:
+            return
+        self._tally.clause("A9")
+        for body in ("data", "spec"):
+            if (before.get(body) or {}).get(LEFT) != (new.get(body) or {}).get(LEFT):
+                self._break("A9", where, f"lost {body}.{LEFT}, which its rule leaves to this cluster")
 
     def _see_repair(self, entry: Entry, member: Member, before: Manifest, new: Manifest, where: str) -> None:
         """A5: what somebody keeps changing is put back ever more rarely."""

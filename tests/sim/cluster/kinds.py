@@ -26,6 +26,7 @@ class Kind:
     fields: frozenset[str] = field(default=frozenset())
     others: tuple[str, ...] = ()
     installed: bool = True
+    scales: bool = False
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -48,6 +49,10 @@ class Kind:
             found.append(
                 {**entry, "name": f"{self.plural}/status", "kind": self.kind, "verbs": ["get", "patch", "update"]}
             )
+        if self.scales:
+            found.append(
+                {**entry, "name": f"{self.plural}/scale", "kind": "Scale", "verbs": ["get", "patch", "update"]}
+            )
         return found
 
 
@@ -64,6 +69,10 @@ KINDS = (
         "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
         namespaced=False, has_status=True, counts=True,
     ),
+    Kind("apps", "v1", "deployments", "Deployment", has_status=True, counts=True, scales=True),
+    Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False),
+    Kind("batch", "v1", "jobs", "Job", has_status=True),
+    Kind("", "v1", "pods", "Pod", has_status=True),
     Kind(_OURS, "v1alpha1", "clusters", "Cluster", namespaced=False, has_status=True, custom=True),
     Kind(_OURS, "v1alpha1", "resourcesyncrules", "ResourceSyncRule", namespaced=False, has_status=True, custom=True),
     Kind(_OURS, "v1alpha1", "clusterfeatures", "ClusterFeature", namespaced=False, has_status=True, custom=True),

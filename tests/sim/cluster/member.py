@@ -262,6 +262,12 @@ class Member:
         body = {**manifest, "metadata": info}
         return copied(self._store.replace(kind, key, body, manager="kubectl", subresource=subresource))
 
+    def write_as(self, manager: str, manifest: Manifest, *, subresource: str = "") -> dict[str, Any]:
+        """Merge into an object as a controller does, under its own name; with `scale` through that subresource."""
+        kind, key = BY_KIND[manifest["kind"]], _key(manifest)
+        found = merged(self._store.get(kind, key), manifest)
+        return copied(self._store.replace(kind, key, found, manager=manager, subresource=subresource))
+
     def delete(self, kind: str, name: str, *, namespace: str = "") -> None:
         """Delete an object."""
         self._store.delete(BY_KIND[kind], ObjectKey(namespace, name))

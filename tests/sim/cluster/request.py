@@ -57,7 +57,8 @@ def parse(path: str) -> Request:
     if kind is None:
         raise Refusal(404, "", "404 page not found")
     name, subresource = (*rest[1:], "", "")[:2]
-    if subresource not in ("", "status") or (subresource and not kind.has_status):
+    served = {"": True, "status": kind.has_status, "scale": kind.scales}
+    if not served.get(subresource):
         raise Refusal(404, "NotFound", "the server could not find the requested resource", {})
     return Request(kind, version, ObjectKey(namespace, name), subresource, dict(parse_qsl(parts.query)))
 

@@ -137,6 +137,8 @@ class Store:
         new: dict[str, Any]
         if subresource == "status":
             new = {**old, "status": body.get("status")}
+        elif subresource == "scale":
+            new = {**old, "spec": {**(old.get("spec") or {}), "replicas": body["spec"]["replicas"]}}
         else:
             kept = {name: was[name] for name in _MADE if name in was}
             new = {**_shaped(kind, body), "metadata": {**_settable(info), **kept}}
@@ -252,6 +254,8 @@ def _shaped(kind: Kind, body: Manifest) -> dict[str, Any]:
     if kind.kind == "Secret":
         new["data"] = {**(new.get("data") or {}), **_encoded(new.pop("stringData", None) or {})}
         new["type"] = new.get("type") or "Opaque"
+    if kind.kind == "Deployment":
+        new["spec"] = {"replicas": 1, **(new.get("spec") or {})}
     for name in ("data", "binaryData"):
         if not kind.custom and not new.get(name):
             new.pop(name, None)
@@ -273,7 +277,7 @@ def _bare(manifest: Manifest) -> dict[str, Any]:
     return {**manifest, "metadata": {k: v for k, v in manifest["metadata"].items() if k not in left_out}}
 
 
-_FIXED = {"Secret": ["type"], "CustomResourceDefinition": ["spec.scope"]}
+_FIXED = {"Secret": ["type"], "Deployment": ["spec.selector"], "CustomResourceDefinition": ["spec.scope"]}
 """What no update may change, by kind."""
 
 

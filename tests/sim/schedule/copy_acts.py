@@ -11,7 +11,7 @@ from tests.sim.checks.expected_copies import key_of, marks_of
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.drawing import a_new_place, another, one, one_and_a_value
 from tests.sim.schedule.stage import Spot, Stage, deed
-from tests.sim.schedule.vocabulary import CANARY, make_object
+from tests.sim.schedule.vocabulary import CANARY, LEFT, make_object
 
 FINALIZER = "sim.example/held"
 
@@ -26,6 +26,17 @@ def edits_copy(stage: Stage, member: Member, which: int, value: str) -> bool:
     body = "data" if kind in ("ConfigMap", "Secret") else "spec"
     text = base64.b64encode((CANARY + value).encode()).decode() if kind == "Secret" else value
     member.replace({**found, body: {**(found.get(body) or {}), "value": text, "more": text}})
+    return True
+
+
+@deed(one_and_a_value, weight=9)
+def sets_what_is_left(stage: Stage, member: Member, which: int, value: str) -> bool:
+    """Set, as a controller here, the field that a copy's rule leaves to this cluster."""
+    found = stage.choose_copy(member, which, of=lambda copy: bool(marks_of(copy).provenance.get("left")))
+    if found is None:
+        return False
+    body = "data" if found["kind"] == "ConfigMap" else "spec"
+    member.write_as("tuner", {**found, body: {**(found.get(body) or {}), LEFT: value}})
     return True
 
 

@@ -25,7 +25,7 @@ def a_place(chance: random.Random, who: str, names: Names, *, kinds: Sequence[st
 def an_object(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
     more = [word for word, share in (("sync", 0.85), ("gold", 0.5), ("suffix", 0.7), ("disabled", 0.07),
                                      ("fixed", 0.06)) if chance.random() < share]  # fmt: skip
-    kinds = chance.choices(KINDS, (6, 4, 6, 3, 1))
+    kinds = chance.choices(KINDS, (6, 4, 6, 3, 1, 2))
     return a_place(chance, who, names, kinds=kinds)[0], f"v{chance.randrange(10**6)}", " ".join(more)
 
 
@@ -43,7 +43,7 @@ def a_new_place(chance: random.Random, who: str, names: Names) -> tuple[Any, ...
 
 
 def a_rule(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
-    kind = chance.choices(KINDS, (6, 4, 6, 3, 1))[0]
+    kind = chance.choices(KINDS, (6, 4, 6, 3, 1, 2))[0]
     more = [word for word, share in (("gold", 0.25), ("targets", 0.2), ("makes", 0.3), ("stays", 0.25),
                                      ("suspended", 0.05)) if chance.random() < share]  # fmt: skip
     policy = chance.choice(("", "Orphan", "Delete", "Delete"))

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from registry_controller.api.meta import CORE_RESOURCE, REGISTRY_SECRET_TYPE
 from tests.sim.checks.expected_copies import key_of, marks_of
 from tests.sim.checks.observer import Observer
+from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.schedule.tally import Tally
@@ -74,14 +75,16 @@ class Stage:
         is_copy = found is not None and marks_of(found).owner not in ("", member.id)
         return found if is_copy else None
 
-    def choose_copy(self, member: Member, which: int) -> dict[str, Any] | None:
-        """Choose one of the copies that rules made."""
+    def choose_copy(
+        self, member: Member, which: int, *, of: Callable[[Manifest], bool] = lambda copy: True
+    ) -> dict[str, Any] | None:
+        """Choose one of the copies that rules made, `of` those."""
         kinds = [kind for kind in WRITTEN if kind not in ("Namespace", "ResourceSyncRule")]
         found = [
             item
             for kind in kinds
             for item in member.list(kind)
-            if marks_of(item).owner not in ("", member.id) and item.get("type") != REGISTRY_SECRET_TYPE
+            if marks_of(item).owner not in ("", member.id) and item.get("type") != REGISTRY_SECRET_TYPE and of(item)
         ]
         return found[which % len(found)] if found else None
 

@@ -16,7 +16,7 @@ from tests.sim.cluster.group import rule
 NAMES = ("x", "y", "z")
 NAMESPACES = ("default", "team", "extra")
 ELSEWHERE = "elsewhere"
-KINDS = ("ConfigMap", "Secret", "Widget", "Region", "Namespace")
+KINDS = ("ConfigMap", "Secret", "Widget", "Region", "Namespace", "Pod")
 WRITTEN = (*KINDS, "Gadget", "ResourceSyncRule")
 """Every kind of which rules make copies."""
 
@@ -42,7 +42,11 @@ TEMPLATES: Mapping[str, Render] = {
 """What each template says of a source, with the names of the owner's and of the own Cluster; None: it cannot."""
 
 _API = {"Widget": "sim.example", "Region": "sim.example", "Gadget": "sim.example"}
-BODY = {"ConfigMap": "data", "Secret": "stringData", "Namespace": "", "Widget": "spec", "Region": "spec"}
+BODY = {"ConfigMap": "data", "Secret": "stringData", "Namespace": "", "Widget": "spec", "Region": "spec", "Pod": "spec"}
+
+
+LEFT = "value"
+"""The field in the body that a rule may leave to the copy's cluster."""
 
 
 def _named_by_label(source: Manifest) -> str | None:
@@ -63,17 +67,19 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "labelled": {"overrides": [{"type": "replace", "path": "/metadata/name", "value": NAMED_BY_LABEL}]},
     "moving": {"overrides": [{"type": "replace", "path": "/metadata/namespace", "value": ELSEWHERE}]},
     "telling": {"overrides": [{"type": "replace", "path": "/BODY/where?", "value": SEEN_IN}]},
+    "leaving": {"overrides": [{"type": "remove", "path": "/BODY/value?"}]},
     "turning": {"groupVersionKind": {"kind": "Gadget"}, "syncStatus": True},
     "status": {"syncStatus": True},
 }
 """What a rule makes of its sources; `BODY` stands for the field with the values."""
 
 SHAPES_OF: Mapping[str, tuple[str, ...]] = {
-    "ConfigMap": ("plain", "marking", "renaming", "labelled", "moving", "telling"),
+    "ConfigMap": ("plain", "marking", "renaming", "labelled", "moving", "telling", "leaving"),
     "Secret": ("plain", "marking", "renaming", "moving"),
-    "Widget": ("plain", "marking", "renaming", "labelled", "moving", "telling", "turning", "status"),
-    "Region": ("plain", "marking", "renaming", "status"),
+    "Widget": ("plain", "marking", "renaming", "labelled", "moving", "telling", "leaving", "turning", "status"),
+    "Region": ("plain", "marking", "renaming", "leaving", "status"),
     "Namespace": ("plain", "marking"),
+    "Pod": ("plain", "marking"),
 }
 
 SELECTIONS = ("labels", "content", "name", "place", "all")
@@ -109,6 +115,8 @@ def make_rule(name: str, wish: Wish) -> dict[str, Any]:
         mutations = {"labels": {"add": {"by": name}}}
     if shape == "telling":
         mutations = {"overrides": [{"type": "replace", "path": f"/{BODY[kind]}/where?", "value": SEEN_IN}]}
+    if shape == "leaving":
+        mutations = {"overrides": [{"type": "remove", "path": f"/{BODY[kind]}/{LEFT}?"}]}
     spec: dict[str, Any] = {}
     if policy:
         spec["deletionPolicy"] = policy

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api.errors import NotServed, ServerError
-from registry_controller.api.meta import GVK, GVR
+from registry_controller.api.errors import Forbidden, NotFound, NotServed, ServerError
+from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.kube.discover import Discovery
 
 _ALL = ("create", "delete", "get", "list", "update", "watch")
@@ -110,3 +110,37 @@ async def test_a_kind_is_looked_for_no_further_than_it_takes(word: str, found: G
     else:
         assert (await discovery.find(word))[0] == found
     assert server.asked == ["/apis", *asked]
+
+
+@pytest.mark.parametrize(
+    ("group", "definition", "expected"),
+    [
+        ("apps", None, ("spec", "replicas")),
+        ("g.example.com", {"versions": [{"name": "v1", "subresources": {"scale": {"specReplicasPath": ".spec.size"}}}]},
+         ("spec", "size")),
+        ("g.example.com", {"versions": [{"name": "v2", "subresources": {"scale": {"specReplicasPath": ".spec.size"}}}]},
+         ("spec", "replicas")),
+        ("g.example.com", NotFound("none"), ("spec", "replicas")),
+        ("g.example.com", Forbidden("no right"), ("spec", "replicas")),
+        ("g.example.com", "nonsense", ("spec", "replicas")),
+    ],
+)  # fmt: skip
+async def test_the_field_of_the_scale_subresource_is_read_once_from_the_definition(
+    group: str, definition: Any, expected: tuple[str, ...]
+) -> None:
+    asked: list[ObjectKey] = []
+
+    class Definitions(Server):
+        async def get(self, gvr: GVR, key: ObjectKey) -> bytes:
+            asked.append(key)
+            if isinstance(definition, Exception):
+                raise definition
+            return json.dumps({"spec": definition}).encode()
+
+    served = [_resource("Widget"), {**_resource("Scale"), "name": "widgets/scale"}, _resource("Rock")]
+    server: Any = Definitions((), {f"{group}/v1": served})
+    discovery = Discovery(server)
+    widgets, rocks = [await discovery.resolve(GVK(group, "v1", kind)) for kind in ("Widget", "Rock")]
+    assert [await discovery.find_replicas(widgets) for _ in range(2)] == [expected] * 2
+    assert await discovery.find_replicas(rocks) == ()
+    assert asked == ([ObjectKey("", f"widgets.{group}")] if "." in group else [])

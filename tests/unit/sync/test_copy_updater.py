@@ -16,7 +16,8 @@ from registry_controller.core.decision.ownership import NATIVE
 from registry_controller.core.decision.state import CurrentCopy, NamespaceState, TargetState
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.copy_updater import AT_ONCE, PAUSE_S, CopyUpdater
-from registry_controller.sync.copy_writer import DesiredCopy
+from registry_controller.sync.copy_writer import DesiredCopy, Update
+from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.pace import AT_ONCE as CHANGES_AT_ONCE
 from registry_controller.sync.pace import OPEN_S
 from registry_controller.watch.body_cache import BodyCache
@@ -32,6 +33,7 @@ class Bench:
         self.target = target
         self.log: list[str] = []
         self.immutable = False
+        self.unpaired: tuple[str, ...] = ()
         self.metrics = Metrics()
         self.cache: Any = SimpleNamespace(kind=GVK(target.group, "v1", target.kind), records={})
         if is_there:
@@ -41,7 +43,13 @@ class Bench:
         )
         writer: Any = self
         self.updater = CopyUpdater(
-            copies=copies, bodies=BodyCache(), writer=writer, metrics=self.metrics, recreated=self._recreated
+            copies=copies,
+            bodies=BodyCache(),
+            writer=writer,
+            metrics=self.metrics,
+            made_once=MadeOnce(),
+            recreated=self._recreated,
+            put_back=self._put_back,
         )
 
     @property
@@ -78,24 +86,30 @@ class Bench:
             made_from=None, status_digest=None,
         )  # fmt: skip
 
+    def _put_back(self, target: Target, rule: str, lists: tuple[str, ...]) -> None:
+        self.log.append(f"put back: {', '.join(lists)}")
+
     def _recreated(self, target: Target, rule: str, why: str) -> None:
         self.log.append(f"recreated: {why}")
 
     # The writer.
 
-    async def create(self, wanted: DesiredCopy, cache: Any) -> None:
+    async def read(self, wanted: DesiredCopy, record: Any) -> None:
+        return None
+
+    async def create(self, wanted: DesiredCopy, cache: Any, *, over: Any = None) -> None:
         self.log.append("create")
         self._store(wanted.digest)
 
     async def create_namespace(self, name: str) -> None:
         self.log.append(f"create namespace {name}")
 
-    async def write(self, wanted: DesiredCopy, record: Any, cache: Any, *, adopt: bool) -> tuple[bool, tuple[str, ...]]:
+    async def write(self, wanted: DesiredCopy, record: Any, cache: Any, *, adopt: bool) -> Update:
         if self.immutable:
             raise Immutable("spec.selector is immutable", managers=("kubectl",))
         self.log.append("adopt" if adopt else "write")
         self._store(wanted.digest)
-        return True, ("kubectl",)
+        return Update(True, ("kubectl",), self.unpaired)
 
     async def write_status(self, wanted: DesiredCopy, record: Any, cache: Any) -> bool:
         self.log.append("write status")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import orjson
 import pytest
 
 from registry_controller.api.errors import InvalidObject, NotFound
@@ -65,3 +68,53 @@ async def test_a_deletion_names_the_copy_that_was_judged_and_one_that_is_gone_is
     for _ in range(2):
         await writer.delete(Target("test.example.com", "Widget", "default", "a"), kind, uid="uid", revision=7)
     assert servings.preconditions == [("uid", "7")] * 2
+
+
+class Stored(Servings):
+    """A server with one object. It serves the scale subresource; `sent` are the bodies that were written."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self.held = held
+        self.reads = 0
+        self.sent: list[dict[str, Any]] = []
+
+    async def find_replicas(self, gvr: GVR) -> tuple[str, ...]:
+        return ("spec", "replicas")
+
+    async def get(self, gvr: GVR, key: ObjectKey) -> bytes:
+        self.reads += 1
+        return orjson.dumps(self.held)
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
+        self.sent.append(orjson.loads(body))
+        return None
+
+    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False) -> bytes | None:
+        self.sent.append(orjson.loads(body))
+        return None
+
+
+@pytest.mark.clause("A9")
+@pytest.mark.parametrize("is_left", [True, False])
+async def test_a_copy_in_which_something_is_left_is_read_before_it_is_replaced(is_left: bool) -> None:
+    """A2: also before it is made anew; a copy that is all the daemon's is replaced unread."""
+    info = {"name": "a", "namespace": "default", "uid": "uid", "resourceVersion": "7"}
+    found = {"apiVersion": "test.example.com/v1", "kind": "Widget", "metadata": info, "spec": {"replicas": 5, "old": 1}}
+    server: Any = Stored(found)
+    writer = CopyWriter(
+        reader=server, client=server, discovery=server, bodies=BodyCache(), digest_key=b"k",
+        on_stored=lambda target, sent, stored: None,
+    )  # fmt: skip
+    manifest = {**found, "metadata": {"name": "a", "namespace": "default"}, "spec": {"new": 1}}
+    kind, left = GVK("test.example.com", "v1", "Widget"), (("spec", "replicas"),) if is_left else ()
+    target = Target("test.example.com", "Widget", "default", "a")
+    wanted = DesiredCopy(target, kind, manifest, b"digest", NATIVE, left=left)
+    record: Any = SimpleNamespace(uid="uid", revision=7, verified=7, is_plain=True)
+    cache: Any = SimpleNamespace(writing=lambda key: contextlib.nullcontext())
+    await writer.write(wanted, record, cache, adopt=False)
+    await writer.create(wanted, cache, over=await writer.read(wanted, record))
+    expected = {"new": 1, "replicas": 5} if is_left else {"new": 1}
+    assert [body["spec"] for body in server.sent] == [expected, expected]
+    assert server.reads == (2 if is_left else 0)
+    assert server.sent[0]["metadata"]["resourceVersion"] == "7"
+    assert server.sent[1]["metadata"] == manifest["metadata"]

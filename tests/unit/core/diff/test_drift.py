@@ -11,7 +11,8 @@ from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import CLUSTER, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.core.diff.drift import Comparison, Drift, compare, merge
+from registry_controller.core.diff.drift import Comparison, Drift, Left, compare, merge
+from registry_controller.core.mutation.left_fields import LeftPath, Named
 
 US = meta.FIELD_MANAGER
 
@@ -150,6 +151,96 @@ def test_an_extra_member_of_a_set_is_judged_by_who_set_it() -> None:
 def test_an_element_that_another_manager_appended_to_a_plain_list_differs() -> None:
     current = obj("X", items=[1, 2], managed=[entry({"f:items": {}}, manager="them")])
     assert judge(obj("X", items=[1]), current) == Comparison(Drift.DIFFERS, ("items[1]",), ("them",))
+
+
+THEIRS = entry({"f:spec": {"f:x": {}, "f:map": {"f:theirs": {}}}}, manager="them")
+OURS = entry({"f:spec": {"f:y": {}, "f:map": {".": {}, "f:ours": {}}}})
+
+
+@pytest.mark.clause("A9")
+@pytest.mark.parametrize(
+    ("paths", "spec", "left"),
+    [
+        ([], {}, ()),
+        ([("spec", "x")], {"x": 1}, ("spec.x",)),
+        ([("spec", "y")], {}, ()),
+        ([("spec", "map")], {"map": {"theirs": 1}}, ("spec.map.theirs",)),
+        ([("spec", "map", "theirs")], {"map": {"theirs": 1}}, ("spec.map.theirs",)),
+        ([("spec", "map", "ours")], {}, ()),
+        ([("spec",)], {"x": 1, "map": {"theirs": 1}}, ("spec.map.theirs", "spec.x")),
+    ],
+)
+def test_what_another_manager_set_at_a_left_place_stays(
+    paths: list[tuple[str, ...]], spec: dict[str, Any], left: tuple[str, ...]
+) -> None:
+    current = obj("X", spec={"x": 1, "y": 1, "map": {"theirs": 1, "ours": 1}}, managed=[THEIRS, OURS])
+    desired, places = obj("X", spec={}), Left(tuple(paths))
+    assert merge(desired, current, manager=US, left=places)["spec"] == spec
+    assert compare(desired, current, manager=US, left=places).left == left
+
+
+HTTP, SIDE = Named("name", "http"), Named("name", "side")
+BY_PORT: dict[str, Any] = {
+    'k:{"port":80}': {"f:weight": {}},
+    'k:{"port":81}': {".": {}, "f:port": {}, "f:name": {}},
+    'k:{"port":82}': {".": {}, "f:port": {}, "f:name": {}},
+}
+
+
+@pytest.mark.clause("A9")
+@pytest.mark.parametrize(
+    ("path", "keyed", "items"),
+    [
+        (("items", HTTP, "weight"), True, [{"port": 70}, {"port": 80, "name": "http", "weight": 1}]),
+        (("items", HTTP, "weight"), False, [{"port": 70}, {"port": 80, "name": "http", "weight": 1}]),
+        (("items", 1, "weight"), True, [{"port": 70}, {"port": 80, "name": "http", "weight": 1}]),
+        (("items", 1, "weight"), False, [{"port": 70}, {"port": 80, "name": "http"}]),
+        (("items", SIDE), True, [{"port": 70}, {"port": 80, "name": "http"}, {"port": 81, "name": "side"}]),
+        (("items", SIDE), False, [{"port": 70}, {"port": 80, "name": "http"}, {"port": 81, "name": "side"}]),
+    ],
+)
+def test_elements_are_paired_by_the_keys_of_the_schema_or_of_the_path(
+    path: LeftPath, keyed: bool, items: list[dict[str, Any]]
+) -> None:
+    theirs = entry({"f:items": BY_PORT if keyed else {}}, manager="them")
+    found = [{"port": 80, "name": "http", "weight": 1}, {"port": 81, "name": "side"}, {"port": 82, "name": "other"}]
+    current = obj("X", items=found, managed=[theirs])
+    desired = obj("X", items=[{"port": 70}, {"port": 80, "name": "http"}])
+    left = Left((path,))
+    assert merge(desired, current, manager=US, left=left)["items"] == items
+    is_unpaired = path[1] == 1 and not keyed
+    assert compare(desired, current, manager=US, left=left).unpaired == (("items",) if is_unpaired else ())
+
+
+@pytest.mark.clause("A9")
+def test_an_element_is_left_as_a_whole_or_not_at_all() -> None:
+    """One that the daemon made goes with the edit, whoever set a field in it; one that others made stays whole."""
+    step = 'k:{"name":"side"}'
+    ours = entry({"f:items": {step: {".": {}, "f:name": {}, "f:image": {}}}})
+    tuned = entry({"f:items": {step: {"f:weight": {}}}}, manager="them")
+    theirs = entry({"f:items": {step: {".": {}, "f:name": {}, "f:image": {}}}}, manager="them")
+    side = {"name": "side", "image": "i", "weight": 1}
+    for managed, expected in (([ours, tuned], None), ([theirs], [side]), ([ours, theirs], [side])):
+        current = obj("X", items=[side], managed=managed)
+        left = Left((("items", SIDE),))
+        assert merge(obj("X"), current, manager=US, left=left).get("items") == expected
+
+
+@pytest.mark.clause("A9")
+@pytest.mark.parametrize("made_copy", [True, False])
+def test_what_the_maker_of_the_copy_wrote_under_another_name_goes_with_the_edit(made_copy: bool) -> None:
+    """As the Go original, or the restore of a backup: it wrote the owner's mark, too."""
+    marks = {"f:metadata": {"f:annotations": {f"f:{meta.OWNER}": {}}}} if made_copy else {}
+    current = obj(data={"a": "1", "b": "2"}, managed=[entry({"f:data": {"f:b": {}}, **marks}, manager="manager")])
+    body = merge(obj(data={"a": "1"}), current, manager=US, left=Left((("data", "b"),)))
+    assert ("b" in body["data"]) is not made_copy
+
+
+@pytest.mark.clause("A9")
+def test_a_map_that_a_removal_emptied_is_like_none() -> None:
+    desired, left = obj(data={}), Left((("data", "a"),))
+    assert compare(desired, obj(), manager=US, left=left).drift is Drift.IN_SYNC
+    assert compare(desired, obj(), manager=US).drift is Drift.DIFFERS
 
 
 def texts(**found: str) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import Claim, TargetState
+from registry_controller.core.diff.drift import Left, merge
 from registry_controller.core.mutation.mutate import TemplateContext, build_copy
 from registry_controller.core.rules.active import Hit, activate, have_features
 from registry_controller.core.rules.validation import read_and_validate
 from tests.docs.examples import LOCAL_NAME, OWNER_NAME, Example, key_of, read_examples, shown
+from tests.sim.cluster.fields import managed, merged
 
 OWNER = ClusterUID("5f0b7a0e-0000-4000-8000-000000000001")
 LOCAL = ClusterUID("5f0b7a0e-0000-4000-8000-000000000002")
@@ -54,7 +56,7 @@ def _acting(example: Example) -> Iterator[SyncRule]:
             yield rule
 
 
-def _copy_of(source: dict[str, Any], rule: SyncRule) -> dict[str, Any] | None:
+def _copy_of(source: dict[str, Any], rule: SyncRule, writers: list[dict[str, Any]]) -> dict[str, Any] | None:
     info = source["metadata"]
     key = ObjectKey(info.get("namespace", ""), info["name"])
     group, _, version = source["apiVersion"].rpartition("/")
@@ -66,7 +68,14 @@ def _copy_of(source: dict[str, Any], rule: SyncRule) -> dict[str, Any] | None:
         return None
     wanted = build_copy(source, rule.kind, hit.entries, owner=OWNER, context=CONTEXT)
     status = {"status": wanted.status} if wanted.status is not None else {}
-    return {**shown(wanted.manifest), **status}
+    found = dict(wanted.manifest)
+    for writer in writers:
+        if key_of(writer) == key_of(found):
+            current = merged(found, writer)
+            by = {"manager": "another", "subresource": "", "api_version": writer["apiVersion"], "now": ""}
+            current["metadata"]["managedFields"] = managed(found, current, **by)
+            found = dict(merge(found, current, manager=meta.FIELD_MANAGER, left=Left(wanted.left)))
+    return {**shown(found), **status}
 
 
 def _may_be_made(hit: Hit, key: ObjectKey, source: dict[str, Any]) -> bool:
@@ -78,7 +87,8 @@ def _may_be_made(hit: Hit, key: ObjectKey, source: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
 def test_what_the_page_shows_is_what_the_rules_make(example: Example) -> None:
     rules = list(_acting(example))
-    made = [copy for source in example.sources for rule in rules if (copy := _copy_of(source, rule)) is not None]
+    pairs = [(source, rule) for source in example.sources for rule in rules]
+    made = [copy for pair in pairs if (copy := _copy_of(*pair, example.writers)) is not None]
     assert sorted(made, key=key_of) == sorted(example.copies, key=key_of)
 
 
