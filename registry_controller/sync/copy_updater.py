@@ -23,7 +23,7 @@ from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.state import NamespaceState, TargetState
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
-from registry_controller.sync.made_once import MadeOnce
+from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
 from registry_controller.sync.pace import Pace
 from registry_controller.watch.body_cache import BodyCache
 
@@ -98,7 +98,8 @@ class CopyUpdater:
             return
         self._keep_pace(state.target)
         self._contention.record_absence(state.target)
-        self._made_once.forget(state.target)
+        if state.target[:2] in RUN_WHEN_MADE:
+            self._made_once.forget(state.target)
         deletion = self._writer.delete(state.target, cache.kind, uid=decision.uid, revision=decision.revision)
         await self._timed("delete", state.target, deletion)
 
@@ -154,7 +155,8 @@ class CopyUpdater:
         if state.namespace is NamespaceState.MISSING:
             await self._writer.create_namespace(state.target.namespace)
         await self._timed("create", state.target, self._writer.create(wanted, cache))
-        self._made_once.note(state.target, wanted.marks)
+        if state.target[:2] in RUN_WHEN_MADE:
+            self._made_once.note(state.target, wanted.marks)
         self._contention.record_write(state.target, wanted.digest)
         if is_repair:
             self._contention.record_repair(state.target, Repair.DELETES, now=now)

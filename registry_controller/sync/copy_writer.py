@@ -92,11 +92,12 @@ class CopyWriter:
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache, *, over: Manifest | None = None) -> None:
         """Create a copy; in the place of `over`, with that one's values where the rule leaves them to this cluster."""
-        gvr = await self._discovery.resolve(wanted.kind)
         manifest = wanted.manifest
         if over is not None:
-            manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=await self._left(gvr, wanted))
+            left = await self._left(await self._discovery.resolve(wanted.kind), wanted)
+            manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=left)
         body = _encode(manifest)
+        gvr = await self._discovery.resolve(wanted.kind)
         with cache.writing(wanted.target.key):
             raw = await self._client.create(gvr, wanted.target.namespace, body)
             self._remember(raw, wanted, cache)

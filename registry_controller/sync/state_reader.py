@@ -38,7 +38,7 @@ from registry_controller.core.decision.state import (
 from registry_controller.kube.object import PartialObject
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
-from registry_controller.sync.made_once import MadeOnce
+from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
 from registry_controller.sync.origin_reader import OriginReader
 
 _NATIVE: Final = CurrentCopy(NATIVE, "", 0)
@@ -91,10 +91,9 @@ class StateReader:
         if current is None and target.namespace:
             namespace = self._namespace(target.namespace)
         is_listed = cache is not None and not cache.shown.isdisjoint(("", target.namespace))
-        if record is not None:
-            self._made_once.note(target, record.marks)
-        elif namespace is not NamespaceState.ACTIVE:
-            self._made_once.forget(target)
+        spent = ""
+        if target[:2] in RUN_WHEN_MADE:
+            spent = self._read_spent(target, record, namespace, is_here=current is not None)
         liveness = self._clusters.liveness
         state = TargetState(
             target=target,
@@ -111,11 +110,23 @@ class StateReader:
             create_namespace=namespace is NamespaceState.MISSING and self._creates_namespace(claims),
             copied_from=copied_from,
             membership=membership,
-            spent=self._made_once.source_of(target) if current is None else "",
+            spent=spent,
         )
         if record is not None and depends_on_origin(state):
             state = state._replace(origin=self._origins.read(state, record))
         return state, offers
+
+    def _read_spent(
+        self, target: Target, record: CopyRecord | None, namespace: NamespaceState, *, is_here: bool
+    ) -> str:
+        """Return the uid of the source whose copy was here and is not any more; empty for none."""
+        if record is not None:
+            self._made_once.note(target, record.marks)
+        if is_here:
+            return ""
+        if namespace is not NamespaceState.ACTIVE:
+            self._made_once.forget(target)
+        return self._made_once.source_of(target)
 
     def _membership(self, target: Target, claims: Iterable[Claim], current: CurrentCopy | None) -> MembershipState:
         natural = current.natural if current is not None and target.group == meta.GROUP else None

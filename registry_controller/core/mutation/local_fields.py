@@ -69,6 +69,12 @@ CONTROLLER_ANNOTATIONS: Final = frozenset(
 """The controllers of Kubernetes write these in every cluster, and would overwrite copied values again and again."""
 
 _CLUSTER_ROLE: Final = ("rbac.authorization.k8s.io", "ClusterRole")
+LEFT: Final[Mapping[tuple[str, str], Path]] = {
+    ("batch", "Job"): ("spec", "ttlSecondsAfterFinished"),
+    _CLUSTER_ROLE: ("rules",),
+}
+"""The field of a kind that the cluster decides on, unless an override sets it; for ClusterRoles, of aggregated ones."""
+
 _HEADLESS_VALUES: Final = ("None", ["None"])
 
 
@@ -83,12 +89,9 @@ def leave_field_of_kind(manifest: Manifest, left: LeftTracker, *, group: str, ki
     The controller of aggregated ClusterRoles computes `rules`. A Job with a time to live would be deleted after it has
     finished, made again, and run again.
     """
-    path: Path = ()
-    if (group, kind) == ("batch", "Job"):
-        path = ("spec", "ttlSecondsAfterFinished")
-    elif (group, kind) == _CLUSTER_ROLE and manifest.get("aggregationRule") is not None:
-        path = ("rules",)
-    return _without_field(manifest, path) if path and left.record_field(path) else manifest
+    path = LEFT.get((group, kind), ())
+    is_computed = path != LEFT[_CLUSTER_ROLE] or manifest.get("aggregationRule") is not None
+    return _without_field(manifest, path) if path and is_computed and left.record_field(path) else manifest
 
 
 def _without_field(manifest: Manifest, path: Path) -> Manifest:

@@ -19,6 +19,7 @@ from registry_controller.api.syncrule import MapMutation, RuleEntry
 from registry_controller.core.mutation.left_fields import LeftPath, LeftTracker
 from registry_controller.core.mutation.local_fields import (
     CONTROLLER_ANNOTATIONS,
+    LEFT,
     LOCAL_FIELDS,
     leave_field_of_kind,
     strip_local_fields,
@@ -133,7 +134,8 @@ def build_copy(
         copy = _without_local_fields(copy, copy_gvk, budget)
     is_secret = (copy_gvk.group, copy_gvk.kind) == ("", "Secret")
     charge = budget.step if budget is not None else None
-    tracker = LeftTracker(_list_removed_texts(entries), is_secret=is_secret, charge=charge)
+    removed, kind = _list_removed_texts(entries), (copy_gvk.group, copy_gvk.kind)
+    tracker = LeftTracker(removed, is_secret=is_secret, charge=charge) if removed or overrides or kind in LEFT else None
     if budget is not None and overrides:
         whole = {**source, "apiVersion": copy_gvk.api_version, "kind": copy_gvk.kind, "metadata": {**info, **pairs}}
         data = {"Object": whole, "Cluster": context.cluster, "LocalCluster": context.local_cluster}
@@ -143,8 +145,10 @@ def build_copy(
         )
     if is_secret and "stringData" in copy:
         copy = _merge_string_data(copy)
-    copy = leave_field_of_kind(copy, tracker, group=copy_gvk.group, kind=copy_gvk.kind)
-    left = tracker.left_in(copy, is_mark=is_mark) if len(tracker) else ()
+    left: tuple[LeftPath, ...] = ()
+    if tracker is not None:
+        copy = leave_field_of_kind(copy, tracker, group=copy_gvk.group, kind=copy_gvk.kind)
+        left = tracker.left_in(copy, is_mark=is_mark)
     info = copy["metadata"]
     target = Target(copy_gvk.group, copy_gvk.kind, info.get("namespace", ""), info.get("name", ""))
     status = (source.get("status") or {}) if any(entry.mutations.sync_status for entry in entries) else None
