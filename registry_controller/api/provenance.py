@@ -1,11 +1,13 @@
 """The provenance annotation: the source of a copy, and the rule by which the daemon created it.
 
-It depends only on the owner's state and on the rule, so it is the same in every cluster. It never contains data of the
-object. It is valid only on the object that it names, because controllers copy annotations to other objects.
+It depends only on the owner's state, on the rule, and on the cluster that holds the copy. It never contains data of the
+object. It is valid only on the object that it names, because controllers and people copy annotations to other objects.
 """
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -14,13 +16,15 @@ import orjson
 
 from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, ObjectKey, Target, cluster_id, revision
 
-_LENGTH: Final = 4096  # seven names of 253 characters, four of 63, and some shorter values
+_LENGTH: Final = 4096  # seven names of 253 characters, five of 64, and some shorter values
 _TIME_LENGTH: Final = 40
 
 _NO_CLUSTER: Final = ClusterUID("")
 _NO_KIND: Final = GVK("", "", "")
 _NO_KEY: Final = ObjectKey("", "")
 _NO_COPY: Final = Target("", "", "", "")
+
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Provenance:
       source, even if another member has an older object for it.
     - `overrides` is a digest of the applied overrides of the rule. It separates fields that earlier overrides set
       from fields that the server defaulted.
+    - `cluster` is the cluster that holds the copy; empty if an earlier version wrote the copy, in the same cluster.
     """
 
     owner: ClusterUID
@@ -50,23 +55,49 @@ class Provenance:
     inherited: bool = False
     adopted: bool = False
     overrides: str = ""
+    cluster: ClusterUID = _NO_CLUSTER
 
-    def for_record(self) -> Provenance:
-        """Return only the owner and the source's UID, creation time and revision, for a record of a copy at a peer."""
+    def for_record(self, *, peer: ClusterUID) -> Provenance:
+        """Return the parts that a record of a copy at a peer needs: where the copy was made, and its source.
+
+        Of the source these are the owner, the UID, the creation time and the revision.
+        """
         return Provenance(
-            self.owner, "", _NO_CLUSTER, "", _NO_KIND, _NO_KEY, self.uid, self.created, self.revision, _NO_COPY
+            self.owner,
+            "",
+            _NO_CLUSTER,
+            "",
+            _NO_KIND,
+            _NO_KEY,
+            self.uid,
+            self.created,
+            self.revision,
+            _NO_COPY,
+            cluster=_NO_CLUSTER if self.cluster == peer else self.cluster,
         )
 
+    def is_held_in(self, cluster: ClusterUID) -> bool:
+        """Return whether the copy was made in this cluster."""
+        return self.cluster in (_NO_CLUSTER, cluster)
+
     def same_origin(self, other: Provenance) -> bool:
-        """Return whether nothing but the revision differs. A different revision alone is not written."""
-        return replace(self, revision=0) == replace(other, revision=0)
+        """Return whether nothing but the revision differs, which alone is not written.
+
+        Nor is the name of the cluster where an earlier version has not written it.
+        """
+        if _NO_CLUSTER not in (self.cluster, other.cluster) and self.cluster != other.cluster:
+            return False
+        return replace(self, revision=0, cluster=_NO_CLUSTER) == replace(other, revision=0, cluster=_NO_CLUSTER)
 
 
 def encode(provenance: Provenance) -> str:
     """Return the value of the annotation: compact JSON with sorted keys."""
     source, key, copy = provenance.source, provenance.key, provenance.copy
+    place = {"group": copy.group, "kind": copy.kind, "namespace": copy.namespace, "name": copy.name}
+    if provenance.cluster:
+        place |= {"cluster": provenance.cluster, "digest": _digest(copy, provenance.cluster)}
     content = {
-        "copy": {"group": copy.group, "kind": copy.kind, "namespace": copy.namespace, "name": copy.name},
+        "copy": place,
         "owner": provenance.owner,
         "policy": provenance.policy,
         "rule": provenance.rule,
@@ -98,7 +129,8 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
     try:
         found = orjson.loads(text)
         source = found["source"]
-        if Target(**{part: _text(found["copy"], part) for part in Target._fields}) != of:
+        cluster = _cluster_of(found["copy"], of=of)
+        if cluster is None:
             return None
         provenance = Provenance(
             owner=cluster_id(_text(found, "owner")),
@@ -114,10 +146,40 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             inherited=found.get("inherited") is True,
             adopted=found.get("adopted") is True,
             overrides=found["overrides"] if isinstance(found.get("overrides"), str) else "",
+            cluster=cluster,
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except _UNREADABLE:
         return None
     return provenance if provenance.owner else None
+
+
+def names_another(text: str, *, of: Target) -> bool:
+    """Return whether the annotation of the object `of` was made for another object; False if it cannot be read."""
+    if len(text) > _LENGTH:
+        return False
+    try:
+        return _cluster_of(orjson.loads(text)["copy"], of=of) is None
+    except _UNREADABLE:
+        return False
+
+
+def _cluster_of(copy: Mapping[str, Any], *, of: Target) -> ClusterUID | None:
+    """Return the cluster in which the copy `of` was made, empty if it is not named; None for another object's copy.
+
+    The digest shows whether a name, or the cluster, was replaced in the text.
+    """
+    if Target(**{part: _text(copy, part) for part in Target._fields}) != of:
+        return None
+    if "cluster" not in copy:
+        return _NO_CLUSTER
+    cluster = ClusterUID(sys.intern(_text(copy, "cluster", most=UID_LENGTH)))
+    return cluster if copy.get("digest") == _digest(of, cluster) else None
+
+
+def _digest(copy: Target, cluster: ClusterUID) -> str:
+    """Return the digest of the names of a copy."""
+    text = "\0".join((*copy, cluster))
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
 def _text(found: Mapping[str, Any], key: str, *, most: int = _LENGTH) -> str:

@@ -68,7 +68,7 @@ class RuleStates:
 
         A suspended or invalid rule deletes nothing.
         """
-        if provenance is None:
+        if provenance is None or not provenance.is_held_in(self._local):
             return False
         stored = self._registry.rules.get(provenance.rule)
         if stored is None:

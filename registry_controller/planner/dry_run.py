@@ -149,7 +149,12 @@ class DryRun:
             bodies=engine.bodies, connection=engine.connection, evaluations=engine.sources.evaluations
         )
         updater = CopyUpdater(
-            copies=engine.copies, bodies=engine.bodies, writer=copy_writer, metrics=self._metrics, recreated=_ignore
+            local=engine.local,
+            copies=engine.copies,
+            bodies=engine.bodies,
+            writer=copy_writer,
+            metrics=self._metrics,
+            recreated=_ignore,
         )
         return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 

@@ -124,6 +124,7 @@ class Applier:
         inherited = meta.SYNC_DISABLED in copy.manifest["metadata"]["annotations"]
         provenance = provenance_of(
             claim,
+            cluster=state.local,
             rule_owner=offer.hit.rule_owner,
             policy=offer.hit.policy,
             marks=offer.record.marks,

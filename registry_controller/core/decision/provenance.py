@@ -1,6 +1,6 @@
 """Put the provenance on a copy.
 
-Law: provenance is a function of the owner's state and of the rule alone, the same in every cluster.
+Law: provenance is a function of the owner's state, of the rule, and of the cluster that holds the copy.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from registry_controller.core.decision.state import Claim
 def provenance_of(
     claim: Claim,
     *,
+    cluster: ClusterUID,
     rule_owner: ClusterUID,
     policy: str,
     marks: Marks,
@@ -30,7 +31,7 @@ def provenance_of(
     adopted: bool = False,
     entries: Sequence[RuleEntry] = (),
 ) -> Provenance:
-    """Return the provenance of a copy made from a claim; `marks` are the marks of the object that was read.
+    """Return the provenance of a copy in `cluster` that is made from a claim; `marks` are the marks of its source.
 
     `entries` are the rule's matching entries. `inherited` means that the copy has `resource-sync-disabled` from its
     source or its rule, so that it does not freeze the copy.
@@ -56,6 +57,7 @@ def provenance_of(
         inherited=inherited,
         adopted=adopted,
         overrides=_digest_overrides(tuple(entries)),
+        cluster=cluster,
     )
 
 

@@ -15,7 +15,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest
 from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
 
-_REVISION: Final = re.compile(r'"resourceVersion":"[0-9]*",?')
+_LEFT_OUT_OF_PROVENANCE: Final = re.compile(r'"resourceVersion":"[0-9]*",?|"cluster":"[^"]*","digest":"[0-9a-f]*",')
 _LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
 
 
@@ -23,13 +23,14 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
     """Return an object's digest: 16 bytes, keyed, so that it reveals nothing about a Secret.
 
     The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
-    and the revision in the provenance. `key` has at most 64 bytes and must not outlive the process.
+    and, in the provenance, the revision and the cluster: earlier versions do not write the cluster. `key` has at most
+    64 bytes and must not outlive the process.
     """
     metadata = manifest.get("metadata") or {}
     info = {name: value for name, value in metadata.items() if name not in SERVER_SET_METADATA}
     annotations = info.get("annotations") or {}
     if text := annotations.get(meta.PROVENANCE):  # by pattern, because this runs for every event
-        annotations = {**annotations, meta.PROVENANCE: _REVISION.sub("", text)}
+        annotations = {**annotations, meta.PROVENANCE: _LEFT_OUT_OF_PROVENANCE.sub("", text)}
     info["annotations"], info["labels"] = annotations, info.get("labels") or {}
     content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT}
     content["metadata"] = info
