@@ -165,6 +165,7 @@ class Daemon:
             bodies=engine.bodies, connection=engine.clusters.connection, evaluations=engine.sources.evaluations
         )
         updater = CopyUpdater(
+            local=engine.local,
             copies=engine.copies,
             bodies=engine.bodies,
             writer=copy_writer,

@@ -20,6 +20,7 @@ _CONTROLLERS = (
     "namespace-controller",
     "garbage-collector-controller",
     "root-ca-certificate-publisher-controller",
+    "endpointslice-mirroring-controller",
     "validatingadmissionpolicy-status-controller",
 )
 

@@ -1,11 +1,12 @@
 """The provenance annotation: the source of a copy, and the rule by which the daemon created it.
 
-It depends only on the owner's state and on the rule, so it is the same in every cluster. It never contains data of the
-object. It is valid only on the object that it names, because controllers copy annotations to other objects.
+It depends only on the owner's state, on the rule, and on the cluster that holds the copy. It never contains data of the
+object. It is valid only on the object that it names, because controllers and people copy annotations to other objects.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, Manifest, ObjectKey, Target, cluster_id, revision
 
-_LENGTH: Final = 4096  # seven names of 253 characters, four of 63, and some shorter values
+_LENGTH: Final = 4096  # seven names of 253 characters, five of 64, and some shorter values
 _TIME_LENGTH: Final = 40
 
 _OPTIONAL: Final = (
@@ -34,6 +35,8 @@ _NO_KIND: Final = GVK("", "", "")
 _NO_KEY: Final = ObjectKey("", "")
 _NO_COPY: Final = Target("", "", "", "")
 
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -50,6 +53,7 @@ class Provenance:
       from fields that the server defaulted.
     - `left` are digests of the places that the rule takes out, and leaves to the copy's cluster. A value at such a
       place, in a copy with its digest, was not wanted by the rule, also where the daemon wrote it.
+    - `cluster` is the cluster that holds the copy; empty if an earlier version wrote the copy, in the same cluster.
     """
 
     owner: ClusterUID
@@ -68,31 +72,54 @@ class Provenance:
     rule_uid: str = ""
     rule_created: str = ""
     left: tuple[str, ...] = ()
+    cluster: ClusterUID = _NO_CLUSTER
 
-    def for_record(self) -> Provenance:
-        """Return only the owner and the source's UID, creation time and revision, for a record of a copy at a peer."""
+    def for_record(self, *, peer: ClusterUID) -> Provenance:
+        """Return the parts that a record of a copy at a peer needs: where the copy was made, and its source.
+
+        Of the source these are the owner, the UID, the creation time and the revision.
+        """
         return Provenance(
-            self.owner, "", _NO_CLUSTER, "", _NO_KIND, _NO_KEY, self.uid, self.created, self.revision, _NO_COPY
+            self.owner,
+            "",
+            _NO_CLUSTER,
+            "",
+            _NO_KIND,
+            _NO_KEY,
+            self.uid,
+            self.created,
+            self.revision,
+            _NO_COPY,
+            cluster=_NO_CLUSTER if self.cluster == peer else self.cluster,
         )
 
+    def is_held_in(self, cluster: ClusterUID) -> bool:
+        """Return whether the copy was made in this cluster."""
+        return self.cluster in (_NO_CLUSTER, cluster)
+
     def same_origin(self, other: Provenance) -> bool:
-        """Return whether nothing but the revision differs. A different revision alone is not written.
+        """Return whether nothing but the revision differs, which alone is not written.
 
-        A provenance of an earlier version names no rule by UID; that alone is not written either.
+        Nor is the name of the cluster, or the UID of the rule, where an earlier version has not written it.
         """
-        if not (self.rule_uid and other.rule_uid):
-            return self._without_rule() == other._without_rule()
-        return replace(self, revision=0) == replace(other, revision=0)
+        if _NO_CLUSTER not in (self.cluster, other.cluster) and self.cluster != other.cluster:
+            return False
+        if self.rule_uid and other.rule_uid and self.rule_uid != other.rule_uid:
+            return False
+        return self._essence() == other._essence()
 
-    def _without_rule(self) -> Provenance:
-        return replace(self, revision=0, rule_uid="", rule_created="")
+    def _essence(self) -> Provenance:
+        return replace(self, revision=0, cluster=_NO_CLUSTER, rule_uid="", rule_created="")
 
 
 def encode(provenance: Provenance) -> str:
     """Return the value of the annotation: compact JSON with sorted keys."""
     source, key, copy = provenance.source, provenance.key, provenance.copy
+    place = {"group": copy.group, "kind": copy.kind, "namespace": copy.namespace, "name": copy.name}
+    if provenance.cluster:
+        place |= {"cluster": provenance.cluster, "digest": _digest(copy, provenance.cluster)}
     content = {
-        "copy": {"group": copy.group, "kind": copy.kind, "namespace": copy.namespace, "name": copy.name},
+        "copy": place,
         "owner": provenance.owner,
         "policy": provenance.policy,
         "rule": provenance.rule,
@@ -131,7 +158,8 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
     try:
         found = orjson.loads(text)
         source = found["source"]
-        if Target(**{part: _text(found["copy"], part) for part in Target._fields}) != of:
+        cluster = _cluster_of(found["copy"], of=of)
+        if cluster is None:
             return None
         provenance = Provenance(
             owner=cluster_id(_text(found, "owner")),
@@ -150,8 +178,9 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             rule_uid=_optional_text(found, "ruleUID", most=UID_LENGTH),
             rule_created=_optional_text(found, "ruleCreationTimestamp", most=_TIME_LENGTH),
             left=tuple(text for text in found["left"] if isinstance(text, str)) if _has_list(found, "left") else (),
+            cluster=cluster,
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except _UNREADABLE:
         return None
     return provenance if provenance.owner else None
 
@@ -164,6 +193,35 @@ def _optional_text(found: Mapping[str, Any], key: str, *, most: int) -> str:
     """Return a text that a provenance may have; empty where it is missing or too long. Few rules make many copies."""
     value = found.get(key)
     return sys.intern(value) if isinstance(value, str) and len(value) <= most else ""
+
+
+def names_another(text: str, *, of: Target) -> bool:
+    """Return whether the annotation of the object `of` was made for another object; False if it cannot be read."""
+    if len(text) > _LENGTH:
+        return False
+    try:
+        return _cluster_of(orjson.loads(text)["copy"], of=of) is None
+    except _UNREADABLE:
+        return False
+
+
+def _cluster_of(copy: Mapping[str, Any], *, of: Target) -> ClusterUID | None:
+    """Return the cluster in which the copy `of` was made, empty if it is not named; None for another object's copy.
+
+    The digest shows whether a name, or the cluster, was replaced in the text.
+    """
+    if Target(**{part: _text(copy, part) for part in Target._fields}) != of:
+        return None
+    if "cluster" not in copy:
+        return _NO_CLUSTER
+    cluster = ClusterUID(sys.intern(_text(copy, "cluster", most=UID_LENGTH)))
+    return cluster if copy.get("digest") == _digest(of, cluster) else None
+
+
+def _digest(copy: Target, cluster: ClusterUID) -> str:
+    """Return the digest of the names of a copy."""
+    text = "\0".join((*copy, cluster))
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
 def _text(found: Mapping[str, Any], key: str, *, most: int = _LENGTH) -> str:

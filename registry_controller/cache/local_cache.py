@@ -55,6 +55,7 @@ class CopyRecord:
     `outranked_rules` are the younger rules that want the copy otherwise. `status_digest` is that of the status that was
     written last, where a rule asks for it. `birth` is the source as the Go original recorded it.
     `streams` are the bits of the streams that have the object; 0 for our own write in a place that is not watched.
+    `owner_had_it` means that the owner was seen to have the source of this copy.
     """
 
     uid: str
@@ -72,6 +73,7 @@ class CopyRecord:
     made_from: object = None
     outranked_rules: tuple[str, ...] = ()
     status_digest: bytes | None = None
+    owner_had_it: bool = False
 
     @property
     def source(self) -> tuple[GVK, ObjectKey] | None:
@@ -216,7 +218,7 @@ class LocalCache:
         if record is not None and record.uid == obj.uid:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
             fresh.made_from, fresh.outranked_rules = record.made_from, record.outranked_rules
-            fresh.status_digest = record.status_digest
+            fresh.status_digest, fresh.owner_had_it = record.status_digest, record.owner_had_it
         self._keep(key, fresh)
         self._index.bodies.put(BodyKey(HERE, self.kind, key), obj)
         self._index.observer.on_copy_changed(target, marks.owner or HERE)

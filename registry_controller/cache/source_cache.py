@@ -201,9 +201,10 @@ class SourceCache:
 
     def wants(self, target: Target, obj: PartialObject) -> bool:
         """Return true if a rule makes that target of an object; one that cannot be evaluated may want it."""
-        return any(
+        body = decode_lazily(obj)
+        return not self._objects.is_made_by_controller(obj, body, self._objects.read_marks(obj)) and any(
             isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(obj.key) == target)
-            for _, hit in self._evaluator.evaluate_all(obj, decode_lazily(obj))
+            for _, hit in self._evaluator.evaluate_all(obj, body)
             if hit is not None
         )
 

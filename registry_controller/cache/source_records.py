@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
@@ -17,12 +17,24 @@ from registry_controller.cache.key_groups import KeyGroups
 from registry_controller.cache.peer_objects import spec_cluster_id
 from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
 from registry_controller.cache.shared_watches import SharedWatches
-from registry_controller.core.decision.ownership import NATIVE, Marks, is_at_home, is_membership, read_marks, remembered
+from registry_controller.core.decision.ownership import (
+    NATIVE,
+    Marks,
+    is_at_home,
+    is_made_by_controller,
+    is_membership,
+    read_marks,
+    remembered,
+)
+from registry_controller.core.diff.managed_fields import is_written_by
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import PartialObject, decode_body
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.limits import MOST_OWN, SizeMeter
 from registry_controller.watch.stream import SelectionStream
+
+_NO_HITS: Final[tuple[tuple[Hit, ...], frozenset[str]]] = ((), frozenset())
+_OUR_MANAGER: Final = f'"{meta.FIELD_MANAGER}"'.encode()
 
 SourceKey = tuple[ClusterUID, GVK, ObjectKey]
 """An object at a peer, in the version in which it is read."""
@@ -41,7 +53,8 @@ class SourceRecord:
 
     `streams` are the bits of the streams that have it. `unclear` names the rules that could not be evaluated on it:
     whether they want it is not known. `evaluated` is the generation of the rules that evaluated it last. `shown` is the
-    revision that a copy here showed last, if that was a later one.
+    revision that a copy here showed last, if that was a later one. `made_by_daemon` means that a daemon wrote an object
+    that is no copy: it was one.
     """
 
     uid: str
@@ -56,6 +69,7 @@ class SourceRecord:
     unclear: frozenset[str] = frozenset()
     evaluated: int = 0
     shown: int = 0
+    made_by_daemon: bool = False
 
     @property
     def group(self) -> SourceGroup:
@@ -141,7 +155,7 @@ class SourceRecords:
         """Evaluate an object's present state, which the streams of these bits have; report the targets that change."""
         old = self.by_key.get(obj.key)
         body = decode_lazily(obj)
-        marks = self._read_marks(obj) if obj.annotations else NATIVE
+        marks = self.read_marks(obj)
         membership = self._may_be_membership and is_membership(self._kind, obj.kind_type)
         is_own = marks is NATIVE or is_at_home(marks, peer=self._peer, membership=membership)
         is_cluster = membership and self._kind.group == meta.GROUP
@@ -149,7 +163,11 @@ class SourceRecords:
         if is_own and self._size is not None:
             self._size.add(obj)
         before = old.hits if old is not None else ()
-        hits, unclear = self._evaluator.evaluate(obj, body, is_own=is_own, before=before)
+        if self.is_made_by_controller(obj, body, marks):
+            self._evaluator.release(obj.key, before)
+            hits, unclear = _NO_HITS
+        else:
+            hits, unclear = self._evaluator.evaluate(obj, body, is_own=is_own, before=before)
         self._went_back.pop(obj.key, None)
         if not hits and not unclear:
             self._leave(obj.key, old)
@@ -176,6 +194,7 @@ class SourceRecords:
                 unclear=unclear,
                 evaluated=self._watches.pending.generation,
                 shown=old.shown if old is not None and old.shown > obj.revision else 0,
+                made_by_daemon=is_own and not membership and _is_made_by_daemon(obj, body),
             )
             if before != hits:
                 self._relink(obj.key, before, hits)
@@ -184,6 +203,12 @@ class SourceRecords:
         is_news = old is None or bool(old.unclear and old.unclear != unclear)
         targets = sorted(touched) if len(touched) > 1 else touched
         self._observer.on_claims_changed(targets, self._peer, (self._kind, obj.key) if is_news else None)
+
+    def is_made_by_controller(self, obj: PartialObject, body: Callable[[], Manifest], marks: Marks) -> bool:
+        """Return true if a controller at the peer made an object from a copy: then no rule copies it."""
+        if marks is NATIVE or (self._may_be_membership and is_membership(self._kind, obj.kind_type)):
+            return False
+        return is_made_by_controller(marks, body, peer=self._peer)
 
     def _touched(self, obj: PartialObject, old: SourceRecord, hits: tuple[Hit, ...]) -> Iterable[Hit]:
         """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
@@ -303,8 +328,17 @@ class SourceRecords:
                 self._sources.relink((self._peer, self._kind, key), old, new)
                 return
 
-    def _read_marks(self, obj: PartialObject) -> Marks:
-        return remembered(read_marks(obj.annotations, of=Target(self._kind.group, self._kind.kind, *obj.key)))
+    def read_marks(self, obj: PartialObject) -> Marks:
+        """Return the marks of an object at the peer."""
+        if not obj.annotations:
+            return NATIVE
+        return remembered(
+            read_marks(obj.annotations, of=Target(self._kind.group, self._kind.kind, *obj.key)), peer=self._peer
+        )
+
+
+def _is_made_by_daemon(obj: PartialObject, body: Callable[[], Manifest]) -> bool:
+    return _OUR_MANAGER in obj.raw and is_written_by(body(), manager=meta.FIELD_MANAGER)
 
 
 def decode_lazily(obj: PartialObject) -> Callable[[], Manifest]:

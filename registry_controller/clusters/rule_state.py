@@ -85,7 +85,7 @@ class RuleStates:
 
         A suspended or invalid rule deletes nothing.
         """
-        if provenance is None:
+        if provenance is None or not provenance.is_held_in(self._local):
             return False
         stored = self._registry.acting.get(provenance.rule)
         if stored is None:

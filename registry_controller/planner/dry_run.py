@@ -154,6 +154,7 @@ class DryRun:
             bodies=engine.bodies, connection=engine.clusters.connection, evaluations=engine.sources.evaluations
         )
         updater = CopyUpdater(
+            local=engine.local,
             copies=engine.copies,
             bodies=engine.bodies,
             writer=copy_writer,

@@ -130,7 +130,10 @@ def _format_local_state(found: Explanation, names: ClusterNames) -> str:
     provenance = marks.provenance
     if provenance is not None:
         source = _format_ref(SourceRef(provenance.owner, provenance.source, provenance.key))
-        return f"{text}; copied from {source} by rule {provenance.rule}, deletionPolicy {provenance.policy}"
+        text = f"{text}; copied from {source} by rule {provenance.rule}, deletionPolicy {provenance.policy}"
+        if not marks.is_bound_in(found.local):
+            text += "; it was made in another cluster, and stays as it is here until its owner offers it"
+        return text
     return f"{text}; created by a version that recorded no provenance"
 
 

@@ -9,17 +9,21 @@ import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
-from registry_controller.api.meta import GVK
+from registry_controller.api.meta import GVK, Target
 from registry_controller.api.names import CORE_RULES
 from registry_controller.cache.registry import StoredRule
+from registry_controller.core.decision.ownership import is_made_by_controller, is_membership, read_marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.core.rules.mismatch import find_feature_mismatch, find_mismatch
 from registry_controller.engine import Engine
 from registry_controller.kube.object import PartialObject, decode_body
 from registry_controller.planner.plan import find_idle_reason, get_rule_name
+
+_MADE_FROM_COPY: Final = "a controller made it from a copy, and copied the annotations of the copy to it"
 
 
 class Fit(enum.Enum):
@@ -78,6 +82,8 @@ def _evaluate_rule(
     obj = found.get(rule.kind)
     if obj is None:
         return RuleFit(rule.name, Fit.MISSES, "spec.groupVersionKind", f"its cluster does not serve it as {rule.kind}")
+    if _is_made_by_controller(obj, rule.kind, ref):
+        return RuleFit(rule.name, Fit.MISSES, "metadata.ownerReferences", _MADE_FROM_COPY)
     lacking = find_feature_mismatch(rule.features, features)
     cache = engine.sources.cache_of(ref.owner, rule.kind)
     try:
@@ -87,6 +93,14 @@ def _evaluate_rule(
     except InvalidObject as error:
         return RuleFit(rule.name, Fit.UNCLEAR, error.path, error.message)
     return RuleFit(rule.name, Fit.MISSES, miss.path, miss.message) if miss else RuleFit(rule.name, Fit.MATCHES)
+
+
+def _is_made_by_controller(obj: PartialObject, kind: GVK, ref: SourceRef) -> bool:
+    """Return whether an object is no source for any rule, because a controller made it from a copy."""
+    if is_membership(kind, obj.kind_type):
+        return False
+    marks = read_marks(obj.annotations, of=Target(kind.group, kind.kind, *ref.key))
+    return is_made_by_controller(marks, lambda: decode_body(obj), peer=ref.owner)
 
 
 def _get_idle_fit(engine: Engine, stored: StoredRule) -> RuleFit | None:

@@ -138,6 +138,7 @@ class Applier:
             created=created,
             revision=revision,
             copy=target,
+            cluster=state.local,
             inherited=inherited,
             adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
             overrides=hit.overrides,

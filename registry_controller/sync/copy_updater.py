@@ -1,9 +1,9 @@
 """Chooses the write of a copy (create, update, recreate, delete) and its pauses; `copy_writer` sends it.
 
 Laws: a copy that changed since the Decision is decided again · a copy in step costs no write · of a copy that a
-controller or a person here keeps changing or deleting, the first few repairs are made at once; after them there is one
-a minute, until no repair was needed for a while (A5) · only a state that was written before is a repair: a change by
-the owner or by a rule is written at once.
+controller or a person here keeps changing, deleting, or making again, the first few repairs are made at once; after
+them there is one a minute, until no repair was needed for a while (A5) · only a state that was written before is a
+repair, and a deletion that was carried out before: a change by the owner or by a rule is written at once.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ import enum
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
+import orjson
+
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Contested, Immutable
-from registry_controller.api.meta import Target
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
 from registry_controller.cache.write_results import Unchanged
 from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.state import NamespaceState, TargetState
+from registry_controller.core.diff.managed_fields import read_owners
+from registry_controller.kube.object import PartialObject
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
@@ -61,6 +65,7 @@ class CopyUpdater:
     def __init__(
         self,
         *,
+        local: ClusterUID,
         copies: CopyIndex,
         bodies: BodyCache,
         writer: CopyWriter,
@@ -69,6 +74,7 @@ class CopyUpdater:
         recreated: Callable[[Target, str, str], None],
         put_back: Callable[[Target, str, tuple[str, ...]], None],
     ) -> None:
+        self._local = local
         self._copies = copies
         self._bodies = bodies
         self._writer = writer
@@ -84,6 +90,7 @@ class CopyUpdater:
         self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, record: CopyRecord | None, *, reason: Reason
     ) -> bool:
         """Write a copy, and its status, where they differ from the wanted state; return whether that took a write."""
+        self._contention.record_wanted(state.target)
         has_written = await self._update(state, wanted, cache, record, reason=reason)
         record = cache.records.get(state.target.key)
         if record is not None and record.status_digest != self._writer.status_digest(wanted):
@@ -92,16 +99,22 @@ class CopyUpdater:
         return has_written
 
     async def delete(self, state: TargetState, decision: Delete) -> None:
-        """Delete the copy that the decision is about."""
+        """Delete the copy that the decision is about; this is a repair where it was made again."""
         cache = self._copies.cache_of(state.target.group, state.target.kind)
         if cache is None:
             return
+        is_repair = self._contention.is_made_again(state.target, decision.uid)
+        now = self._check_contention(state.target, is_repair=is_repair)
         self._keep_pace(state.target)
+        obj = self._bodies.peek(copy_slot(cache.kind, state.target.key)) if is_repair else None
         self._contention.record_absence(state.target)
         if state.target[:2] in RUN_WHEN_MADE:
             self._made_once.forget(state.target)
         deletion = self._writer.delete(state.target, cache.kind, uid=decision.uid, revision=decision.revision)
         await self._timed("delete", state.target, deletion)
+        self._contention.record_deletion(state.target, decision.uid)
+        if is_repair:
+            self._contention.record_repair(state.target, Repair.CREATES, _list_managers(obj), now=now)
 
     def note_absent(self, target: Target) -> None:
         """Record that a copy is rightly absent, so that its next creation is not a repair."""
@@ -187,6 +200,8 @@ class CopyUpdater:
 
     def _is_as_written(self, record: CopyRecord, cache: LocalCache, target: Target) -> bool:
         """Report whether a copy has the synced fields that the server stored for us."""
+        if not record.marks.is_bound_in(self._local):
+            return False  # the digests leave out the cluster that the provenance names
         if record.verified == record.revision:
             return True
         obj = self._bodies.peek(copy_slot(cache.kind, target.key))
@@ -210,11 +225,19 @@ def _rule_of(wanted: DesiredCopy) -> str:
     return wanted.marks.provenance.rule if wanted.marks.provenance else ""
 
 
+def _list_managers(obj: PartialObject | None) -> tuple[str, ...]:
+    """List the field managers of an object other than the daemon; none where its body is not kept."""
+    if obj is None:
+        return ()
+    return tuple(sorted(read_owners(orjson.loads(obj.raw), manager=meta.FIELD_MANAGER).other_managers))
+
+
 class Repair(enum.Enum):
     """The message about each cause of a repair; the placeholder is for the field managers."""
 
     CHANGES = "{} keeps changing it here; it is put back once a minute"
     DELETES = "{} keeps deleting it here; it is made again once a minute"
+    CREATES = "{} keeps making it again here; it is deleted once a minute"
 
 
 class _Contended(NamedTuple):
@@ -225,11 +248,15 @@ class _Contended(NamedTuple):
 
 
 class Contention:
-    """The recent repairs of each copy, and the state that was written last. Times are the loop's, in seconds."""
+    """The recent repairs of each copy, and the state that was written, or the object that was deleted, last.
+
+    Times are the loop's, in seconds.
+    """
 
     def __init__(self) -> None:
         self._contended: dict[Target, _Contended] = {}
         self._written: dict[Target, bytes] = {}
+        self._deleted: dict[Target, str] = {}
 
     def record_write(self, target: Target, digest: bytes) -> None:
         """Record the digest of the state that was written."""
@@ -243,8 +270,20 @@ class Contention:
         """Record that a copy is rightly absent: we delete it, or no rule makes it now."""
         self._written.pop(target, None)
 
+    def record_wanted(self, target: Target) -> None:
+        """Record that a copy is wanted, so that its next deletion is not a repair."""
+        self._deleted.pop(target, None)
+
+    def record_deletion(self, target: Target, uid: str) -> None:
+        """Record that we deleted an object."""
+        _put(self._deleted, target, uid)
+
+    def is_made_again(self, target: Target, uid: str) -> bool:
+        """Report whether an object has the place of one that we deleted and that was not wanted since."""
+        return self._deleted.get(target, uid) != uid
+
     def record_repair(self, target: Target, cause: Repair, managers: tuple[str, ...] = (), *, now: float) -> None:
-        """Record a repair, and the field managers of the undone changes; a deletion has none."""
+        """Record a repair, and the field managers of the undone changes; an undone deletion has none."""
         held = self._contended.get(target)
         repairs = held.repairs + 1 if held is not None and now - held.last_s < _RESTED_S else 1
         _put(self._contended, target, _Contended(repairs, now, cause, managers or (held.managers if held else ())))
@@ -259,7 +298,7 @@ class Contention:
     def message(self, target: Target) -> str:
         """Return the message about a copy that was repaired."""
         held = self._contended[target]
-        known = held.managers if held.cause is Repair.CHANGES else ()
+        known = held.managers if held.cause is not Repair.DELETES else ()
         return held.cause.value.format(", ".join(known) or "somebody")
 
 

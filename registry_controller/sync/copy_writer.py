@@ -31,7 +31,7 @@ from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.kube.writer import WriteClient
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 
-_REVISION: Final = re.compile(r'"resourceVersion":"[0-9]*",?')
+_LEFT_OUT_OF_PROVENANCE: Final = re.compile(r'"resourceVersion":"[0-9]*",?|"cluster":"[^"]*","digest":"[0-9a-f]*",')
 _LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
 
 
@@ -208,7 +208,10 @@ class CopyWriter:
             return True
         raw = await self._client.replace(gvr, wanted.target.key, _encode(body), dry_run=True)
         current = await self._current(gvr, wanted, record)
-        return raw is not None and current is not None and self.digest(orjson.loads(raw)) == self.digest(current)
+        if raw is None or current is None:
+            return False
+        # Earlier versions write less into the provenance, which alone is no reason for a write.
+        return self.digest(_without_provenance(orjson.loads(raw))) == self.digest(_without_provenance(current))
 
     def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache) -> None:
         baseline = self.digest(current)
@@ -263,13 +266,14 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
 
     Caches keep the digest instead of the body (R6).
     The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
-    and the revision in the provenance. `key` has at most 64 bytes and must not outlive the process.
+    and, in the provenance, the revision and the cluster: earlier versions do not write the cluster. `key` has at most
+    64 bytes and must not outlive the process.
     """
     metadata = manifest.get("metadata") or {}
     info = {name: value for name, value in metadata.items() if name not in SERVER_SET_METADATA}
     annotations = info.get("annotations") or {}
     if text := annotations.get(meta.PROVENANCE):  # by pattern, because this runs for every event
-        annotations = {**annotations, meta.PROVENANCE: _REVISION.sub("", text)}
+        annotations = {**annotations, meta.PROVENANCE: _LEFT_OUT_OF_PROVENANCE.sub("", text)}
     info["annotations"], info["labels"] = annotations, info.get("labels") or {}
     content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT}
     content["metadata"] = info
@@ -278,6 +282,12 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
     except orjson.JSONEncodeError:
         encoded = _encode_content(content)
     return hashlib.blake2b(encoded, digest_size=16, key=key).digest()
+
+
+def _without_provenance(manifest: Manifest) -> Manifest:
+    info = meta.metadata_of(manifest)
+    annotations = {name: text for name, text in meta.annotations_of(manifest).items() if name != meta.PROVENANCE}
+    return {**manifest, "metadata": {**info, "annotations": annotations}}
 
 
 def _encode_content(content: Mapping[str, Any]) -> bytes:

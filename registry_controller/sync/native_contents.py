@@ -10,9 +10,9 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import NotFound, NotServed, RegistryError
-from registry_controller.api.meta import GVK, GVR, GroupKind, ObjectKey, Target
+from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import Selection
-from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.decision.ownership import is_made_by_controller, read_marks
 from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION
 from registry_controller.core.rules.matching import is_made_by_kubernetes
 from registry_controller.kube.connect import Reader
@@ -42,38 +42,41 @@ _MADE_FOR_SERVICES: Final = {
 (https://kubernetes.io/docs/reference/labels-annotations-taints/). People make objects of these kinds, too."""
 
 
-async def holds_natives(reader: Reader, target: Target) -> bool:
-    """Report whether native objects live in a container, or may live there unlisted."""
+async def holds_natives(reader: Reader, target: Target, *, cluster: ClusterUID) -> bool:
+    """Report whether native objects live in a container of `cluster`, or may live there unlisted."""
     is_definition = GroupKind(target.group, target.kind) == CUSTOM_RESOURCE_DEFINITION
     kinds = _kinds_of_definition(reader, target.name) if is_definition else _kinds_in_namespaces(reader)
     selection = Selection() if is_definition else Selection(namespace=target.name)
     try:
         async for kind, gvr in kinds:
-            if await _has_native(reader, kind, gvr, selection):
+            if await _has_native(reader, kind, gvr, selection, cluster):
                 return True
     except RegistryError:
         return True
     return False
 
 
-async def _has_native(reader: Reader, kind: GVK, gvr: GVR, selection: Selection) -> bool:
+async def _has_native(reader: Reader, kind: GVK, gvr: GVR, selection: Selection, cluster: ClusterUID) -> bool:
     try:
         async for page in list_objects(reader, gvr, selection, kind=kind):
-            if page.refused or any(_is_native(kind, obj) for obj in page.items):
+            if page.refused or any(_is_native(kind, obj, cluster) for obj in page.items):
                 return True
     except (NotFound, NotServed):
         return False
     return False
 
 
-def _is_native(kind: GVK, obj: PartialObject) -> bool:
+def _is_native(kind: GVK, obj: PartialObject, cluster: ClusterUID) -> bool:
     """Report whether an object is native, and not made by Kubernetes for every namespace or from a copy."""
     what = GroupKind(kind.group, kind.kind)
     if is_made_by_kubernetes(kind, obj.key):
         return False
     if what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj):
         return False
-    return not read_marks(obj.annotations, of=Target(*what, *obj.key)).is_copy
+    marks = read_marks(obj.annotations, of=Target(*what, *obj.key))
+    if marks.is_bound_in(cluster):
+        return not marks.is_copy
+    return not is_made_by_controller(marks, lambda: decode_manifest(obj.raw), peer=cluster)
 
 
 def _is_made_for_service(what: GroupKind, obj: PartialObject) -> bool:

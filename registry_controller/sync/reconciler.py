@@ -177,7 +177,7 @@ class Reconciler:
     async def _ask(self, state: TargetState, question: NeedsProof) -> TargetState:
         """Return the state with the answer to a question."""
         if question.expects is None:
-            return state.with_natives(found=await holds_natives(self._local, state.target))
+            return state.with_natives(found=await holds_natives(self._local, state.target, cluster=state.local))
         return state.with_proof(await self._ask_owner(state.target, question.expects.source))
 
     async def _ask_owner(self, target: Target, source: SourceRef) -> OwnerAnswer:

@@ -20,6 +20,7 @@ from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decide import depends_on_origin
 from registry_controller.core.decision.ownership import (
     NATIVE,
+    Binding,
     Voice,
     is_membership,
     voice_of,
@@ -82,6 +83,9 @@ class StateReader:
             is_member = is_membership(cache.kind, record.kind_type)
             current = self._current(target, record, membership=is_member)
             copied_from = _copied_from(current, record, cache.kind, key)
+            if record.marks.binding is Binding.UNPROVEN and any(claim.is_of(copied_from) for claim in claims):
+                record.owner_had_it = True
+                current = current._replace(owner_had_it=True)
         elif cache is not None and key in cache.natives:
             current = _NATIVE
         else:
@@ -213,6 +217,7 @@ class StateReader:
             deleting=record.deleting,
             sync_disabled=record.marks.sync_disabled,
             barrier=offer.hit.barrier,
+            made_by_daemon=record.made_by_daemon,
             shown=record.shown,
             rule_rank=offer.hit.rank,
             rivals=_rivals(offer) if len(record.hits) > 1 else (),
@@ -230,14 +235,23 @@ class StateReader:
             named_by = self._members.naming_here(ObjectKey(target.namespace, target.name))
             natural = self.local if self.local in named_by else next(iter(named_by)) if len(named_by) == 1 else None
             disputed = natural is None and len(named_by) > 1
-        is_whole = is_container(target)
-        return CurrentCopy(record.marks, record.uid, record.revision, record.deleting, is_whole, natural, disputed)
+        return CurrentCopy(
+            record.marks,
+            record.uid,
+            record.revision,
+            record.deleting,
+            is_container(target),
+            natural,
+            disputed,
+            owner_had_it=record.owner_had_it,
+        )
 
     def forget_match(self, target: Target) -> None:
         """Record that a copy's source exists at its owner without a match."""
         cache, record = self._copies.find(target)
         if cache is not None and record is not None:
             cache.record_write(target.key, Rendered(None, record.outranked_rules))
+            record.owner_had_it = True
 
 
 def _rivals(offer: Offer) -> tuple[Rival, ...]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import time
-import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +32,7 @@ from tests.e2e.group import (
     secret,
     steadily,
 )
+from tests.original_marks import last_applied
 
 OLD_CRDS = ROOT / "tests" / "fixtures" / "original" / "crds"
 DEFINITIONS = ("clusters", "clusterfeatures", "resourcesyncrules")
@@ -96,10 +94,7 @@ RULES = [
 def _as_go_left_it(source: dict[str, Any], owner: str, **changes: Any) -> dict[str, Any]:
     """Write a copy with the original's marks: owner, where it was mutated from, and a zip of the whole object."""
     info = source["metadata"]
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("original", json.dumps(source))
-    annotations = {OWNER: owner, LAST_APPLIED: base64.b64encode(packed.getvalue()).decode()}
+    annotations = {OWNER: owner}
     labels = {**info.get("labels", {}), OWNER: owner}
     for field in ("name", "namespace"):
         if field in changes:
@@ -108,8 +103,12 @@ def _as_go_left_it(source: dict[str, Any], owner: str, **changes: Any) -> dict[s
         annotations[f"{REGISTRY}/original-group-version-kind"] = "Widget.test.example.com/v1"
     place = {field: changes.get(field, info[field]) for field in ("name", "namespace") if field in info}
     body = {**source, "kind": changes.get("kind", source["kind"])}
-    body["metadata"] = {**place, "labels": labels, "annotations": annotations}
-    return body | ({"data": changes["data"]} if "data" in changes else {})
+    body |= {"data": changes["data"]} if "data" in changes else {}
+    body["metadata"] = {**place, "labels": labels, "annotations": dict(annotations)}
+    body["metadata"]["annotations"][LAST_APPLIED] = last_applied(
+        {**body, "metadata": {**place, "labels": labels, "annotations": annotations}}
+    )
+    return body
 
 
 def _copies(owner: Member) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from tests.e2e.group import (
     eventually,
     steadily,
 )
+from tests.original_marks import last_applied
 
 WANTED = {"sync": "yes"}
 SYNC_DISABLED = "cluster-registry.k8s.cisco.com/resource-sync-disabled"
@@ -75,17 +76,23 @@ def test_a_native_object_is_never_touched_and_gives_way_only_by_hand(members: li
     eventually(lambda: _data(first, "native") == {"theirs": "1"})
 
 
-@pytest.mark.clause("O3", "O9")
+@pytest.mark.clause("O3", "O9", "O11")
 def test_an_unknown_mark_is_replaced_and_a_marked_object_is_no_source(members: list[Member]) -> None:
     """O3, O9: what is marked with a cluster that nobody knows goes nowhere, and gives way to a source."""
     first, owner, third = members
     mark = {OWNER: "11111111-2222-3333-4444-555555555555"}
+    first.create(config_map("claimed", {"old": "1"}, labels=WANTED, annotations=mark))
+    bound = last_applied({"metadata": {"namespace": "default", "name": "marked"}})
+    mark["banzaicloud.com/last-applied"] = bound
     first.create(config_map("marked", {"old": "1"}, labels=WANTED, annotations=mark))
     steadily(lambda: third.find("cm", "marked") is None and owner.find("cm", "marked") is None)
     owner.create(config_map("marked", {"new": "1"}, labels=WANTED))
     for member in (first, third):
         eventually(lambda member=member: _data(member, "marked") == {"new": "1"})
     assert first.get("cm", "marked")["metadata"]["annotations"][OWNER] == owner.id
+    owner.create(config_map("claimed", {"new": "1"}, labels=WANTED))  # nothing binds that mark: the object is native
+    eventually(lambda: _data(third, "claimed") == {"new": "1"})
+    steadily(lambda: _data(first, "claimed") == {"old": "1"})
 
 
 @pytest.mark.clause("W5")

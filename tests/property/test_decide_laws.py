@@ -6,6 +6,7 @@ O1 O2 O3 O4 O5 O7 O8 O9 A3 S1 W5
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decide import decide, depends_on_origin
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip, deletion_in
 from registry_controller.core.decision.membership import relayed_claims
-from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.ownership import Binding, Marks, Voice
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
@@ -61,6 +62,7 @@ def provenances(draw: st.DrawFn, owner: ClusterUID) -> Provenance:
         draw(revisions),
         TARGET,
         draw(st.booleans()),
+        cluster=draw(st.sampled_from((ClusterUID(""), LOCAL, LOCAL, ClusterUID("b")))),
     )
 
 
@@ -68,7 +70,10 @@ def provenances(draw: st.DrawFn, owner: ClusterUID) -> Provenance:
 def marks(draw: st.DrawFn) -> Marks:
     owner = draw(st.none() | ids)
     provenance = draw(st.none() | provenances(owner)) if owner is not None else None
-    return Marks(owner, provenance, draw(st.booleans()), draw(st.booleans()))
+    binding = Binding.NAMED
+    if provenance is None:
+        binding = draw(st.sampled_from((binding, Binding.PASSED_ON if owner is None else Binding.UNPROVEN)))
+    return Marks(owner, provenance, draw(st.booleans()), draw(st.booleans()), binding)
 
 
 @st.composite
@@ -80,6 +85,7 @@ def claims(draw: st.DrawFn, membership: bool) -> Claim:
     return Claim(
         peer, owner, voice, KIND, key, "uid", draw(created), draw(revisions), "rule", draw(st.booleans()),
         draw(st.booleans()), draw(st.none() | st.sampled_from(Barrier)), draw(revisions),
+        made_by_daemon=draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -104,7 +110,7 @@ def views(draw: st.DrawFn) -> TargetState:
         st.none()
         | st.builds(
             CurrentCopy, marks(), st.just("uid"), revisions, st.booleans(), st.booleans(),
-            (st.none() | ids) if membership else st.none(),
+            (st.none() | ids) if membership else st.none(), owner_had_it=st.booleans(),
         )
     )  # fmt: skip
     source = None
@@ -189,6 +195,44 @@ def test_a_native_object_is_never_touched(view: TargetState) -> None:
         assert view.membership
         assert decision.claim.voice is Voice.OWNER
         assert decision.claim.peer == decision.claim.owner
+
+
+@given(views())
+def test_what_no_mark_binds_is_touched_only_where_its_owner_is_seen_to_have_it(view: TargetState) -> None:
+    """O11: it is native as long as its owner does not offer it, and is not seen to have, or have had, its source."""
+    current = view.current
+    if current is None or current.marks.owner is None or current.marks.is_bound_in(LOCAL) or view.membership:
+        return
+    owner, is_unproven = current.marks.owner, current.marks.binding is Binding.UNPROVEN
+    is_offered = any(claim.owner == owner and claim.voice is Voice.OWNER for claim in view.claims)
+    was_found = view.origin.tracking is Tracking.OFFERED or any(one.answer is ProofResult.FOUND for one in view.proofs)
+    decision = decide(view)
+    if isinstance(decision, Apply) and not is_offered:
+        assert is_unproven or current.owner_had_it
+        assert current.owner_had_it or was_found
+    if isinstance(decision, Delete):
+        assert current.owner_had_it or (is_unproven and was_found)
+
+
+@given(views())
+def test_the_marks_of_membership_need_not_bind(view: TargetState) -> None:
+    """O7, O11: whom a Cluster or a registry Secret belongs to, its marks do not decide."""
+    if view.membership is None or view.current is None or view.current.marks.owner is None:
+        return
+    marks = view.current.marks
+    held = replace(marks.provenance, cluster=LOCAL) if marks.provenance is not None else None
+    bound = view.current._replace(marks=replace(marks, provenance=held, binding=Binding.NAMED))
+    one, other = decide(view), decide(view._replace(current=bound))
+    assert type(one) is type(other)
+    if isinstance(one, Apply) and isinstance(other, Apply):
+        assert one.claim == other.claim
+
+
+@given(claims(membership=False), claims(membership=False))
+def test_of_equally_old_objects_the_one_that_no_daemon_wrote_wins(one: Claim, other: Claim) -> None:
+    """O8."""
+    written = one._replace(created=other.created, made_by_daemon=True)
+    assert other._replace(made_by_daemon=False).rank < written.rank
 
 
 @given(views())
@@ -322,7 +366,7 @@ def test_a_silent_owners_copy_is_kept(view: TargetState) -> None:
     assert not isinstance(decision, Delete)
     if isinstance(decision, Apply):
         assert current.marks.provenance is not None
-        assert decision.claim.rank < (current.marks.provenance.created or "~", owner)
+        assert decision.claim.rank < (current.marks.provenance.created or "~", False, owner)
 
 
 @given(views())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import GO_LAST_APPLIED, ORIGINAL_GVK, ORIGINAL_NAME, OWNER, PROVENANCE, SYNC_DISABLED
+from tests.original_marks import last_applied
 from tests.sim.cluster.group import SimGroup, rule, simulate
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
@@ -28,15 +29,16 @@ def _source(spec: Any, *, name: str = "x", kind: str = "Widget", **info: Any) ->
 def _left_by_go(group: SimGroup, shape: str) -> dict[str, Any]:
     """A copy as the original leaves it: its annotations, a zip of the whole object among them, and its labels."""
     _, kind, name = SHAPES[shape]
-    annotations = {OWNER: group["b"].id, GO_LAST_APPLIED: "UEsDBBQACAAIAAAAAAAA"}
+    annotations = {OWNER: group["b"].id}
     labels = {**LABELS, OWNER: group["b"].id}
     if shape == "renamed":
         labels[ORIGINAL_NAME] = "x"
     if kind != "Widget":
         annotations[ORIGINAL_GVK] = "Widget.sim.example/v1"
-    return _source({"a": 1}, name=name, kind=kind) | {
-        "metadata": {"name": name, "namespace": "default", "labels": labels, "annotations": annotations}
-    }
+    place = {"name": name, "namespace": "default"}
+    made = _source({"a": 1}, name=name, kind=kind)
+    written = last_applied({**made, "metadata": {**place, "labels": labels, "annotations": annotations}})
+    return {**made, "metadata": {**place, "labels": labels, "annotations": annotations | {GO_LAST_APPLIED: written}}}
 
 
 def _rule(shape: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Decides about one target. Every other package prepares this pure function's input or carries out its result.
 
-Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched ·
-no deletion without proof · no copy goes back to an older state of its owner · an object at a relay is not a source,
-except of membership · without an answer a copy is held, never deleted · no object of a member whose ID has clones is
-written or deleted · a rule deletes nothing that it may not write here.
+Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched, nor
+is one whose marks nothing binds, unless its owner offers it · no deletion without proof · no copy goes back to an older
+state of its owner · an object at a relay is not a source, except of membership · without an answer a copy is held,
+never deleted · no object of a member whose ID has clones is written or deleted · a rule deletes nothing that it may not
+write here.
 
 A Decision is Apply, Delete, Hold, Skip or NeedsProof, each with its reason; status, Events, metrics and logs read
 that value.
@@ -25,7 +26,7 @@ from registry_controller.core.decision.decision import (
     deletion_in,
 )
 from registry_controller.core.decision.membership import decide_membership
-from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.ownership import Binding, Marks, Voice
 from registry_controller.core.decision.proof import apply_over, judge_absence, judge_older
 from registry_controller.core.decision.state import (
     Claim,
@@ -155,14 +156,18 @@ def _decide_by_owner(state: TargetState) -> Decision:
         return _decide_new(state, offers)
     marks = current.marks
     if marks.owner is None or marks.owner == state.local:
-        return Skip(Reason.LOCAL_OBJECT_EXISTS if offers else Reason.NOT_WANTED, offers[0].owner if offers else None)
+        return _leave_native(offers)
     if marks.frozen:
         return Skip(Reason.COPY_FROZEN, marks.owner)
     held = _claim_behind(state, marks, offers)
     if held is None:
-        return _decide_without_claim(state, current, offers)
+        return _judge_binding(state, current, offers) or _decide_without_claim(state, current, offers)
     best = _best(offers, held, keeps=marks.by_go)
     return apply_over(state, current, best)
+
+
+def _leave_native(offers: list[Claim]) -> Skip:
+    return Skip(Reason.LOCAL_OBJECT_EXISTS if offers else Reason.NOT_WANTED, offers[0].owner if offers else None)
 
 
 def _counts(claim: Claim, state: TargetState) -> bool:
@@ -210,6 +215,24 @@ def _best(offers: list[Claim], held: Claim, *, keeps: bool) -> Claim:
     if keeps:
         return held
     return next(claim for claim in offers if claim is held or not claim.sync_disabled)
+
+
+def _judge_binding(state: TargetState, current: CurrentCopy, offers: list[Claim]) -> Decision | None:
+    """Return the decision about an object whose marks nothing binds; None for a copy of the owner in the marks.
+
+    Marks that do not name the object are bound by their owner, if it has, or had, the source of such a copy.
+    """
+    owner = current.marks.owner
+    assert owner is not None
+    if current.owner_had_it or current.marks.is_bound_in(state.local):
+        return None
+    may_ask = owner in state.known and owner not in state.departed and state.origin.tracking is not Tracking.NO_RULE
+    if current.marks.binding is not Binding.UNPROVEN or not may_ask:
+        return _leave_native(offers)
+    absence = judge_absence(state, owner)
+    if absence is None:
+        return _leave_native(offers)
+    return None if absence.reason is Reason.NO_LONGER_MATCHES else absence
 
 
 def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list[Claim]) -> Decision:
@@ -276,4 +299,4 @@ _ALWAYS = frozenset({Reason.SOURCE_DELETED, Reason.MOVED})
 def _outranks(claim: Claim, marks: Marks) -> bool:
     if marks.provenance is None or marks.owner is None or marks.by_go:
         return False
-    return claim.rank < (marks.provenance.created or "~", marks.owner)
+    return claim.rank < (marks.provenance.created or "~", False, marks.owner)

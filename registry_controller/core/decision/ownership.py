@@ -1,19 +1,20 @@
 """Reads the owner of an object from its marks, and the right by which a peer offers it.
 
-Laws: only the annotation, or a provenance that names this very object, makes a copy; a label never does · a peer may
-offer the objects that were created there · membership (Clusters and registry Secrets) is offered by its natural owner,
-with any marks.
+Laws: a mark binds to the object that it names, in the cluster that holds the copy; a label is no mark · an object with
+the mark of another object is native, and so is one whose mark nothing binds · a peer may offer the objects that were
+created there · membership (Clusters and registry Secrets) is offered by its natural owner, with any marks.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.api.provenance import Provenance, decode
+from registry_controller.api.last_applied import names_object
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, decode, names_another
 
 
 class Doubt(enum.Enum):
@@ -23,22 +24,38 @@ class Doubt(enum.Enum):
     """`resource-sync-disabled` counts with any value, and has this one."""
 
 
+class Binding(enum.Enum):
+    """The object that the marks on an object are about."""
+
+    NAMED = "this very object, which they name"
+    UNPROVEN = "not named: only the owner can show that it has an object for this copy"
+    PASSED_ON = "another object: a controller or a person copied them from there"
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """The origin of an object, from its annotations.
 
-    A native object has no `owner`. `frozen` means that a person put `resource-sync-disabled` on the object itself,
-    `go_written` that the Go original wrote it last (a provenance on it was copied from its source).
+    A native object has no `owner`, nor has one whose marks were passed on to it. `frozen` means that a person put
+    `resource-sync-disabled` on the object itself, `go_written` that the Go original wrote it last (a provenance on it
+    was copied from its source).
     """
 
     owner: ClusterUID | None
     provenance: Provenance | None
     sync_disabled: bool | Doubt
     go_written: bool
+    binding: Binding = Binding.NAMED
 
     @property
     def is_copy(self) -> bool:
         return self.owner is not None
+
+    def is_bound_in(self, cluster: ClusterUID) -> bool:
+        """Report whether the marks are about this very object in the cluster that has it."""
+        if self.binding is not Binding.NAMED:
+            return False
+        return self.provenance is None or self.provenance.is_held_in(cluster)
 
     @property
     def by_go(self) -> bool:
@@ -68,15 +85,28 @@ def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
     owner, text = annotations.get(meta.OWNER), annotations.get(meta.PROVENANCE)
     if not owner and not text:
         return Marks(None, None, sync_disabled, False) if sync_disabled else NATIVE
-    go_written = meta.GO_LAST_APPLIED in annotations
-    provenance = None if go_written else decode(text, of=of)
-    named = provenance.owner if provenance else meta.cluster_id(owner) if owner else None
-    return Marks(named, provenance, sync_disabled, go_written)
+    applied = annotations.get(meta.GO_LAST_APPLIED)
+    if applied is not None:
+        is_named = names_object(applied, of=of) if owner else None
+        if is_named is False:
+            return Marks(None, None, sync_disabled, True, Binding.PASSED_ON)
+        binding = Binding.NAMED if is_named or not owner else Binding.UNPROVEN
+        return Marks(meta.cluster_id(owner) if owner else None, None, sync_disabled, True, binding)
+    provenance = decode(text, of=of)
+    if provenance is not None:
+        return Marks(provenance.owner, provenance, sync_disabled, False)
+    if text and names_another(text, of=of):
+        return Marks(None, None, sync_disabled, False, Binding.PASSED_ON)
+    if not owner:
+        return Marks(None, None, sync_disabled, False)
+    return Marks(meta.cluster_id(owner), None, sync_disabled, False, Binding.UNPROVEN)
 
 
-def remembered(marks: Marks) -> Marks:
+def remembered(marks: Marks, *, peer: ClusterUID) -> Marks:
     """Return the marks of an object at a peer, reduced to the parts that decisions read (R6)."""
-    return replace(marks, provenance=marks.provenance.for_record()) if marks.provenance is not None else marks
+    if marks.provenance is None:
+        return marks
+    return replace(marks, provenance=marks.provenance.for_record(peer=peer))
 
 
 def read_birth(
@@ -117,8 +147,20 @@ def voice_of(marks: Marks, *, peer: ClusterUID, local: ClusterUID) -> Voice:
 
 
 def is_at_home(marks: Marks, *, peer: ClusterUID, membership: bool) -> bool:
-    """Report whether an object at `peer` is its own; a copy there proves that its own object is gone (O3, O5)."""
-    return membership or marks.owner in (None, peer)
+    """Report whether an object at `peer` may be its own; a bound copy proves that its own object is gone (O3, O5)."""
+    return membership or marks.owner in (None, peer) or not marks.is_bound_in(peer)
+
+
+def is_made_by_controller(marks: Marks, body: Callable[[], Manifest], *, peer: ClusterUID) -> bool:
+    """Report whether a controller at `peer` made an object from a copy: its marks are not bound, and it has an owner.
+
+    Such an object is no source: the same controller makes it in every cluster that has the copy. `body` decodes it.
+    """
+    if marks.is_bound_in(peer):
+        return False
+    references = meta.metadata_of(body()).get("ownerReferences")
+    owners = references if isinstance(references, list) else ()
+    return any(isinstance(one, Mapping) and one.get("controller") is True for one in owners)
 
 
 def voice_of_membership(natural: Collection[ClusterUID], *, peer: ClusterUID, local: ClusterUID) -> Voice:

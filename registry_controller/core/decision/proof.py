@@ -70,7 +70,7 @@ def apply_over(state: TargetState, current: CurrentCopy, claim: Claim) -> Decisi
     if provenance is None:
         return Apply(claim, Reason.ADOPT)
     if claim.revision >= provenance.revision:
-        return Apply(claim, Reason.UPDATE)
+        return Apply(claim, Reason.UPDATE if marks.is_bound_in(state.local) else Reason.ADOPT)
     return judge_older(state, claim)
 
 

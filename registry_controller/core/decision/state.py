@@ -31,6 +31,10 @@ class Rival(NamedTuple):
     barrier: Barrier | None
 
 
+SourceRank = tuple[str, bool, ClusterUID]
+"""The creation time of a source, whether a daemon wrote it, and its owner; the lowest one wins."""
+
+
 class Claim(NamedTuple):
     """A source that maps onto the target. `owner` is the cluster of the source, `peer` the cluster where it was read.
 
@@ -56,6 +60,8 @@ class Claim(NamedTuple):
     rivals: tuple[Rival, ...] = ()
     has_left: bool = False
     """A relay's object of a membership that is over, by a tombstone (O6)."""
+    made_by_daemon: bool = False
+    """A daemon wrote the source: it was a copy before its marks were removed (O8)."""
 
     @property
     def source(self) -> SourceRef:
@@ -67,9 +73,9 @@ class Claim(NamedTuple):
         return source is not None and named == (source.owner, source.kind.group, source.kind.kind, source.key)
 
     @property
-    def rank(self) -> tuple[str, ClusterUID]:
-        """Order rival owners (O8): older source first, then the lower cluster ID."""
-        return (self.created or "~", self.owner)
+    def rank(self) -> SourceRank:
+        """Order rival owners (O8): older source first, then one that no daemon wrote, then the lower cluster ID."""
+        return (self.created or "~", self.made_by_daemon, self.owner)
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -92,6 +98,8 @@ class CurrentCopy(NamedTuple):
     """Clusters of several members name this registry Secret here (O7)."""
     holds_natives: bool = False
     """Native objects live in it."""
+    owner_had_it: bool = False
+    """This daemon has seen that the owner has, or had, the object that the marks do not name."""
 
 
 def is_container(target: Target) -> bool:

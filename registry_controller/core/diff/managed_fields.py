@@ -106,6 +106,15 @@ def read_owners(manifest: Manifest, *, manager: str) -> FieldOwners:
     return FieldOwners(nodes, bool(nodes))
 
 
+def is_written_by(manifest: Manifest, *, manager: str) -> bool:
+    """Return whether a manager wrote fields of an object other than its status."""
+    entries = metadata_of(manifest).get("managedFields")
+    return any(
+        isinstance(entry, Mapping) and entry.get("manager") == manager and not entry.get("subresource")
+        for entry in (entries if isinstance(entries, list) else ())
+    )
+
+
 def format_canonical(value: object) -> str:
     """Format a value as JSON so that equal values have equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

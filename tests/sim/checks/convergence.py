@@ -72,6 +72,10 @@ class _End(NamedTuple):
             self.tally.clause("W5")
             return None
         held = self._holder(marks)
+        if not marks.is_bound_in(self.oracle.world.id_of(self.cluster)):
+            self.tally.clause("O11")
+            if held is None:
+                return None
         if held is None:
             return self._check_unclaimed(self.found, marks)
         willing = [claim for claim in self.claims if not claim.disabled or claim is held]

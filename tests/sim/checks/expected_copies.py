@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,11 +18,22 @@ from tests.sim.schedule.vocabulary import LEFT, LETS_IN, TEMPLATES
 
 
 class Marks(NamedTuple):
-    """What an object says of where it comes from."""
+    """What an object says of where it comes from.
+
+    `is_named` says that the marks name this very object; else only its owner can show that it is a copy. They
+    `were_passed_on` when they name another one: then it has no owner.
+    """
 
     owner: str
     provenance: Mapping[str, Any]
     frozen: bool
+    is_named: bool = True
+    were_passed_on: bool = False
+
+    def is_bound_in(self, cluster_id: str) -> bool:
+        """Say whether the marks are about this very object, in the cluster that has it (O11)."""
+        made_in = (self.provenance.get("copy") or {}).get("cluster") or cluster_id
+        return self.is_named and not self.were_passed_on and made_in == cluster_id
 
     @property
     def adopted(self) -> bool:
@@ -27,18 +41,38 @@ class Marks(NamedTuple):
 
 
 def marks_of(manifest: Manifest) -> Marks:
-    """Read an object's marks; a provenance counts only on the object that it names."""
+    """Read an object's marks; they count only on the object that they name."""
     info = manifest["metadata"]
     found = info.get("annotations") or {}
-    provenance: Mapping[str, Any] = {}
-    if meta.PROVENANCE in found and meta.GO_LAST_APPLIED not in found:
-        provenance = json.loads(found[meta.PROVENANCE])
-        named, kind = provenance["copy"], BY_KIND[manifest["kind"]]
-        here = (kind.group, kind.kind, info.get("namespace", ""), info["name"])
-        if (named["group"], named["kind"], named["namespace"], named["name"]) != here:
-            provenance = {}
-    disabled = meta.SYNC_DISABLED in found and not provenance.get("inherited")
-    return Marks(provenance.get("owner") or found.get(meta.OWNER, ""), provenance, disabled)
+    owner, disabled, key = found.get(meta.OWNER, ""), meta.SYNC_DISABLED in found, key_of(manifest)
+    if meta.GO_LAST_APPLIED in found:
+        written = _unpack(found[meta.GO_LAST_APPLIED])
+        if not owner or not written:
+            return Marks(owner, {}, disabled, is_named=not owner)
+        is_named = (written["kind"], key_of(written)) == (manifest["kind"], key)
+        return Marks(owner if is_named else "", {}, disabled, were_passed_on=not is_named)
+    if meta.PROVENANCE not in found:
+        return Marks(owner, {}, disabled, is_named=not owner)
+    provenance = json.loads(found[meta.PROVENANCE])
+    named, kind = provenance["copy"], BY_KIND[manifest["kind"]]
+    if (named["group"], named["kind"], named["namespace"], named["name"]) != (kind.group, kind.kind, *key):
+        return Marks("", {}, disabled, were_passed_on=True)
+    return Marks(provenance.get("owner") or owner, provenance, disabled and not provenance.get("inherited"))
+
+
+def _unpack(text: str) -> Mapping[str, Any]:
+    """Read the object that the Go original keeps in an annotation; empty where it cannot be read."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(base64.b64decode(text))) as archive:
+            return dict(json.loads(archive.read(archive.namelist()[0])))
+    except zipfile.BadZipFile:
+        return {}
+
+
+def is_made_by_controller(manifest: Manifest) -> bool:
+    """Say whether a controller made an object from a copy: with the copy's marks, and as its own (O11)."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return marks_of(manifest).were_passed_on and any(one.get("controller") for one in owners)
 
 
 def key_of(manifest: Manifest) -> ObjectKey:

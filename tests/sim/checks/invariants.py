@@ -38,6 +38,7 @@ class Guards:
         self._repairs: dict[tuple[object, ...], deque[float]] = {}
         self._halts: dict[tuple[str, str, str], tuple[str, float]] = {}
         self._gone: Counter[tuple[str, ...]] = Counter()
+        self._undone: dict[tuple[object, ...], deque[float]] = {}
 
     def see(self, entry: Entry, member: Member, where: str) -> None:
         """Look at one write of a daemon."""
@@ -45,7 +46,9 @@ class Guards:
         if new is None:
             if before is not None:
                 self._see_deletion(entry, member, before, where)
+                self._see_deletion_again(entry, member, where)
             return
+        self._undone.pop(_place(entry, member), None)
         if new["kind"] == "ResourceSyncRule" and before is not None and before.get("status") != new.get("status"):
             self._see_rule_status(entry, new, where)
         if before is None:
@@ -80,8 +83,7 @@ class Guards:
         source = marks_of(new).provenance.get("source")
         if not source or marks_of(before).provenance.get("source") != source:
             return
-        place = (entry.cluster, member.starts, entry.change.kind.kind, entry.change.key)
-        times = self._repairs.setdefault(place, deque(maxlen=_REPAIRS + 1))
+        times = self._repairs.setdefault(_place(entry, member), deque(maxlen=_REPAIRS + 1))
         times.append(entry.at)
         recent = sum(entry.at - at < _QUARREL_S for at in times)
         self._tally.clauses["A5"] += recent >= _SLOWED
@@ -122,6 +124,15 @@ class Guards:
         if self._gone[*place, moment] > deletion_limit.ALWAYS:
             self._break("W4", where, f"was deleted although rule {name} halted deletions at {moment}")
 
+    def _see_deletion_again(self, entry: Entry, member: Member, where: str) -> None:
+        """A5: what somebody keeps making again is deleted ever more rarely."""
+        times = self._undone.setdefault(_place(entry, member), deque(maxlen=_REPAIRS + 1))
+        times.append(entry.at)
+        recent = sum(entry.at - at < _QUARREL_S for at in times)
+        self._tally.clauses["A5"] += recent >= _SLOWED
+        if recent > _REPAIRS:
+            self._break("A5", where, f"was deleted {recent} times within a minute, and this daemon did not make it")
+
     def _see_creation(self, new: Manifest, member: Member, where: str) -> None:
         """W8: nothing is made where the administrator here has closed."""
         closed = member.options.get("CLOSED_NAMESPACES")
@@ -129,6 +140,11 @@ class Guards:
             self._tally.clause("W8")
             if new["metadata"].get("namespace") == closed:
                 self._break("W8", where, "was made where the administrator lets no rule write")
+
+
+def _place(entry: Entry, member: Member) -> tuple[object, ...]:
+    """Name a place as one daemon knows it."""
+    return (entry.cluster, member.starts, entry.change.kind.kind, entry.change.key)
 
 
 def _halted_at(rule: Manifest, owner: str) -> str:

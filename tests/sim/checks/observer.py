@@ -162,13 +162,28 @@ class Observer:
     def _check_native(self, entry: Entry, before: Manifest, where: str) -> None:
         self._tally.clause("O1")
         local, new = self._id(entry.cluster), entry.change.new
-        if marks_of(before).owner not in ("", local):
-            self._tally.clauses["O9"] += not self._name(marks_of(before).owner)
+        marks = marks_of(before)
+        if marks.owner not in ("", local):
+            self._check_binding(entry, marks, where)
             return
+        self._tally.clauses["O11"] += marks.were_passed_on
         if new is not None and new["kind"] in ("Cluster", "ResourceSyncRule") and _same_but_status(before, new):
             return
         if not _is_ours_to_keep(before, cluster=entry.cluster, local=local):
             self._break("O1", where, "is a native object, and was changed or deleted")
+
+    def _check_binding(self, entry: Entry, marks: Marks, where: str) -> None:
+        """Look whether a mark that is not bound here is taken over by its owner, and is left otherwise."""
+        new, is_member = entry.change.new, bool(self._name(marks.owner))
+        if marks.is_bound_in(self._id(entry.cluster)):
+            self._tally.clauses["O9"] += not is_member
+            return
+        self._tally.clause("O11")
+        is_gone = new is None or _is_going(new)
+        if entry.change.kind.kind not in WRITTEN or _is_membership(entry.change.before or {"kind": ""}):
+            return
+        if not is_member or (is_gone and marks.is_named):
+            self._break("O11", where, "was changed or deleted, and its mark is not about it, or is of another cluster")
 
     def _check_status(self, entry: Entry, new: Manifest, member: Member, where: str) -> None:
         change = entry.change

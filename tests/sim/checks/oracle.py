@@ -14,7 +14,17 @@ from typing import NamedTuple, Protocol
 from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import read_deleted_rules
 from registry_controller.api.meta import ObjectKey
-from tests.sim.checks.expected_copies import Copy, Marks, Place, Rule, key_of, make_copy, marks_of, source_named_by
+from tests.sim.checks.expected_copies import (
+    Copy,
+    Marks,
+    Place,
+    Rule,
+    is_made_by_controller,
+    key_of,
+    make_copy,
+    marks_of,
+    source_named_by,
+)
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.vocabulary import LETS_IN, WRITTEN
@@ -40,7 +50,7 @@ class World(Protocol):
 class Claim(NamedTuple):
     """A source that is to be at a place, with the rule by which it is."""
 
-    rank: tuple[str, str]
+    rank: tuple[str, bool, str]
     owner: str
     source: Manifest
     rule: Rule
@@ -116,7 +126,7 @@ class Oracle:
 
     def made_of(self, source: Manifest, *, owner: str, local: str) -> Iterator[tuple[Rule, Copy | None]]:
         """Say what the rules of a cluster make of one source."""
-        if (source["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE):
+        if (source["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE) or is_made_by_controller(source):
             return
         for rule in self.rules(local):
             acts = not rule.spec.get("suspend") and self.is_for(rule, local) and self.reads(rule, owner)
@@ -146,7 +156,8 @@ class Oracle:
                             if copy is not None and taken.setdefault(copy.place, copy) != copy:
                                 self.contested.add((cluster, copy.place, owner))
                             elif copy is not None and taken[copy.place] is copy:
-                                rank = (source["metadata"]["creationTimestamp"], self.world.id_of(owner))
+                                born = source["metadata"]["creationTimestamp"]
+                                rank = (born, _was_copy(source), self.world.id_of(owner))
                                 found.setdefault(copy.place, []).append(Claim(rank, owner, source, rule, copy))
             for claims in found.values():
                 claims.sort(key=lambda claim: claim.rank)
@@ -164,8 +175,10 @@ class Oracle:
         """
         marks = marks_of(copy)
         owner = self.name_of(marks.owner)
-        if marks.frozen or not owner:
+        if marks.frozen or not owner or not (marks.is_bound_in(self.world.id_of(cluster)) or not marks.is_named):
             return Fate.STAYS
+        if not marks.is_named:
+            return Fate.OPEN  # it is a copy where its owner was seen to have its source
         kind, key = source_named_by(copy)
         source = self.natives(owner, kind).get(key)
         if source is None and kind == "ResourceSyncRule" and not self._is_recorded(owner, _uid_of_source(marks)):
@@ -232,8 +245,19 @@ class Oracle:
     def holds_natives(self, cluster: str, namespace: str) -> bool:
         """Say whether anything that was born at a cluster lives in a namespace there."""
         kinds = [kind for kind in BY_KIND.values() if kind.namespaced and kind.kind != "Event"]
-        found = (key for kind in kinds for key in self.natives(cluster, kind.kind))
-        return any(key.namespace == namespace for key in found)
+        own = self.world.id_of(cluster)
+        return any(
+            key.namespace == namespace and not is_made_by_controller(found)
+            for kind in kinds
+            for key, found in self.world.all(cluster, kind.kind).items()
+            if marks_of(found).owner in ("", own) or not marks_of(found).is_bound_in(own)
+        )
+
+
+def _was_copy(source: Manifest) -> bool:
+    """Say whether a daemon wrote an object that is native now: somebody took its marks off."""
+    entries = source["metadata"].get("managedFields") or ()
+    return any(one["manager"] == meta.FIELD_MANAGER and not one.get("subresource") for one in entries)
 
 
 def _uid_of_source(marks: Marks) -> str:

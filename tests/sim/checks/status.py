@@ -35,8 +35,8 @@ def _check_own(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
             held = (world.all(peer, kind).get(key) for peer in world.names if peer != cluster)
             offered = [one for one in held if one is not None and marks_of(one).owner == world.id_of(cluster)]
             tally.clauses["O2"] += bool(offered)
-            said = marks_of(found).provenance
-            if said and said["owner"] == world.id_of(cluster):
+            marks, own = marks_of(found), world.id_of(cluster)
+            if marks.provenance and marks.owner == own and marks.is_bound_in(own):  # else a person brought it
                 yield Wrong("O2", f"{kind} {key} at {cluster}", "is a copy of our own object")
 
 

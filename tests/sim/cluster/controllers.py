@@ -1,9 +1,14 @@
-"""What Kubernetes' own controllers do in a simulated cluster: fill token Secrets, end namespaces, collect garbage."""
+"""What controllers do in a simulated cluster: fill token Secrets, end namespaces, collect garbage, mirror objects.
+
+As the mirroring controller of EndpointSlices does, one makes an object from each ConfigMap with the label `MIRRORED`,
+with its annotations and its other labels, and owns it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import functools
 
 import trustme
@@ -11,11 +16,14 @@ import trustme
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.kinds import BY_KIND
-from tests.sim.cluster.store import Change
+from tests.sim.cluster.store import Change, Refusal
 
 _TOKEN_TYPE = "kubernetes.io/service-account-token"
+_MANAGER = "kube-controller-manager"
 _ACCOUNT = "kubernetes.io/service-account.name"
 _DELAY_S = 0.2
+MIRRORED = "sim.example/mirrored"
+_MIRROR = "-mirror"
 
 
 @functools.cache
@@ -36,6 +44,8 @@ class Controllers:
         new = change.new
         if change.kind.kind == "Secret":
             self._hear_secret(change)
+        elif change.kind.kind == "ConfigMap":
+            loop.call_later(_DELAY_S, self._mirror, change.key._replace(name=change.key.name.removesuffix(_MIRROR)))
         elif change.kind.kind == "Namespace" and new is not None and new["metadata"].get("deletionTimestamp"):
             loop.call_later(_DELAY_S, self._finish, change.key.name)
         if new is None and change.old is not None:
@@ -65,7 +75,30 @@ class Controllers:
         self._server.tokens.add(token)
         data = {"token": token, "ca.crt": ca_pem(self._server.generation), "namespace": key.namespace}
         encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
-        self._server.store.replace(kind, key, {**held, "data": encoded}, manager="kube-controller-manager")
+        self._server.store.replace(kind, key, {**held, "data": encoded}, manager=_MANAGER)
+
+    def _mirror(self, key: ObjectKey) -> None:
+        """Make the mirror of a ConfigMap, or bring it up to date."""
+        kind, store = BY_KIND["ConfigMap"], self._server.store
+        base, at = store.all(kind).get(key), key._replace(name=key.name + _MIRROR)
+        if base is None or base["metadata"].get("deletionTimestamp"):
+            return
+        info = base["metadata"]
+        labels = dict(info.get("labels") or {})
+        if labels.pop(MIRRORED, None) is None:
+            return
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": key.name, "uid": info["uid"], "controller": True}
+        made = {"kind": "ConfigMap", "data": base.get("data") or {}}
+        made["metadata"] = {
+            "name": at.name, "namespace": at.namespace, "labels": labels,
+            "annotations": dict(info.get("annotations") or {}), "ownerReferences": [owner],
+        }  # fmt: skip
+        found = store.all(kind).get(at)
+        if found is None:
+            with contextlib.suppress(Refusal):
+                store.create(kind, at.namespace, made, manager=_MANAGER)
+        elif found["metadata"].get("ownerReferences") == [owner] and found.get("data") != made["data"]:
+            store.replace(kind, at, {**found, "data": made["data"]}, manager=_MANAGER)
 
     def _finish(self, namespace: str) -> None:
         kind, key = BY_KIND["Namespace"], ObjectKey("", namespace)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+from typing import Any
 
 import orjson
 
 from registry_controller.api import meta
+from tests.original_marks import last_applied
 from tests.sim.checks.expected_copies import key_of, marks_of
+from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
+from tests.sim.cluster.store import Refusal
 from tests.sim.schedule.drawing import a_new_place, another, one, one_and_a_value
 from tests.sim.schedule.stage import Spot, Stage, deed
-from tests.sim.schedule.vocabulary import CANARY, LEFT, make_object
+from tests.sim.schedule.vocabulary import CANARY, LEFT, NAMES, make_object
 
 FINALIZER = "sim.example/held"
 
@@ -115,13 +120,75 @@ def holds_copy_while_it_goes(stage: Stage, member: Member, which: int, duration_
     return True
 
 
+def _read(found: Manifest) -> dict[str, Any]:
+    """Read an object as a person does who creates it again: without what belongs to that one alone."""
+    kept = ("name", "namespace", "labels", "annotations")
+    info = {name: value for name, value in found["metadata"].items() if name in kept}
+    return {name: value for name, value in found.items() if name != "status"} | {"metadata": info}
+
+
+@deed(
+    lambda chance, who, names: (*one(chance, who, names), chance.choice(names), chance.choice(("", *NAMES, "mine"))),
+    weight=4,
+)
+def clones_copy(stage: Stage, member: Member, which: int, where: str, name: str) -> bool:
+    """Read a copy, and create it here or in another cluster, under another name or under its own."""
+    found = stage.choose_copy(member, which)
+    if found is None:
+        return False
+    made = _read(found)
+    made["metadata"]["name"] = name or found["metadata"]["name"]
+    there = stage.group[where]
+    if there.find(made["kind"], made["metadata"]["name"], namespace=made["metadata"].get("namespace", "")) is not None:
+        return False
+    there.create(made)
+    return True
+
+
+@deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((0.0, 1.0, 30.0))), weight=3)
+def restores_copy(stage: Stage, member: Member, which: int, after_s: float) -> bool:
+    """Delete a copy, and create it again as it was, as from a backup; by then its source may be gone."""
+    found = stage.choose_copy(member, which)
+    if found is None:
+        return False
+    kind, (namespace, name) = found["kind"], key_of(found)
+
+    def restore() -> None:
+        with contextlib.suppress(Refusal):
+            member.replace_by_force(_read(found))
+
+    member.delete(kind, name, namespace=namespace)
+    stage.until(after_s, restore)
+    return True
+
+
+_STRANGER = "00000000-0000-4000-8000-000000000000"
+
+
+def _mark(made: dict[str, Any], owner: str) -> None:
+    """Mark an object as the Go original does."""
+    made["metadata"]["annotations"] = {meta.OWNER: owner}
+    made["metadata"]["annotations"] |= {meta.GO_LAST_APPLIED: last_applied(made)}
+
+
 @deed(a_new_place, weight=2)
 def leaves_a_strangers_copy(stage: Stage, member: Member, place: Spot, value: str) -> bool:
-    """Create what looks like the copy of a cluster that nobody knows."""
+    """Create the copy of a cluster that nobody knows."""
     if stage.find(member, place) is not None:
         return False
     made = make_object(place, value, "")
-    made["metadata"]["annotations"][meta.OWNER] = "00000000-0000-4000-8000-000000000000"
+    _mark(made, _STRANGER)
+    member.create(made)
+    return True
+
+
+@deed(a_new_place, weight=1)
+def leaves_a_strangers_mark(stage: Stage, member: Member, place: Spot, value: str) -> bool:
+    """Create what has the mark of a cluster that nobody knows, and nothing that binds it."""
+    if stage.find(member, place) is not None:
+        return False
+    made = make_object(place, value, "")
+    made["metadata"]["annotations"][meta.OWNER] = _STRANGER
     member.create(made)
     return True
 
@@ -132,7 +199,7 @@ def leaves_a_copy_by_go(stage: Stage, member: Member, place: Spot, value: str, o
     if stage.find(member, place) is not None:
         return False
     made = make_object(place, value, "")
-    made["metadata"]["annotations"] = {meta.OWNER: stage.group[owner].id, meta.GO_LAST_APPLIED: "UEsDBBQACAAI"}
     made["metadata"]["labels"] = {"sync": "yes", meta.OWNER: stage.group[owner].id}
+    _mark(made, stage.group[owner].id)
     member.create(made)
     return True

@@ -24,7 +24,7 @@ def a_place(chance: random.Random, who: str, names: Names, *, kinds: Sequence[st
 
 def an_object(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
     more = [word for word, share in (("sync", 0.85), ("gold", 0.5), ("suffix", 0.7), ("disabled", 0.07),
-                                     ("fixed", 0.06)) if chance.random() < share]  # fmt: skip
+                                     ("fixed", 0.06), ("mirrored", 0.1)) if chance.random() < share]  # fmt: skip
     kinds = chance.choices(KINDS, (6, 4, 6, 3, 1, 2))
     return a_place(chance, who, names, kinds=kinds)[0], f"v{chance.randrange(10**6)}", " ".join(more)
 

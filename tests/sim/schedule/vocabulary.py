@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from registry_controller.api.meta import SYNC_DISABLED
+from tests.sim.cluster.controllers import MIRRORED
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import rule
 
@@ -137,13 +138,15 @@ def make_rule(name: str, wish: Wish) -> dict[str, Any]:
 def make_object(place: tuple[str, str, str], value: str, more: str) -> dict[str, Any]:
     """Write an object at a place: kind, namespace and name.
 
-    `more` is what else it has: any of `sync`, `gold`, `suffix`, `disabled` and `fixed`.
+    `more` is what else it has: any of `sync`, `gold`, `suffix`, `disabled`, `fixed` and `mirrored`.
     """
     kind, namespace, name = place
     info: dict[str, Any] = {"name": name} if kind in ("Region", "Namespace") else {"name": name, "namespace": namespace}
     info["labels"] = {"sync": "yes"} if "sync" in more else {"sync": "no"}
     if "suffix" in more:
         info["labels"]["suffix"] = "s"
+    if "mirrored" in more and kind == "ConfigMap":
+        info["labels"][MIRRORED] = "yes"
     info["annotations"] = {"note": value} | ({SYNC_DISABLED: "true"} if "disabled" in more else {})
     made: dict[str, Any] = {"kind": kind, "metadata": info}
     if BODY[kind]:

@@ -26,6 +26,7 @@ from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.sync import results
 from registry_controller.sync.results import Results
 from registry_controller.watch.body_cache import BodyCache, BodyKey
+from tests.original_marks import last_applied
 from tests.unit.cache.observers import Observer
 
 PEER = ClusterUID("peer")
@@ -113,8 +114,8 @@ def test_bodies_are_weighed_with_what_was_decoded_of_them() -> None:
 @pytest.mark.parametrize("length", [65, 253, 254, 1_000_000])
 def test_an_owner_that_is_too_long_is_somebody_else(length: int) -> None:
     """O1, O2: it marks a copy as before, of nobody that is known, and is neither ours nor that peer's."""
-    text = "x" * length
-    marks = read_marks({meta.OWNER: text}, of=Target("", "ConfigMap", "ns", "a"))
+    text, named = "x" * length, last_applied({"metadata": {"namespace": "ns", "name": "a"}})
+    marks = read_marks({meta.OWNER: text, meta.GO_LAST_APPLIED: named}, of=Target("", "ConfigMap", "ns", "a"))
     assert marks.is_copy
     assert marks.owner is not None
     assert meta.UID_LENGTH < len(marks.owner) < 100

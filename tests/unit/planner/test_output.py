@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from registry_controller.api.meta import ClusterUID
+from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.planner.explain import ExplainedSource, Explanation, UnreadObject
@@ -51,6 +53,16 @@ def test_a_plan_is_a_table_with_a_summary_in_which_objects_in_sync_are_only_coun
     assert heading.index("REASON") == row.index("Create: ")
     assert summary == "1 to create, 0 to update, 0 to delete, 1 in sync"
     assert (note, problem) == ("note: a note", "unavailable: peer b: refused")
+
+
+def test_a_copy_that_was_made_in_another_cluster_is_explained() -> None:
+    """O11."""
+    made = Provenance(PEER, "rule", PEER, "Delete", WIDGET, KEY, "u", "", 1, TARGET, cluster=OTHER)
+    for cluster, is_said in ((OTHER, True), (LOCAL, False)):
+        marks = Marks(PEER, replace(made, cluster=cluster), sync_disabled=False, go_written=False)
+        text = format_explanation(explanation(marks=marks, owner=PEER), NAMES)
+        assert "deletionPolicy Delete" in text
+        assert ("was made in another cluster" in text) is is_said
 
 
 def test_a_plan_without_changes_is_its_summary_alone() -> None:

@@ -20,6 +20,7 @@ from registry_controller.planner.rule_fit import (
     list_local_features,
     list_rules_for,
 )
+from tests.original_marks import last_applied
 from tests.unit.planner.planned_results import KEY, PEER, WIDGET, engine
 from tests.unit.status.engine_parts import FakeCache, registry, rule
 
@@ -79,6 +80,20 @@ def test_a_rule_that_cannot_be_evaluated_is_unclear_by_its_path_and_by_the_cache
     error = InvalidObject("spec.rules[0]", "cannot be evaluated")
     cache = FakeCache(unclear={"rule": {KEY: error}})
     assert fits(rule(), sources=[cache]) == [("rule", Fit.UNCLEAR)]
+
+
+def test_what_a_controller_made_from_a_copy_fits_no_rule() -> None:
+    """O11, W7: and what a person made from one fits as any object does."""
+    marks = {
+        meta.OWNER: "somebody",
+        meta.GO_LAST_APPLIED: last_applied({"metadata": {"name": "base", "namespace": KEY.namespace}}),
+    }
+    owners = [{"kind": "Widget", "name": "base", "controller": True}]
+    held = registry(rules=[rule()])
+    found = {WIDGET: widget(annotations=marks, ownerReferences=owners)}
+    (fit,) = evaluate_rules(engine(held), REF, found, features=())
+    assert (fit.fit, fit.path) == (Fit.MISSES, "metadata.ownerReferences")
+    assert fits(rule(), found={WIDGET: widget(annotations=marks)}) == [("rule", Fit.MATCHES)]
 
 
 def test_core_rules_are_shown_only_when_they_match() -> None:

@@ -11,8 +11,9 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import ChangesTooOften, Conflict, Contested, Immutable
 from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decision import Delete, Reason
-from registry_controller.core.decision.ownership import NATIVE
+from registry_controller.core.decision.ownership import NATIVE, Marks
 from registry_controller.core.decision.state import CurrentCopy, NamespaceState, TargetState
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.copy_updater import AT_ONCE, PAUSE_S, CopyUpdater
@@ -23,6 +24,7 @@ from registry_controller.sync.pace import OPEN_S
 from registry_controller.watch.body_cache import BodyCache
 from tests.sim.cluster.loop import run
 
+LOCAL = ClusterUID("local")
 TARGET = Target("", "ConfigMap", "default", "one")
 
 
@@ -43,6 +45,7 @@ class Bench:
         )
         writer: Any = self
         self.updater = CopyUpdater(
+            local=LOCAL,
             copies=copies,
             bodies=BodyCache(),
             writer=writer,
@@ -78,12 +81,17 @@ class Bench:
         """Let a person delete the copy here."""
         del self.cache.records[self.target.key]
 
+    def make_again(self, uid: str) -> None:
+        """Let a person make the copy again."""
+        self._store(b"")
+        self.cache.records[self.target.key].uid = uid
+
     def _store(self, digest: bytes) -> None:
         before = self.cache.records.get(self.target.key)
         revision = (before.revision if before is not None else 0) + 1
         self.cache.records[self.target.key] = SimpleNamespace(
             uid="uid", revision=revision, verified=revision if digest else 0, desired=digest or None, baseline=digest,
-            made_from=None, status_digest=None,
+            made_from=None, status_digest=None, marks=NATIVE,
         )  # fmt: skip
 
     def _put_back(self, target: Target, rule: str, lists: tuple[str, ...]) -> None:
@@ -231,6 +239,51 @@ def test_a_copy_that_is_rightly_absent_is_no_repair_when_it_is_made_again() -> N
             assert await bench.update()
 
     run(scenario)
+
+
+def test_the_deletion_of_what_somebody_makes_again_gets_a_pause() -> None:
+    """A5: each time it has another uid. What was wanted meanwhile is deleted at once."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.update()
+
+        async def delete(uid: str) -> None:
+            bench.make_again(uid)
+            await bench.updater.delete(bench.state(), Delete(uid, 1, Reason.SOURCE_DELETED, ClusterUID("owner")))
+
+        for number in range(AT_ONCE + 1):
+            await delete(str(number))
+        with pytest.raises(Contested, match="somebody keeps making it again here; it is deleted once a minute"):
+            await delete("last")
+        assert await bench.update()
+        await delete("wanted")
+        with pytest.raises(Contested):
+            await delete("again")
+        await asyncio.sleep(PAUSE_S)
+        await delete("again")
+
+    run(scenario)
+
+
+async def test_a_deletion_that_is_tried_again_is_no_repair() -> None:
+    """A5: the object is the same; it waits for a finalizer, or the cache is late."""
+    bench = Bench()
+    for _ in range(3 * AT_ONCE):
+        bench.make_again("same")
+        await bench.updater.delete(bench.state(), Delete("same", 1, Reason.SOURCE_DELETED, ClusterUID("owner")))
+
+
+async def test_a_copy_whose_mark_is_of_another_cluster_is_not_in_step() -> None:
+    """O11: what is stored otherwise is as wanted, and a write puts the mark right."""
+    bench = Bench()
+    await bench.update()
+    assert not await bench.update()
+    made = Provenance(
+        LOCAL, "", LOCAL, "", meta.SECRET, TARGET.key, "", "", 1, TARGET, cluster=ClusterUID("other")
+    )  # fmt: skip
+    bench.cache.records[TARGET.key].marks = Marks(LOCAL, made, sync_disabled=False, go_written=False)
+    assert await bench.update()
 
 
 async def test_a_status_is_brought_after_the_copy_and_only_where_it_is_asked_for() -> None:

@@ -43,7 +43,7 @@ def test_the_digest_leaves_out_fields_that_the_author_does_not_write() -> None:
         "metadata": {
             "name": "one",
             "namespace": "apps",
-            "annotations": {meta.PROVENANCE: origin(revision=2)},
+            "annotations": {meta.PROVENANCE: origin(revision=2, cluster=ClusterUID("here"))},
             "labels": {},
             "uid": "u",
             "resourceVersion": "7",

@@ -11,14 +11,21 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, ServerError
-from registry_controller.api.meta import GVK, GVR, ObjectKey, Target
+from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.sync.native_contents import holds_natives
+from tests.original_marks import last_applied
 
 SPACE = Target("", "Namespace", "", "space")
 DEFINITION = Target("apiextensions.k8s.io", "CustomResourceDefinition", "", "relics.sim.example")
 OWNER = "11111111-1111-1111-1111-111111111111"
-COPIED = {"annotations": {meta.OWNER: OWNER}, "labels": {meta.OWNER: OWNER}}
+NAMED = last_applied({"metadata": {"name": "x", "namespace": "space"}})
+COPIED = {"annotations": {meta.OWNER: OWNER, meta.GO_LAST_APPLIED: NAMED}, "labels": {meta.OWNER: OWNER}}
+UNPROVEN = {"annotations": {meta.OWNER: OWNER}}
+OF_ANOTHER = {
+    "annotations": {meta.OWNER: OWNER, meta.GO_LAST_APPLIED: last_applied({"metadata": {"name": "y"}})},
+}
+MADE_FROM_IT = OF_ANOTHER | {"ownerReferences": [{"kind": "Deployment", "name": "y", "controller": True}]}
 PASSED_ON = {"labels": {meta.OWNER: OWNER}}
 CONTROLLER = {"labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}
 SLICE_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -70,7 +77,7 @@ class Server:
 
 
 async def _holds(server: Any, target: Target = SPACE) -> bool:
-    return await holds_natives(server, target)
+    return await holds_natives(server, target, cluster=ClusterUID("here"))
 
 
 ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "EndpointSlice")
@@ -81,6 +88,9 @@ ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "En
     [
         (GVK("sim.example", "v1", "Widget"), {}, True),
         (GVK("sim.example", "v1", "Widget"), COPIED, False),
+        (GVK("sim.example", "v1", "Widget"), UNPROVEN, True),
+        (GVK("sim.example", "v1", "Widget"), OF_ANOTHER, True),
+        (GVK("sim.example", "v1", "Widget"), MADE_FROM_IT, False),
         (GVK("sim.example", "v1", "Widget"), PASSED_ON, True),
         (GVK("sim.example", "v1", "Widget"), CONTROLLER, True),
         (GVK("", "v1", "Event"), {}, False),

@@ -27,6 +27,7 @@ from registry_controller.core.decision.state import (
 )
 from registry_controller.sync.reconciler import Judgment, Reconciler, Result
 from registry_controller.watch.fairness import EvaluationLimiter
+from tests.original_marks import last_applied
 from tests.target_states import with_facts
 
 LOCAL, OWNER = ClusterUID("local"), ClusterUID("owner")
@@ -179,8 +180,17 @@ async def test_what_the_owner_still_has_is_no_deletion_and_is_counted_no_more(de
 async def test_what_the_owner_has_of_another_cluster_is_not_its_own() -> None:
     """O3, O5."""
     bench = Bench(absent())
-    bench.answer = source(annotations={meta.OWNER: "11111111-1111-1111-1111-111111111111"})
+    named = last_applied({"metadata": {"namespace": KEY.namespace, "name": KEY.name}})
+    marks = {meta.OWNER: "11111111-1111-1111-1111-111111111111", meta.GO_LAST_APPLIED: named}
+    bench.answer = source(annotations=marks)
     assert isinstance((await bench.reconcile())[0], Delete)
+
+
+async def test_a_mark_that_names_nothing_does_not_prove_that_the_owners_object_is_gone() -> None:
+    """O5, O11."""
+    bench = Bench(absent())
+    bench.answer = source(annotations={meta.OWNER: "11111111-1111-1111-1111-111111111111"})
+    assert isinstance((await bench.reconcile())[0], Skip)
 
 
 async def test_a_source_that_matches_again_is_waited_for() -> None:
@@ -252,7 +262,8 @@ async def test_a_container_is_looked_into_after_its_owner_was_asked(
     target = Target("", "Namespace", "", "team")
     bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_natives=True)))
 
-    async def look(reader: object, looked_into: Target) -> bool:
+    async def look(reader: object, looked_into: Target, *, cluster: ClusterUID) -> bool:
+        assert cluster == LOCAL
         bench.log.append(f"looked into {looked_into.name}")
         return holds
 
