@@ -163,7 +163,7 @@ class SourceRecords:
         if is_own and self._size is not None:
             self._size.add(obj)
         before = old.hits if old is not None else ()
-        if self.is_made_by_controller(obj, body, marks):
+        if marks is not NATIVE and self.is_made_by_controller(obj, body, marks):
             self._evaluator.release(obj.key, before)
             hits, unclear = _NO_HITS
         else:
