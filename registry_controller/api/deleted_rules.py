@@ -1,4 +1,4 @@
-"""The record of deleted rules: what a cluster knows to be deleted of the rules that were created in it.
+"""The record of deleted rules: the rules that were created in a cluster and are known to be deleted there.
 
 It is an annotation of a ClusterFeature, because all members read the features of their peers. A member that was away
 when a rule was deleted reads it there.

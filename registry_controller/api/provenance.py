@@ -42,7 +42,7 @@ _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, Recursion
 class Provenance:
     """The origin of one copy.
 
-    - `rule_owner` is the cluster in which the rule was created, its home. `rule_uid` and `rule_created` are the rule's
+    - `rule_owner` is the cluster in which the rule was created. `rule_uid` and `rule_created` are the rule's
       UID and creationTimestamp there; empty in a provenance of an earlier version.
     - `created` is the source's creationTimestamp. `revision` is the source's resourceVersion at the owner when the
       present content was written; 0 if unknown.

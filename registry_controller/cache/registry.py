@@ -1,7 +1,7 @@
 """Our own three kinds as the local API server has them: from kopf's events, and from a list at every start.
 
 Laws: an older state never replaces a newer one; an object that a complete list lacks is gone · a rule acts for the
-stabilization window after its deletion: what is made again in the window was not deleted.
+stabilization window after its deletion: a rule that is created again in the window was not deleted.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class Registry:
         return known[1]
 
     def active_rules(self, local: ClusterUID) -> list[ActiveRule]:
-        """List the accepted rules that may act here, whatever clusters they select."""
+        """List the accepted rules that may act here, with any `targetClusters`."""
         before, self._active = self._active, {}
         for name, held in sorted(self.acting.items()):
             was, active = before.get(name, (None, None))

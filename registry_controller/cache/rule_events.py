@@ -1,6 +1,6 @@
 """The deletions of a member's rules as events of a watch.
 
-Law: an interrupted watch shows nothing: what a list lacks afterwards was not seen to be deleted.
+Law: an interrupted watch shows nothing: a rule that the next list lacks was not seen to be deleted.
 """
 
 from __future__ import annotations

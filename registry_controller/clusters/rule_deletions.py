@@ -1,10 +1,11 @@
-"""Finds out which rules were deleted at their homes, and which are missing there without a trace (W3).
+"""Finds out which rules their owners deleted, and which are missing there without a trace (W3).
 
-A rule was deleted where its home's record names it, where its deletion was an event of a watch that was not interrupted
-since, or, at home, where the definition of its kind is older than the rule and still there: what it loses by itself, by
-a restored etcd or by a new definition, nobody has deleted.
+The owner of a rule is the cluster in which the rule was created. A rule was deleted if its owner's record names it, if
+its deletion was an event of a watch that was not interrupted since, or, in the owner itself, if the definition of rules
+is older than the rule and still there. A rule that is lost with the definition, or by the restore of an etcd, was not
+deleted.
 
-Laws: no deletion of a copy of a rule is a deletion of the rule · while the home is silent, nothing is known.
+Laws: the deletion of a copy of a rule does not delete the rule · while the owner is silent, nothing is known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.decision.ownership import is_at_home
-from registry_controller.core.decision.rule_state import HomeState
+from registry_controller.core.decision.rule_state import RulePresence
 from registry_controller.core.status.cluster import read_missing_since
 
 _RECORD_S: Final = 5.0
@@ -34,16 +35,16 @@ _RECORD_S: Final = 5.0
 
 
 class RuleID(NamedTuple):
-    """A rule in its home. `uid` and `created` are empty where a provenance of an earlier version names it."""
+    """A rule at its owner. `uid` and `created` are empty where a provenance of an earlier version names it."""
 
-    home: ClusterUID
+    owner: ClusterUID
     name: str
     uid: str = ""
     created: str = ""
 
 
 class MissingRules(NamedTuple):
-    """The rules that are missing at a home, and since when, in RFC 3339; `is_allowed` once their copies may go."""
+    """The rules that are missing at an owner, and since when, in RFC 3339; `is_allowed` once their copies may go."""
 
     rules: frozenset[str]
     since: str
@@ -51,16 +52,16 @@ class MissingRules(NamedTuple):
 
 
 class HasDefinition(Protocol):
-    """What is known of the local definitions."""
+    """The local definitions, as far as they are known."""
 
     @property
     def of_rules(self) -> Definition | None: ...
 
 
 class RuleDeletions:
-    """Judges rules that are not here.
+    """Evaluates rules that are not here.
 
-    `missing` has, by home, the rules that are missing there without a trace; `definitions` is set before the first
+    `missing` has, by owner, the rules that are missing there without a trace; `definitions` is set before the first
     question.
     """
 
@@ -85,16 +86,16 @@ class RuleDeletions:
         self._now_s = now_s
 
     def update(self, peers: Mapping[ClusterUID, Peer]) -> None:
-        """Judge the rules of all copies here again, with these peers."""
+        """Evaluate the rules of all copies here again, with these peers."""
         self._peers = peers
         found: dict[ClusterUID, set[str]] = {}
         for rule in self._list_absent():
-            at_home, was_deleted = self.judge(rule)
-            if at_home is HomeState.MISSING and not (was_deleted and not self._is_allowed(rule.home)):
-                found.setdefault(rule.home, set()).add(rule.name)
+            presence, was_deleted = self.evaluate(rule)
+            if presence is RulePresence.MISSING and not (was_deleted and not self._is_allowed(rule.owner)):
+                found.setdefault(rule.owner, set()).add(rule.name)
         self.missing = {
-            home: MissingRules(frozenset(rules), self._since(home), is_allowed=self._is_allowed(home))
-            for home, rules in found.items()
+            owner: MissingRules(frozenset(rules), self._since(owner), is_allowed=self._is_allowed(owner))
+            for owner, rules in found.items()
         }
 
     def _list_absent(self) -> Iterator[RuleID]:
@@ -110,35 +111,37 @@ class RuleDeletions:
             if provenance is not None:
                 yield RuleID(provenance.owner, provenance.key.name, provenance.uid, provenance.created)
 
-    def _since(self, home: ClusterUID) -> str:
-        """Return since when rules of a home are missing, as its Cluster here reports it; now, where they were not."""
-        known = self.missing.get(home)
+    def _since(self, owner: ClusterUID) -> str:
+        """Return since when rules of an owner are missing, as its Cluster here reports it; now, where they were not."""
+        known = self.missing.get(owner)
         if known is not None:
             return known.since
-        reported = (read_missing_since(stored.manifest.get("status")) for stored in self._clusters_of(home))
+        reported = (read_missing_since(stored.manifest.get("status")) for stored in self._clusters_of(owner))
         return next(filter(None, reported), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 
-    def _is_allowed(self, home: ClusterUID) -> bool:
-        """Return whether a person here let the copies of the missing rules of a home go."""
-        known = self.missing.get(home)
-        allowed = (meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS) for stored in self._clusters_of(home))
+    def _is_allowed(self, owner: ClusterUID) -> bool:
+        """Return whether a person here let the copies of the missing rules of an owner go."""
+        known = self.missing.get(owner)
+        allowed = (
+            meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS) for stored in self._clusters_of(owner)
+        )
         return known is not None and known.since in allowed
 
-    def _clusters_of(self, home: ClusterUID) -> Iterator[StoredCluster]:
+    def _clusters_of(self, owner: ClusterUID) -> Iterator[StoredCluster]:
         for stored in self._registry.clusters.values():
-            if stored.cluster is not None and stored.cluster.cluster_id == home:
+            if stored.cluster is not None and stored.cluster.cluster_id == owner:
                 yield stored
 
-    def judge(self, rule: RuleID) -> tuple[HomeState, bool]:
-        """Return the state of a rule in its home, and whether anything shows that it was deleted there."""
+    def evaluate(self, rule: RuleID) -> tuple[RulePresence, bool]:
+        """Return whether a rule is at its owner, and whether anything shows that it was deleted there."""
         if not self._registry.shows_missing_rules:
-            return HomeState.UNKNOWN, False
-        at_home = self._judge_local(rule) if rule.home == self._local else self._judge_peer(rule)
-        return at_home, at_home is HomeState.MISSING and self._was_deleted(rule)
+            return RulePresence.UNKNOWN, False
+        presence = self._find_local(rule) if rule.owner == self._local else self._find_at_peer(rule)
+        return presence, presence is RulePresence.MISSING and self._was_deleted(rule)
 
-    def judge_rule_of(self, provenance: Provenance) -> tuple[HomeState, bool]:
-        """Judge the rule that made a copy."""
-        return self.judge(_made_by(provenance))
+    def evaluate_rule_of(self, provenance: Provenance) -> tuple[RulePresence, bool]:
+        """Evaluate the rule that made a copy."""
+        return self.evaluate(_made_by(provenance))
 
     @property
     def due_s(self) -> float | None:
@@ -156,9 +159,11 @@ class RuleDeletions:
         found: dict[tuple[ClusterUID, str], object] = {
             rule: deletion for rule, deletion in self._events() if deletion.at_s + self._window_s <= now_s
         }
-        found |= {(home, record.name): record for home in (self._local, *self._peers) for record in self._records(home)}
-        for home, missing in self.missing.items():
-            found |= {(home, name): missing.since for name in missing.rules if missing.is_allowed}
+        found |= {
+            (owner, record.name): record for owner in (self._local, *self._peers) for record in self._records(owner)
+        }
+        for owner, missing in self.missing.items():
+            found |= {(owner, name): missing.since for name in missing.rules if missing.is_allowed}
         return found
 
     @property
@@ -173,54 +178,58 @@ class RuleDeletions:
         They are recorded before the window is over, so that a daemon that ends meanwhile forgets none: a rule that is
         created again has another UID.
         """
-        for (home, name), deletion in self._events():
-            rule = RuleID(home, name, deletion.uid)
+        for (owner, name), deletion in self._events():
+            rule = RuleID(owner, name, deletion.uid)
             is_due = deletion.at_s + _RECORD_S <= self._now_s()
-            if home == self._local and deletion.uid and is_due and self._was_seen(rule):
+            if owner == self._local and deletion.uid and is_due and self._was_seen(rule):
                 yield DeletedRule(name, deletion.uid, today)
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
         for name, deletion in self._registry.deletions.items():
             yield (self._local, name), deletion
-        for home in self._peers:
-            cache = self._rules_of(home)
+        for owner in self._peers:
+            cache = self._rules_of(owner)
             for key, deletion in cache.rule_deletions.items() if cache is not None else ():
-                yield (home, key.name), deletion
+                yield (owner, key.name), deletion
 
-    def _rules_of(self, home: ClusterUID) -> SourceCache | None:
-        return self._sources.cache_of(home, meta.RULE)
+    def _rules_of(self, owner: ClusterUID) -> SourceCache | None:
+        return self._sources.cache_of(owner, meta.RULE)
 
-    def _judge_local(self, rule: RuleID) -> HomeState:
-        return HomeState.THERE if rule.name in self._registry.acting else HomeState.MISSING
+    def _find_local(self, rule: RuleID) -> RulePresence:
+        return RulePresence.THERE if rule.name in self._registry.acting else RulePresence.MISSING
 
-    def _judge_peer(self, rule: RuleID) -> HomeState:
-        peer, cache = self._peers.get(rule.home), self._rules_of(rule.home)
+    def _find_at_peer(self, rule: RuleID) -> RulePresence:
+        peer, cache = self._peers.get(rule.owner), self._rules_of(rule.owner)
         if peer is None or not peer.is_alive or cache is None or not cache.is_synced:
-            return HomeState.UNKNOWN
+            return RulePresence.UNKNOWN
         if any(stream.error is not None for stream in cache.streams.values()):
-            return HomeState.UNKNOWN  # as while the definition of rules is missing there
+            return RulePresence.UNKNOWN  # as while the definition of rules is missing there
         key = ObjectKey("", rule.name)
         record = cache.records.get(key)  # may be another cluster's rule of that name by now
         # A rule that is never copied again does not come back here: it may be another rule of that name.
         if record is not None and not record.marks.sync_disabled:
-            return HomeState.THERE if is_at_home(record.marks, peer=rule.home, membership=False) else HomeState.MISSING
+            return (
+                RulePresence.THERE
+                if is_at_home(record.marks, peer=rule.owner, membership=False)
+                else RulePresence.MISSING
+            )
         deletion = cache.rule_deletions.get(key)
         is_settled = deletion is None or deletion.at_s + self._window_s <= self._now_s()
-        return HomeState.MISSING if is_settled else HomeState.UNKNOWN
+        return RulePresence.MISSING if is_settled else RulePresence.UNKNOWN
 
     def _was_deleted(self, rule: RuleID) -> bool:
-        if any(_names(record.name, record.uid, rule) for record in self._records(rule.home)):
+        if any(_names(record.name, record.uid, rule) for record in self._records(rule.owner)):
             return True
-        if rule.home == self._local:
-            return self._was_deleted_here(rule) or self._is_allowed(rule.home)
-        cache = self._rules_of(rule.home)
+        if rule.owner == self._local:
+            return self._was_deleted_here(rule) or self._is_allowed(rule.owner)
+        cache = self._rules_of(rule.owner)
         key = ObjectKey("", rule.name)
         if cache is not None and key in cache.records:
             return True  # it is there, as a rule that is not copied, or another cluster's
         deletion = cache.rule_deletions.get(key) if cache is not None else None
         if deletion is not None and _names(rule.name, deletion.uid, rule):
             return True
-        return self._is_allowed(rule.home)
+        return self._is_allowed(rule.owner)
 
     def _was_deleted_here(self, rule: RuleID) -> bool:
         if self._was_seen(rule):
@@ -228,7 +237,7 @@ class RuleDeletions:
         definition = self.definitions.of_rules if self.definitions is not None else None
         if definition is None or definition.deleting:
             return False
-        # A rule that a copy here names was in this store. A provenance of an earlier version does not tell since when.
+        # A rule that a copy here names was in this store. A provenance of an earlier version does not show since when.
         return not rule.uid or definition.created <= rule.created
 
     def _was_seen(self, rule: RuleID) -> bool:
@@ -239,10 +248,10 @@ class RuleDeletions:
             return False
         return _names(rule.name, deletion.uid, rule) and definition.revision < deletion.revision
 
-    def _records(self, home: ClusterUID) -> frozenset[DeletedRule]:
-        if home == self._local:
+    def _records(self, owner: ClusterUID) -> frozenset[DeletedRule]:
+        if owner == self._local:
             return self._registry.deleted_rules
-        peer, before_s = self._peers.get(home), self._now_s() - self._window_s
+        peer, before_s = self._peers.get(owner), self._now_s() - self._window_s
         found = peer.features.deleted_rules.items() if peer is not None else ()
         return frozenset(rule for rule, at_s in found if at_s <= before_s)
 

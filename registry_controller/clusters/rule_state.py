@@ -1,6 +1,6 @@
 """The state of the rules that copies here were made by: whether a rule still acts, and on which member (W3).
 
-Law: silence proves nothing; `core.decision.rule_state` judges.
+Law: silence proves nothing; `core.decision.rule_state` decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from registry_controller.cache.registry import Registry, StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
 from registry_controller.clusters.rule_selection import RuleSelection
-from registry_controller.core.decision.rule_state import RuleFacts, judge_missing, judge_rule
+from registry_controller.core.decision.rule_state import RuleFacts, evaluate_missing, evaluate_rule
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.policy import Barrier
 
@@ -41,14 +41,14 @@ class RuleStates:
         """Return the state of the rule that a copy's provenance names."""
         if provenance is None or not provenance.rule:
             return RuleState.SILENT
-        return judge_rule(self._facts(provenance))
+        return evaluate_rule(self._facts(provenance))
 
     def _facts(self, provenance: Provenance) -> RuleFacts:
         """Gather the facts about the rule that a copy's provenance names, towards the copy's owner."""
         stored = self._registry.acting.get(provenance.rule)
         if stored is None:
-            at_home, was_deleted = self._deletions.judge_rule_of(provenance)
-            return RuleFacts(is_here=False, at_home=at_home, was_deleted=was_deleted)
+            presence, was_deleted = self._deletions.evaluate_rule_of(provenance)
+            return RuleFacts(is_here=False, presence=presence, was_deleted=was_deleted)
         rule = stored.rule
         bar = self._registry.bar(provenance.rule, local=self._local)
         if rule is None or not self._acts(stored) or bar is not None:
@@ -63,12 +63,12 @@ class RuleStates:
         )
 
     def state_of_rule(self, target: Target, provenance: Provenance | None) -> RuleState | None:
-        """Return the state of the rule that a copy of a rule was made from, at its home; None for another copy."""
+        """Return the state of the rule that a copy of a rule was made from, at its owner; None for another copy."""
         if provenance is None or target[:2] != (meta.GROUP, meta.RULE.kind):
             return None
         rule = RuleID(provenance.owner, provenance.key.name, provenance.uid, provenance.created)
-        at_home, was_deleted = self._deletions.judge(rule)
-        return judge_missing(at_home, was_deleted=was_deleted)
+        presence, was_deleted = self._deletions.evaluate(rule)
+        return evaluate_missing(presence, was_deleted=was_deleted)
 
     def barrier(self, target: Target, provenance: Provenance | None, *, secret_type: str) -> Barrier | None:
         """Return the barrier between a copy and its rule: the rule's policy now, or else that of the rule's origin."""

@@ -32,7 +32,7 @@ _Key = TypeVar("_Key")
 class RuleChanges(NamedTuple):
     """The names of changed rules, the groups and kinds that they read or did read, and members with other features.
 
-    `remaining` are the rules that act, once it is known that all others are missing; None where that is no news.
+    `remaining` are the rules that act, once every other rule is known to be missing; None where that is no news.
     """
 
     rules: Set[str]
@@ -119,7 +119,7 @@ class WatchPlanner:
 
     @property
     def due_s(self) -> float | None:
-        """When time alone changes which rules read from whom, on the loop's clock; None for never."""
+        """When time alone changes the rules of a peer, on the loop's clock; None for never."""
         due_s = (self._registry.due_s, self._selection.due_s, self._deletions.due_s)
         return min((at_s for at_s in due_s if at_s is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""Stabilizes observations that may be lost for a moment: what is deleted and made again in the window was not deleted.
+"""Stabilizes observations that may be lost for a moment.
 
 Laws: an observation that is true counts at once · one that is lost counts as true for the window · it counts as false
 only after it was false for the whole window, and never while it is unknown.

@@ -109,7 +109,7 @@ class Enqueuer:
             return remaining is not None and group.rule not in remaining
 
         self._enqueue_copies_where(is_affected)
-        for rule in rules | (remaining or set()):  # a copy of a rule waits until the rule was deleted at its home
+        for rule in rules | (remaining or set()):  # a copy of a rule waits until its owner has deleted the rule
             if self._copies.has(target := Target(*_RULE, "", rule)):
                 self._add(target, HERE)
         for local_cache, key, record in self._copies.awaiting_proof():

@@ -273,7 +273,7 @@ def _misses_rule(state: TargetState) -> bool:
 def _judge_source(state: TargetState, owner: ClusterUID) -> Decision | None:
     """Return the decision about an absent source; None once its absence is proven.
 
-    The absence of a rule is none before something shows that the rule was deleted at its home.
+    The absence of a rule counts once something shows that its owner deleted the rule.
     """
     absence, rule = judge_absence(state, owner), state.origin.source_rule
     is_absent = absence is None or (isinstance(absence, NeedsProof) and state.origin.tracking is Tracking.ABSENT)

@@ -1,7 +1,7 @@
-"""Judges the state of the rule that made a copy: whether it acts, reads from the owner, or was deleted (W3).
+"""Decides the state of the rule that made a copy: whether it acts, reads from the copy's owner, or was deleted (W3).
 
-Laws: what is unknown proves nothing · a rule that is missing at its home was deleted only where something shows it: the
-deletion itself, the home's record of it, or a definition of its kind that is older than the rule and still there.
+Laws: an unknown fact proves nothing · a rule that is missing at its owner was deleted only where something shows that:
+the event of the deletion, the owner's record, or a definition of rules that is older than the rule and still there.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from typing import NamedTuple
 from registry_controller.core.decision.state import RuleState
 
 
-class HomeState(enum.Enum):
-    """A rule in its home, the cluster in which it was created."""
+class RulePresence(enum.Enum):
+    """Whether a rule is at its owner, the cluster in which it was created."""
 
     THERE = "it is there, and is copied"
-    MISSING = "its live home does not have it"
-    UNKNOWN = "its home is silent, has not listed its rules, or the rule may be created again in a moment"
+    MISSING = "its live owner does not have it"
+    UNKNOWN = "its owner is silent, has not listed its rules, or the rule may be created again in a moment"
 
 
 class RuleFacts(NamedTuple):
     """The facts about the rule that made a copy, towards the copy's owner; None is an unknown fact.
 
-    `is_here` means that the rule is in this cluster. `at_home` and `was_deleted` count while it is not: whether its
-    home has it, and whether anything shows that it was deleted there. `acts` is false for a rule that is suspended, is
+    `is_here` means that the rule is in this cluster. `presence` and `was_deleted` count while it is not: whether its
+    owner has it, and whether anything shows that it was deleted there. `acts` is false for a rule that is suspended, is
     not accepted, or may not act here. `selects_us` is the answer of its `targetClusters`, `selects_owner` that of its
     `clusterFeatureMatch`, both stabilized.
     """
 
     is_here: bool
-    at_home: HomeState = HomeState.UNKNOWN
+    presence: RulePresence = RulePresence.UNKNOWN
     was_deleted: bool = False
     acts: bool = False
     selects_us: bool | None = None
     selects_owner: bool | None = None
 
 
-def judge_rule(facts: RuleFacts) -> RuleState:
+def evaluate_rule(facts: RuleFacts) -> RuleState:
     """Return the state of a rule."""
     if not facts.is_here:
-        return judge_missing(facts.at_home, was_deleted=facts.was_deleted)
+        return evaluate_missing(facts.presence, was_deleted=facts.was_deleted)
     if not facts.acts or facts.selects_us is None:
         return RuleState.SILENT
     if not facts.selects_us:
@@ -50,8 +50,8 @@ def judge_rule(facts: RuleFacts) -> RuleState:
     return RuleState.READS if facts.selects_owner else RuleState.UNSELECTED
 
 
-def judge_missing(at_home: HomeState, *, was_deleted: bool) -> RuleState:
+def evaluate_missing(presence: RulePresence, *, was_deleted: bool) -> RuleState:
     """Return the state of a rule that is not here."""
-    if at_home is not HomeState.MISSING:
+    if presence is not RulePresence.MISSING:
         return RuleState.SILENT
     return RuleState.GONE if was_deleted else RuleState.MISSING

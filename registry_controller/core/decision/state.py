@@ -121,7 +121,7 @@ class RuleState(enum.Enum):
     """The state of the rule that made the copy, towards the copy's owner."""
 
     READS = "it acts here, and reads from the owner"
-    MISSING = "it is missing at its home, and nothing shows that it was deleted there"
+    MISSING = "its owner does not have it, and nothing shows that it was deleted there"
     UNSELECTED = "it acts here, and the live owner has no features that it asks for"
     NOT_HERE = "it is for other clusters than this one"
     GONE = "it was deleted, here or proven at its owner"
@@ -164,7 +164,7 @@ class Origin(NamedTuple):
     another rule claims it. `offered_at` is the resourceVersion of the source in the caches, 0 if it is not there.
     `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
     `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy. For a copy of a rule,
-    `source_rule` is the state of that rule at its home; None for another copy. `moved` means that the rule
+    `source_rule` is the state of that rule at its owner; None for another copy. `moved` means that the rule
     makes another copy of the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the
     source, and no answer that the source exists.
     """

@@ -1,4 +1,4 @@
-"""Which rules were deleted at their homes, and which are missing there without a trace. W3."""
+"""Which rules were deleted at their owners, and which are missing there without a trace. W3."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from registry_controller.cache.crds import Definition
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleDeletion
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
-from registry_controller.core.decision.rule_state import HomeState
+from registry_controller.core.decision.rule_state import RulePresence
 from tests.unit.clusters.builders import LOCAL, cluster_manifest, rule_manifest
 
 HOME = ClusterUID("id-b")
@@ -26,7 +26,7 @@ AFTER, BEFORE = "2026-01-02T00:00:00Z", "2025-12-31T00:00:00Z"
 
 
 class Stage:
-    """A registry, one peer that is the home of rules, and a clock that the test sets."""
+    """A registry, one peer that is the owner of rules, and a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -64,19 +64,19 @@ class Stage:
         manifest = deleted_rules_manifest(rules)
         self.held.apply("clusterfeatures", "ADDED", manifest)
 
-    def was_deleted(self, home: ClusterUID, *, uid: str = "uid", created: str = BEFORE) -> bool:
-        at_home, was_deleted = self.deletions.judge(RuleID(home, "r", uid, created))
-        assert at_home is HomeState.MISSING
+    def was_deleted(self, owner: ClusterUID, *, uid: str = "uid", created: str = BEFORE) -> bool:
+        presence, was_deleted = self.deletions.evaluate(RuleID(owner, "r", uid, created))
+        assert presence is RulePresence.MISSING
         return was_deleted
 
-    def state(self, home: ClusterUID = HOME) -> HomeState:
-        return self.deletions.judge(RuleID(home, "r", "uid", BEFORE))[0]
+    def state(self, owner: ClusterUID = HOME) -> RulePresence:
+        return self.deletions.evaluate(RuleID(owner, "r", "uid", BEFORE))[0]
 
 
 def test_after_a_start_nothing_is_missing_for_the_window() -> None:
     stage = Stage()
     stage.held.shows_missing_rules = False
-    assert stage.state(LOCAL) is HomeState.UNKNOWN
+    assert stage.state(LOCAL) is RulePresence.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_rule_that_a_copy_at_its_home_names_was_deleted_under_its_definition(
 def test_a_deletion_that_this_cluster_saw(revision: int, uid: str, definition: Definition, deleted: bool) -> None:
     stage = Stage()
     stage.delete_here(revision=revision, uid=uid)
-    assert stage.state(LOCAL) is HomeState.THERE, "it may be created again"
+    assert stage.state(LOCAL) is RulePresence.THERE, "it may be created again"
     assert stage.held.due_s == stage.now_s + WINDOW_S
     stage.deletions.definitions = SimpleNamespace(of_rules=definition)
     stage.after(WINDOW_S)
@@ -151,21 +151,21 @@ def test_copies_and_core_rules_are_not_recorded(annotations: dict[str, str]) -> 
 
 def test_a_silent_home_shows_nothing() -> None:
     stage = Stage()
-    assert stage.state() is HomeState.MISSING
+    assert stage.state() is RulePresence.MISSING
     stage.rules.streams = {"all": SimpleNamespace(error=object())}
-    assert stage.state() is HomeState.UNKNOWN
+    assert stage.state() is RulePresence.UNKNOWN
     stage.rules.streams = {}
     stage.rules.is_synced = False
-    assert stage.state() is HomeState.UNKNOWN
+    assert stage.state() is RulePresence.UNKNOWN
     stage.rules.is_synced, stage.peer.is_alive = True, False
-    assert stage.state() is HomeState.UNKNOWN
-    assert stage.deletions.judge(RuleID(ClusterUID("unknown"), "r"))[0] is HomeState.UNKNOWN
+    assert stage.state() is RulePresence.UNKNOWN
+    assert stage.deletions.evaluate(RuleID(ClusterUID("unknown"), "r"))[0] is RulePresence.UNKNOWN
 
 
 def test_a_deletion_at_a_peer_counts_after_the_window_while_the_watch_goes_on() -> None:
     stage = Stage()
     stage.rules.rule_deletions = {ObjectKey("", "r"): RuleDeletion("uid", 5, stage.now_s)}
-    assert stage.state() is HomeState.UNKNOWN
+    assert stage.state() is RulePresence.UNKNOWN
     stage.after(WINDOW_S)
     assert stage.was_deleted(HOME)
     assert not stage.was_deleted(HOME, uid="another")
