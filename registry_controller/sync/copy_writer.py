@@ -262,8 +262,9 @@ def copy_slot(kind: GVK, key: ObjectKey) -> BodyKey:
 
 
 def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
-    """Return the digest of the part that an object's author writes: 16 bytes, keyed, so that it reveals nothing about a Secret.
+    """Return the digest of the part that an object's author writes: 16 bytes.
 
+    It is keyed, so that it reveals nothing about a Secret.
     Caches keep the digest instead of the body (R6).
     The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
     and, in the provenance, the revision and the cluster: earlier versions do not write the cluster. `key` has at most
