@@ -22,7 +22,7 @@ from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.members import cluster_target
-from registry_controller.cache.rule_events import RuleDeletion
+from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
@@ -114,8 +114,8 @@ class Registry:
         self._on_change = on_change
         self._window_s = window_s
         self._now_s = now_s
-        self.deletions: dict[str, RuleDeletion] = {}
-        """The events that deleted rules of this cluster, by name."""
+        self.deletions = RuleEvents(now_s=now_s)
+        """The events that deleted rules of this cluster."""
         self._ends_at_s: dict[str, float] = {}
         """When a deleted rule ends to act."""
         self._complete_at_s = math.inf
@@ -240,7 +240,6 @@ class Registry:
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
             self.rules[name] = self.acting[name] = StoredRule(rule, verdict, marks, manifest)
-            self.deletions.pop(name, None)
             if self._ends_at_s.pop(name, None) is not None:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
@@ -269,10 +268,7 @@ class Registry:
         """Keep the event that deleted a rule of this cluster; the deletion of a copy is no deletion of its rule."""
         info = meta.metadata_of(manifest)
         if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
-            self.deletions.pop(name, None)
-            self.deletions[name] = RuleDeletion(str(info.get("uid", "")), revision, self._now_s())
-            if len(self.deletions) > _MOST_GONE:
-                del self.deletions[next(iter(self.deletions))]
+            self.deletions.on_delete(name, str(info.get("uid", "")), revision)
 
     def _names(self, plural: str) -> Mapping[str, object]:
         if plural == meta.CLUSTERS.resource:

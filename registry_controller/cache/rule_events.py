@@ -1,53 +1,53 @@
-"""The deletions of a member's rules as events of a watch.
+"""The deletions of rules as events of a watch.
 
 Law: an interrupted watch shows nothing: a rule that the next list lacks was not seen to be deleted.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from registry_controller.api.meta import ObjectKey
-
 _MOST: Final = 4096
+"""The deletions that are kept. An earlier one is forgotten: the owner of the rule has a record of it."""
 
 
 class RuleDeletion(NamedTuple):
-    """The event that deleted the rule of this UID: the revision of the deletion, and the loop's time in seconds."""
+    """The event that deleted one rule: the revision of the deletion, and the time on the caller's clock in seconds."""
 
+    name: str
     uid: str
     revision: int
     at_s: float
 
 
 class RuleEvents:
-    """The deletions since the watch was interrupted last.
+    """The deletions since the watch was interrupted last, also of rules that were created again with another UID.
 
-    `changed` is called when rules may be missing, or no longer.
+    `now_s` is the clock. `changed` is called when rules may be missing, or no longer.
     """
 
-    def __init__(self, *, changed: Callable[[], None]) -> None:
+    def __init__(self, *, now_s: Callable[[], float], changed: Callable[[], None] = lambda: None) -> None:
+        self._now_s = now_s
         self._changed = changed
-        self._deletions: dict[ObjectKey, RuleDeletion] = {}
+        self._deletions: dict[str, dict[str, RuleDeletion]] = {}
+        self._count = 0
 
-    @property
-    def deletions(self) -> Mapping[ObjectKey, RuleDeletion]:
-        """The deletions, by the key of the rule."""
-        return self._deletions
+    def __iter__(self) -> Iterator[RuleDeletion]:
+        return (deletion for found in self._deletions.values() for deletion in found.values())
 
-    def on_object(self, key: ObjectKey) -> None:
-        """Note that a rule is there."""
-        if self._deletions and self._deletions.pop(key, None) is not None:
-            self._changed()
+    def of(self, name: str) -> Mapping[str, RuleDeletion]:
+        """Return the deletions of the rules of a name, by UID, the last one last."""
+        return self._deletions.get(name, {})
 
-    def on_delete(self, key: ObjectKey, uid: str, revision: int) -> None:
+    def on_delete(self, name: str, uid: str, revision: int) -> None:
         """Note that the watch showed the deletion of a rule."""
-        self._deletions.pop(key, None)
-        self._deletions[key] = RuleDeletion(uid, revision, asyncio.get_running_loop().time())
-        if len(self._deletions) > _MOST:
-            del self._deletions[next(iter(self._deletions))]
+        found = self._deletions.setdefault(name, {})
+        self._count += uid not in found
+        found.pop(uid, None)
+        found[uid] = RuleDeletion(name, uid, revision, self._now_s())
+        if self._count > _MOST:
+            self._forget_one()
         self._changed()
 
     def on_synced(self) -> None:
@@ -57,5 +57,13 @@ class RuleEvents:
     def interrupt(self) -> None:
         """Note that the watch was interrupted, or shows only a part of the rules."""
         if self._deletions:
-            self._deletions.clear()
+            self._deletions, self._count = {}, 0
             self._changed()
+
+    def _forget_one(self) -> None:
+        name = next(iter(self._deletions))
+        found = self._deletions[name]
+        del found[next(iter(found))]
+        if not found:
+            del self._deletions[name]
+        self._count -= 1

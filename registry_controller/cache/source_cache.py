@@ -18,7 +18,7 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.expectations import ExpectedObjects
 from registry_controller.cache.peer_objects import PeerObjects
 from registry_controller.cache.rule_evaluator import RuleEvaluator
-from registry_controller.cache.rule_events import RuleDeletion, RuleEvents
+from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.cache.shared_watches import SharedWatches
 from registry_controller.cache.source_records import (
     ClaimIndex,
@@ -86,7 +86,7 @@ class SourceCache:
         self._observer = sources.observer
         self._report_status = sources.status_changed
         self._tap = tap
-        self._rule_events = rule_events
+        self.rule_events = rule_events
         self._watches_changed = watches_changed
         self._closed = False
         self._evaluator = RuleEvaluator(
@@ -132,11 +132,6 @@ class SourceCache:
         change, ended = self._plan()
         self._observer.on_claims_changed({**dropped, **ended}, self.peer, None)
         return change
-
-    @property
-    def rule_deletions(self) -> Mapping[ObjectKey, RuleDeletion]:
-        """The rules whose deletion the watch showed, where the kind is that of rules."""
-        return self._rule_events.deletions if self._rule_events is not None else {}
 
     @property
     def streams(self) -> Mapping[Selection, SelectionStream]:
@@ -222,8 +217,6 @@ class SourceCache:
         old = self.records.get(obj.key)
         if old is not None and obj.revision < old.revision and self._objects.is_behind(stream, obj.key, old):
             return
-        if self._rule_events is not None:
-            self._rule_events.on_object(obj.key)
         try:
             if self._tap is not None and stream.selection == EVERYTHING:
                 self._tap.upsert(obj, decode_lazily(obj))
@@ -266,15 +259,15 @@ class SourceCache:
                 return  # the end of the list shows whether it is late enough to prove this
             if obj is not None and not self._expected.reached(stream, key, obj.revision):
                 return
-        if self._rule_events is not None and obj is not None and stream.selection == EVERYTHING:
-            self._rule_events.on_delete(key, obj.uid, obj.revision)
+        if self.rule_events is not None and obj is not None and stream.selection == EVERYTHING:
+            self.rule_events.on_delete(key.name, obj.uid, obj.revision)
         self._objects.lose(stream, key, obj)
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
         """Note that a stream's list begins: the current rules evaluate all its objects."""
         stream.generation = self._pending.generation
-        if self._rule_events is not None:
-            self._rule_events.interrupt()
+        if self.rule_events is not None:
+            self.rule_events.interrupt()
         if not self._closed and self.lists:
             self._replan_aside()
 
@@ -286,8 +279,8 @@ class SourceCache:
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         stream.listed = stream.generation
-        if self._rule_events is not None:
-            self._rule_events.on_synced()
+        if self.rule_events is not None:
+            self.rule_events.on_synced()
         self._observer.on_source_synced(self, {**dropped, **self._replan()})
         self._report_status()
 
@@ -302,8 +295,8 @@ class SourceCache:
         if self._closed:
             return
         self._expected.reset(stream)
-        if self._rule_events is not None:
-            self._rule_events.interrupt()
+        if self.rule_events is not None:
+            self.rule_events.interrupt()
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.reset()
         if self.lists:

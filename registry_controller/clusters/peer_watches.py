@@ -95,7 +95,7 @@ class PeerWatches:
                 rules=rules.get(kind, ()),
                 sources=self._sources,
                 tap=self._taps.get(kind),
-                rule_events=RuleEvents(changed=self._features_changed) if kind == meta.RULE else None,
+                rule_events=RuleEvents(now_s=_now_s, changed=self._features_changed) if kind == meta.RULE else None,
                 watches_changed=self._follow,
             )
             self._sources.open(cache)
@@ -182,3 +182,7 @@ class PeerWatches:
         )
         name = f"list {connection.name} {cache.kind} {listing.selection}"
         return connection.scope.create_task(work, name=name)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -11,7 +11,7 @@ Laws: the deletion of a copy of a rule does not delete the rule · while the own
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple, Protocol
 
@@ -185,12 +185,19 @@ class RuleDeletions:
                 yield DeletedRule(name, deletion.uid, today)
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
-        for name, deletion in self._registry.deletions.items():
-            yield (self._local, name), deletion
+        for deletion in self._registry.deletions:
+            yield (self._local, deletion.name), deletion
         for owner in self._peers:
             cache = self._rules_of(owner)
-            for key, deletion in cache.rule_deletions.items() if cache is not None else ():
-                yield (owner, key.name), deletion
+            for deletion in (cache.rule_events if cache is not None else None) or ():
+                yield (owner, deletion.name), deletion
+
+    def _deletions_of(self, rule: RuleID) -> Iterable[RuleDeletion]:
+        """Return the deletions of rules of this name that a watch showed."""
+        cache = self._rules_of(rule.owner)
+        events = cache.rule_events if cache is not None else None
+        events = self._registry.deletions if rule.owner == self._local else events
+        return events.of(rule.name).values() if events is not None else ()
 
     def _rules_of(self, owner: ClusterUID) -> SourceCache | None:
         return self._sources.cache_of(owner, meta.RULE)
@@ -208,13 +215,10 @@ class RuleDeletions:
         record = cache.records.get(key)  # may be another cluster's rule of that name by now
         # A rule that is never copied again does not come back here: it may be another rule of that name.
         if record is not None and not record.marks.sync_disabled:
-            return (
-                RulePresence.THERE
-                if is_at_home(record.marks, peer=rule.owner, membership=False)
-                else RulePresence.MISSING
-            )
-        deletion = cache.rule_deletions.get(key)
-        is_settled = deletion is None or deletion.at_s + self._window_s <= self._now_s()
+            is_own = is_at_home(record.marks, peer=rule.owner, membership=False)
+            return RulePresence.THERE if is_own else RulePresence.MISSING
+        before_s = self._now_s() - self._window_s
+        is_settled = all(deletion.at_s <= before_s for deletion in self._deletions_of(rule))
         return RulePresence.MISSING if is_settled else RulePresence.UNKNOWN
 
     def _was_deleted(self, rule: RuleID) -> bool:
@@ -226,10 +230,8 @@ class RuleDeletions:
         key = ObjectKey("", rule.name)
         if cache is not None and key in cache.records:
             return True  # it is there, as a rule that is not copied, or another cluster's
-        deletion = cache.rule_deletions.get(key) if cache is not None else None
-        if deletion is not None and _names(rule.name, deletion.uid, rule):
-            return True
-        return self._is_allowed(rule.owner)
+        is_seen = any(_names(deletion.name, deletion.uid, rule) for deletion in self._deletions_of(rule))
+        return is_seen or self._is_allowed(rule.owner)
 
     def _was_deleted_here(self, rule: RuleID) -> bool:
         if self._was_seen(rule):
@@ -243,10 +245,12 @@ class RuleDeletions:
     def _was_seen(self, rule: RuleID) -> bool:
         """Return whether an event deleted a rule of this cluster while its definition stayed."""
         definition = self.definitions.of_rules if self.definitions is not None else None
-        deletion = self._registry.deletions.get(rule.name)
-        if definition is None or definition.deleting or deletion is None:
+        if definition is None or definition.deleting:
             return False
-        return _names(rule.name, deletion.uid, rule) and definition.revision < deletion.revision
+        return any(
+            _names(deletion.name, deletion.uid, rule) and definition.revision < deletion.revision
+            for deletion in self._deletions_of(rule)
+        )
 
     def _records(self, owner: ClusterUID) -> frozenset[DeletedRule]:
         if owner == self._local:

@@ -67,7 +67,7 @@ def test_another_rule_of_that_name_which_stays_at_home_keeps_no_copies_elsewhere
         group.wire("a", "b").set(Fault.REFUSED)
         await asyncio.sleep(60.0)
         c.delete("ResourceSyncRule", "maps")
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(35.0)  # what is created again within 30 s was not deleted
         assert a.find("ResourceSyncRule", "maps") is None
         again = rule("maps", CONFIG_MAP)
         c.create({**again, "metadata": {**again["metadata"], "annotations": {meta.SYNC_DISABLED: "true"}}})

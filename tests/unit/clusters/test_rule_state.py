@@ -14,7 +14,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.cache.crds import Definition
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.rule_events import RuleDeletion
+from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.rule_state import RuleStates
@@ -130,11 +130,13 @@ def test_w3_a_rule_whose_fields_our_crd_does_not_know_does_nothing() -> None:
 
 def cache(*, is_synced: bool = True, held: Marks | None = None, deleted: bool = False, error: object = None) -> Any:
     """Build the cache of the rules that c holds."""
-    key = ObjectKey("", "r")
+    key, events = ObjectKey("", "r"), RuleEvents(now_s=lambda: 0.0)
+    if deleted:
+        events.on_delete("r", "uid-r", 5)
     return SimpleNamespace(
         is_synced=is_synced,
         records={} if held is None else {key: SimpleNamespace(marks=held)},
-        rule_deletions={key: RuleDeletion("uid-r", 5, 0.0)} if deleted else {},
+        rule_events=events,
         streams={"all": SimpleNamespace(error=error)},
     )
 

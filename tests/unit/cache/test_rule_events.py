@@ -1,0 +1,39 @@
+"""The deletions of rules that a watch shows. W3."""
+
+from __future__ import annotations
+
+from registry_controller.cache import rule_events
+from registry_controller.cache.rule_events import RuleDeletion, RuleEvents
+
+
+def test_w3_every_deletion_of_a_name_is_kept_until_the_watch_is_interrupted() -> None:
+    times, changes = iter((1.0, 2.0, 3.0)), list[None]()
+    events = RuleEvents(now_s=lambda: next(times), changed=lambda: changes.append(None))
+    events.on_delete("r", "first", 10)
+    events.on_delete("r", "second", 20)
+    events.on_delete("other", "third", 30)
+    assert list(events.of("r")) == ["first", "second"]
+    assert list(events) == [
+        RuleDeletion("r", "first", 10, 1.0),
+        RuleDeletion("r", "second", 20, 2.0),
+        RuleDeletion("other", "third", 30, 3.0),
+    ]
+    assert len(changes) == 3
+    events.interrupt()
+    events.interrupt()
+    assert (list(events), len(changes)) == ([], 4)
+    events.on_synced()
+    assert len(changes) == 5
+
+
+def test_the_earliest_deletions_are_forgotten_first() -> None:
+    events = RuleEvents(now_s=lambda: 0.0)
+    most = rule_events._MOST
+    for number in range(most):
+        events.on_delete(f"r{number // 2}", f"uid-{number}", number)
+    events.on_delete("r0", "uid-0", 5)  # again, as after a list
+    assert len(list(events)) == most
+    events.on_delete("last", "uid-last", most)
+    assert len(list(events)) == most
+    assert list(events.of("r0")) == ["uid-0"]
+    assert list(events.of("last")) == ["uid-last"]
