@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 _MOST: Final = 4096
-"""The deletions that are kept. An earlier one is forgotten: the owner of the rule has a record of it."""
+"""The deletions that are kept; the owner of a rule has a record of earlier ones."""
 
 
 class RuleDeletion(NamedTuple):
