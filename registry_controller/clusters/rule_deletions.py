@@ -154,16 +154,17 @@ class RuleDeletions:
         return min((at_s for at_s in (*stable_s, *recorded_s) if at_s > now_s), default=None)
 
     def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
-        """Map the rules of which something shows that they were deleted to what shows it."""
-        now_s = self._now_s()
-        found: dict[tuple[ClusterUID, str], object] = {
-            rule: deletion for rule, deletion in self._events() if deletion.at_s + self._window_s <= now_s
-        }
-        found |= {
-            (owner, record.name): record for owner in (self._local, *self._peers) for record in self._records(owner)
-        }
+        """Map the rules of which something shows that they were deleted to the UIDs and moments that show it."""
+        before_s, found = self._now_s() - self._window_s, dict[tuple[ClusterUID, str], set[str]]()
+        for rule, deletion in self._events():
+            if deletion.at_s <= before_s:
+                found.setdefault(rule, set()).add(deletion.uid)
+        for owner in (self._local, *self._peers):
+            for record in self._records(owner):
+                found.setdefault((owner, record.name), set()).add(record.uid)
         for owner, missing in self.missing.items():
-            found |= {(owner, name): missing.since for name in missing.rules if missing.is_allowed}
+            for name in missing.rules if missing.is_allowed else ():
+                found.setdefault((owner, name), set()).add(missing.since)
         return found
 
     @property
