@@ -75,6 +75,7 @@ class Daemon:
             cluster_id=local,
             tombstones=self.engine.tombstones,
             log=log,
+            own_cluster=self.engine.own_cluster,
             on_change=self.on_peers_changed,
         )
         self.events = EventRecorder(
@@ -126,6 +127,7 @@ class Daemon:
             clusters=engine.clusters,
             sources=engine.sources,
             tombstones=engine.tombstones,
+            absences=engine.absences,
             quota=engine.quota,
             local=self.local_controller,
             local_metadata=self._local_metadata,

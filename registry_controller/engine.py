@@ -38,7 +38,9 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.local.reader_token import token_type
+from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
+from registry_controller.membership.own_cluster import LostOwnCluster
 from registry_controller.membership.quota import MemberQuota
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.membership.tombstones import TombstoneTracker
@@ -167,19 +169,30 @@ class Engine:
         self.relay_policy = RelayPolicy(
             credentials=self.credentials, registry=self.registry, members=self.members, quota=self.quota
         )
+        self.absences = Absences(
+            lasts_s=settings.member_absence_seconds,
+            window_s=window_s,
+            registry=self.registry,
+            sources=self.sources,
+            peers=self.clusters.peers,
+            now=lambda: datetime.now(UTC),
+            observer=self,
+        )
         self.departures = Departures(
-            copies=self.copies, peers=self.clusters.peers, rule_states=self.rule_states, observer=self
+            copies=self.copies, absences=self.absences, rule_states=self.rule_states, observer=self
         )
         self.tombstones = TombstoneTracker(
             local=local,
             trusts_after_s=settings.member_left_trust_seconds,
             registry=self.registry,
             peers=self.clusters.peers,
+            absences=self.absences,
             departures=self.departures,
             writes_status_of=self.replicas.writes_status_of,
             today=lambda: datetime.now(UTC).date(),
             observer=self,
         )
+        self.own_cluster = LostOwnCluster(local=local, registry=self.registry, peers=self.clusters.peers)
         # sync
         self._states = StateReader(
             local=local,
@@ -187,6 +200,7 @@ class Engine:
             clusters=self.clusters,
             rule_states=self.rule_states,
             departures=self.departures,
+            absences=self.absences,
             tombstones=self.tombstones,
         )
         self.reconciler = Reconciler(

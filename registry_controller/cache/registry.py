@@ -20,6 +20,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
+from registry_controller.api.tombstone import is_own_tombstone
 from registry_controller.cache.members import cluster_target
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.rules.active import ActiveRule, activate
@@ -33,6 +34,8 @@ from registry_controller.watch.retry import until_answered
 OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
 _MOST_GONE: Final = 4096
 """Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
+_MOST_DELETED: Final = 512
+"""The deleted Clusters whose last state is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class Registry:
         self.acting: dict[str, StoredRule] = {}
         self.features: dict[str, Manifest] = {}
         self.pruned: dict[str, tuple[str, ...]] = {}
+        self.deleted_clusters: dict[ClusterUID, Manifest] = {}
+        """The last states of the Clusters that were deleted since the start, by cluster ID; the newest ones."""
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
@@ -139,7 +144,7 @@ class Registry:
         if not name or revision < self._known(plural, name):
             return
         if kind == "DELETED":
-            self._drop(plural, name, revision)
+            self._drop(plural, name, revision, last=manifest)
         else:
             self._gone.pop((plural, name), None)
             self._revisions[(plural, name)] = revision
@@ -181,6 +186,12 @@ class Registry:
         """Find the Cluster object of the local cluster; None while there is not exactly one."""
         found = self.local_clusters(local)
         return self.clusters[found[0].name].manifest if len(found) == 1 else None
+
+    def has_lost_own_cluster(self, local: ClusterUID) -> bool:
+        """Return whether the Cluster of the local cluster was here and is missing, but did not leave."""
+        if local not in self.deleted_clusters or self.local_clusters(local):
+            return False
+        return not any(is_own_tombstone(manifest, of=local) for manifest in self.features.values())
 
     def own_identity(self, local: ClusterUID) -> OwnIdentity | None:
         """Return what selectors see of our own Cluster; None while there is not exactly one."""
@@ -230,20 +241,28 @@ class Registry:
         """Return the last known revision of an object, also of a deleted one; 0 where none is known."""
         return self._revisions.get((plural, name), 0) or self._gone.get((plural, name), 0)
 
-    def _drop(self, plural: str, name: str, revision: int) -> None:
+    def _drop(self, plural: str, name: str, revision: int, *, last: Manifest | None = None) -> None:
         self._revisions.pop((plural, name), None)
         self._gone.pop((plural, name), None)
         self._gone[(plural, name)] = revision
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
         if plural == meta.CLUSTERS.resource:
-            self.clusters.pop(name, None)
+            stored = self.clusters.pop(name, None)
+            if stored is not None and stored.cluster is not None:
+                self._record_deleted(stored.cluster.cluster_id, last or stored.manifest)
         elif plural == meta.RULES.resource:
             if self.rules.pop(name, None) is not None:
                 self._ends_at_s[name] = self._now_s() + self._window_s
                 self.end_deleted_rules()
         else:
             self.features.pop(name, None)
+
+    def _record_deleted(self, cluster_id: ClusterUID, manifest: Manifest) -> None:
+        self.deleted_clusters.pop(cluster_id, None)
+        self.deleted_clusters[cluster_id] = manifest
+        if len(self.deleted_clusters) > _MOST_DELETED:
+            del self.deleted_clusters[next(iter(self.deleted_clusters))]
 
     def _names(self, plural: str) -> Mapping[str, object]:
         if plural == meta.CLUSTERS.resource:

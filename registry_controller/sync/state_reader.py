@@ -38,6 +38,7 @@ from registry_controller.core.decision.state import (
 from registry_controller.core.rules.active import Hit
 from registry_controller.core.rules.matching import is_container
 from registry_controller.kube.object import PartialObject
+from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.sync.origin_reader import OriginReader
@@ -66,6 +67,7 @@ class StateReader:
         clusters: ClusterProvider,
         rule_states: RuleStates,
         departures: Departures,
+        absences: Absences,
         tombstones: TombstoneTracker,
     ) -> None:
         self.local = local
@@ -76,6 +78,7 @@ class StateReader:
         self._clusters = clusters
         self._origins = OriginReader(sources=caches.sources, clusters=clusters, rule_states=rule_states)
         self._departures = departures
+        self._absences = absences
         self._tombstones = tombstones
 
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
@@ -109,6 +112,7 @@ class StateReader:
             known=liveness.known,
             alive=liveness.alive,
             departed=self._departed(membership, current, liveness.known),
+            ordered=self._tombstones.now.ordered,
             contested=liveness.contested,
             has_left=self._tombstones.now.has_left,
             local_synced=record is not None or (cache is not None and cache.covers(target.namespace)),
@@ -124,10 +128,11 @@ class StateReader:
     def _membership(self, target: Target, claims: Iterable[Claim], current: CurrentCopy | None) -> MembershipState:
         natural = current.natural if current is not None and target.group == meta.GROUP else None
         gone = self._tombstones.gone(natural, current.marks if current is not None else None)
-        owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
+        owner_leaves = natural is not None and self._absences.has_left(natural)
         return MembershipState(
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
             gone=gone,
+            owner_is_missing=natural is not None and self._absences.is_present(natural) is False,
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None
             and (owner_leaves or natural in gone)

@@ -166,13 +166,15 @@ class MembershipState(NamedTuple):
     """The facts about the member of a Cluster or a registry Secret.
 
     `tombstone` is the revision up to which the target's natural owner deleted it. `gone` holds the departed members
-    whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_leaves` means
-    that its live member has no Cluster for itself any more, and `leaves_behind` that copies of its objects must be
-    deleted first. `successors` are the proven new IDs of the cluster of that name (P11).
+    whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_is_missing`
+    means that its live member has no Cluster of itself now, `owner_leaves` that this has lasted so long that the member
+    has left, and `leaves_behind` that copies of its objects must be deleted first.
+    `successors` are the proven new IDs of the cluster of that name (P11).
     """
 
     tombstone: int = 0
     gone: frozenset[ClusterUID] = frozenset()
+    owner_is_missing: bool = False
     owner_leaves: bool = False
     leaves_behind: bool = False
     successors: frozenset[ClusterUID] = frozenset()
@@ -181,7 +183,8 @@ class MembershipState(NamedTuple):
 class TargetState(NamedTuple):
     """The state of one target, read from the caches at one moment.
 
-    `alive` holds the members that answer, `known` all members, `departed` those with a proven departure (O6),
+    `alive` holds the members that answer, `known` all members, `departed` those with a proven departure (O6), and
+    `ordered` those whose departure is an order: their own farewell, or `leave` here.
     `contested` those whose ID has clones (P1). `namespace` is read while nothing is here, and `create_namespace` while
     the namespace is missing. `copied_from` is the source of the copy that is here; `origin` is read while no claim
     stands for the copy. `membership` is None for an ordinary object. `has_left` means that this cluster itself has left
@@ -195,6 +198,7 @@ class TargetState(NamedTuple):
     known: frozenset[ClusterUID]
     alive: frozenset[ClusterUID]
     departed: frozenset[ClusterUID] = frozenset()
+    ordered: frozenset[ClusterUID] = frozenset()
     contested: frozenset[ClusterUID] = frozenset()
     has_left: bool = False
     local_synced: bool = True

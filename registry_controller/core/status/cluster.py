@@ -6,6 +6,7 @@ changes nothing · a cluster that does not answer changes the conditions of its 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +14,14 @@ from typing import Any, Final
 from registry_controller.api.cluster import ClusterType, State
 from registry_controller.api.meta import ClusterUID
 
-CONDITIONS: Final = ("LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced")
+OWN_CLUSTER_MISSING: Final = "OwnClusterMissing"
+"""The condition of a peer that has no Cluster of itself; its time is when that began."""
+MISSING_FOR_LONG: Final = "MissingForLong"
+"""The reason of the condition once `leave NAME` may remove the peer."""
+
+CONDITIONS: Final = (
+    "LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced", OWN_CLUSTER_MISSING,
+)  # fmt: skip
 """The condition types that the daemon writes."""
 
 METADATA_FIELDS: Final = ("provider", "distribution", "version", "kubeletVersions", "kubeProxyVersions", "locality")
@@ -35,6 +43,17 @@ class KnownCluster:
     compared: bool = True
 
 
+class OwnCluster(enum.Enum):
+    """The Cluster that a peer has of itself."""
+
+    UNKNOWN = "not known"
+    PRESENT = "is there"
+    MISSING = "is missing"
+    MISSING_FOR_LONG = "is missing for so long that the peer may be removed"
+    ALL_MISSING = "is missing, with all other Clusters"
+    ALL_MISSING_FOR_LONG = "is missing for long, with all other Clusters"
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The facts that determine a Cluster's status. Texts are for people, and empty when there is nothing to report.
@@ -42,7 +61,9 @@ class ClusterFacts:
     `failure` is why the peer is not read (unreachable, another cluster, 401). `connected` is true while the peer is
     read and its identity is proven. Before the first answer, there is neither. `reported_left_by` has the names of
     members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another cluster of
-    its name at another address. `metadata` and `known_there` (the Clusters in the peer) are None until they were read.
+    its name at another address. `own_cluster` is about the Cluster of a peer at the peer; an absence of `absence_s`
+    seconds is a departure, 0 for never. `metadata` and `known_there` (the Clusters in the peer) are None until they are
+    read.
     """
 
     is_local: bool
@@ -61,6 +82,8 @@ class ClusterFacts:
     known_here: Sequence[KnownCluster] = ()
     known_there: Sequence[KnownCluster] | None = None
     known_problem: str = ""
+    own_cluster: OwnCluster = OwnCluster.PRESENT
+    absence_s: int = 0
     generation: int = 0
 
 
@@ -99,6 +122,7 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         _build_metadata_set(facts),
         _build_ready(verdict, facts=facts),
         _build_clusters_synced(facts, verdict),
+        _build_own_cluster_missing(facts),
     )
     status["conditions"] = [condition for condition in found if condition]
     return status
@@ -204,6 +228,23 @@ def _build_clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None)
     return _build_condition(
         "ClustersSynced", not problems, reason=reason, message=_join_problems(problems), facts=facts
     )
+
+
+def _build_own_cluster_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
+    if facts.is_local or facts.own_cluster is OwnCluster.PRESENT:
+        return {"type": OWN_CLUSTER_MISSING, "status": None}
+    if facts.own_cluster is OwnCluster.UNKNOWN:
+        return None
+    is_lasting = facts.own_cluster in (OwnCluster.MISSING_FOR_LONG, OwnCluster.ALL_MISSING_FOR_LONG)
+    reason = MISSING_FOR_LONG if is_lasting else "Missing"
+    if facts.own_cluster in (OwnCluster.ALL_MISSING, OwnCluster.ALL_MISSING_FOR_LONG):
+        message = "it has no Cluster at all, so it does not count as having left"
+    elif facts.absence_s:
+        message = f"it has no Cluster of itself; after {facts.absence_s} s without one it has left the group"
+    else:
+        message = "it has no Cluster of itself"
+    advice = "; if it has left, run `registry-controller leave NAME` here" if is_lasting else ""
+    return _build_condition(OWN_CLUSTER_MISSING, True, reason=reason, message=message + advice, facts=facts)
 
 
 def _join_problems(problems: Sequence[str]) -> str:

@@ -1,0 +1,165 @@
+"""Makes this cluster's own Cluster, and makes it again after it was lost: `core.decision.home` decides how.
+
+Law: what members show is used for labels, annotations and spec only: never for the ID, nor for a Secret of another
+member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from registry_controller.api import meta
+from registry_controller.api.errors import BadInput, InvalidKubeconfig
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.core.decision.home import (
+    HomeFacts,
+    Make,
+    Wait,
+    named_secret,
+    plan_own_cluster,
+    restored_cluster,
+)
+from registry_controller.kube.strict_yaml import load_document
+from registry_controller.local import manifests
+from registry_controller.local.client import LocalClient
+from registry_controller.local.kubeconfig_secret import is_published
+from registry_controller.local.reader_token import decode_text
+from registry_controller.report.logs import Logger
+from registry_controller.settings import Settings
+
+
+class OwnClusterSource(Protocol):
+    """What is known of this cluster's own Cluster while it is missing."""
+
+    @property
+    def last(self) -> Manifest | None:
+        """The Cluster as this process saw it last; None if it did not see it."""
+
+    @property
+    def awaits_members(self) -> bool:
+        """True while the Clusters of a member that may answer are not known yet."""
+
+    async def list_shown(self) -> Sequence[Manifest]:
+        """Read the copies of it at live members."""
+
+
+class NoOwnCluster:
+    """Knows nothing of a lost Cluster."""
+
+    last: Manifest | None = None
+    awaits_members: bool = False
+
+    async def list_shown(self) -> Sequence[Manifest]:
+        """Return nothing."""
+        return ()
+
+
+class OwnClusterMaker:
+    """Makes the missing own Cluster. `check_after_s` is when it is to be tried again, None for no such time."""
+
+    def __init__(
+        self, *, api: LocalClient, settings: Settings, cluster_id: ClusterUID, source: OwnClusterSource, log: Logger
+    ) -> None:
+        self.check_after_s: float | None = None
+        self._api = api
+        self._settings = settings
+        self._cluster_id = cluster_id
+        self._source = source
+        self._log = log
+        self._missing_since_s: float | None = None
+        self._last: Manifest | None = None
+        self._left_as: Manifest | None = None
+
+    def note_found(self, found: Sequence[Manifest]) -> None:
+        """Record the own Clusters that are here."""
+        if found:
+            self.check_after_s = self._missing_since_s = None
+            self._last = found[0] if len(found) == 1 else None
+
+    def note_farewell(self) -> None:
+        """Record that this cluster has left: when it joins again, its Cluster is a new one."""
+        self.check_after_s = self._missing_since_s = self._last = None
+        self._left_as = self._source.last
+
+    def _last_known(self) -> Manifest | None:
+        last = self._source.last
+        return self._last if last is None or last is self._left_as else last
+
+    async def make(self, clusters: Sequence[Manifest]) -> Manifest | None:
+        """Make the Cluster, and return it; None while it is not to be made. `clusters` are all Clusters here."""
+        now_s = asyncio.get_running_loop().time()
+        if self._missing_since_s is None:
+            self._missing_since_s = now_s
+        last = self._last_known()
+        others = {key for cluster in clusters if (key := named_secret(cluster)) is not None}
+        facts = HomeFacts(
+            name=self._settings.provision_local_cluster,
+            has_farewell=False,
+            last=last,
+            missing_s=now_s - self._missing_since_s,
+            shown=await self._source.list_shown() if last is None else (),
+            awaits_members=self._source.awaits_members,
+            published=await self._find_published(others) if last is None else None,
+        )
+        plan = plan_own_cluster(facts)
+        self.check_after_s = plan.after_s if isinstance(plan, Wait) else None
+        return await self._create(plan, clusters, others) if isinstance(plan, Make) else None
+
+    async def _create(self, plan: Make, clusters: Sequence[Manifest], others: Collection[ObjectKey]) -> Manifest:
+        wanted: Mapping[str, object]
+        if plan.cluster is None:
+            name, namespace = self._settings.provision_local_cluster, self._settings.namespace
+            wanted = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=namespace)
+        else:
+            secret = await self._own_secret(plan.cluster, others) if plan.is_shown else None
+            wanted = restored_cluster(plan.cluster, local=self._cluster_id, secret=secret)
+        name = meta.metadata_of(wanted)["name"]
+        if any(meta.metadata_of(cluster).get("name") == name for cluster in clusters):
+            raise BadInput(
+                f"Cluster {name}: has another clusterID than this cluster's {self._cluster_id}; delete it, or set "
+                "another name in PROVISION_LOCAL_CLUSTER"
+            )
+        made = await self._api.create(meta.CLUSTERS, wanted)
+        words = "created the local Cluster" if plan.cluster is None else "created the lost local Cluster again"
+        self._log.info(words, cluster=name)
+        return made
+
+    async def _own_secret(self, cluster: Manifest, others: Collection[ObjectKey]) -> ObjectKey:
+        """Return the Secret that a Cluster names, if it is this cluster's own; else the one of the Cluster's name."""
+        namespace = self._settings.namespace
+        named = named_secret(cluster)
+        if named is not None and named not in others:
+            found = await self._api.read(meta.SECRETS, named)
+            if is_published(found) if found is not None else named.namespace == namespace:
+                return named
+        return ObjectKey(namespace, meta.metadata_of(cluster)["name"])
+
+    async def _find_published(self, others: Collection[ObjectKey]) -> Manifest | None:
+        """Return the Cluster to which the published Secret belongs; None where there is not exactly one."""
+        of_registry = f"type={meta.REGISTRY_SECRET_TYPE}"
+        namespace = self._settings.namespace
+        listed = await self._api.list(meta.SECRETS, namespace=namespace, fields=of_registry)
+        found = [
+            (key, name)
+            for secret in listed
+            if is_published(secret)
+            and (key := ObjectKey(namespace, meta.metadata_of(secret)["name"])) not in others
+            and (name := _cluster_name(secret, user=self._settings.reader_service_account_name))
+        ]
+        if len(found) != 1:
+            return None
+        key, name = found[0]
+        made = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=namespace)
+        return restored_cluster(made, local=self._cluster_id, secret=key)
+
+
+def _cluster_name(secret: Manifest, *, user: str) -> str:
+    """Return the name of the Cluster for which this daemon published a Secret; empty for another Secret."""
+    try:
+        document = load_document(decode_text(secret.get("data") or {}, meta.KUBECONFIG_KEY))
+        name, named_user = document["clusters"][0]["name"], document["users"][0]["name"]
+    except (InvalidKubeconfig, TypeError, KeyError, IndexError):
+        return ""
+    return name if isinstance(name, str) and named_user == user else ""
