@@ -66,7 +66,14 @@ class Daemon:
         self._local_metadata = LocalMetadata(reader=writer, changed=self.on_peers_changed)
         self.queue = WorkQueue(at_once=settings.workers)
         self.on_target_changed = self.queue.add
-        self.engine = Engine(settings, client=writer, local=local, connect_peer=connect_peer, observer=self)
+        self.engine = Engine(
+            settings,
+            client=writer,
+            local=local,
+            connect_peer=connect_peer,
+            observer=self,
+            now=lambda: datetime.now(UTC),
+        )
         self.registry, self.clusters = self.engine.registry, self.engine.clusters
         self.results = Results(on_change=self._report_rule)
         self.local_controller = LocalController(

@@ -88,6 +88,7 @@ class Engine:
         local: ClusterUID,
         connect_peer: Callable[[Credentials], Reader],
         observer: EngineObserver,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.local = local
         self._network_name = settings.network_name
@@ -175,7 +176,7 @@ class Engine:
             registry=self.registry,
             sources=self.sources,
             peers=self.clusters.peers,
-            now=lambda: datetime.now(UTC),
+            now=now,
             observer=self,
         )
         self.departures = Departures(

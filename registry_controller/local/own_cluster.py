@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput, InvalidKubeconfig
@@ -56,6 +56,16 @@ class NoOwnCluster:
         return ()
 
 
+class _Published(NamedTuple):
+    """The Cluster to which the published Secret belongs, and the address in it."""
+
+    cluster: Manifest | None
+    address: str
+
+
+_NONE: Final = _Published(None, "")
+
+
 class OwnClusterMaker:
     """Makes the missing own Cluster. `check_after_s` is when it is to be tried again, None for no such time."""
 
@@ -94,6 +104,7 @@ class OwnClusterMaker:
             self._missing_since_s = now_s
         last = self._last_known()
         others = {key for cluster in clusters if (key := named_secret(cluster)) is not None}
+        published = await self._find_published(others) if last is None else _NONE
         facts = HomeFacts(
             name=self._settings.provision_local_cluster,
             has_farewell=False,
@@ -101,7 +112,8 @@ class OwnClusterMaker:
             missing_s=now_s - self._missing_since_s,
             shown=await self._source.list_shown() if last is None else (),
             awaits_members=self._source.awaits_members,
-            published=await self._find_published(others) if last is None else None,
+            published=published.cluster,
+            published_address=published.address,
         )
         plan = plan_own_cluster(facts)
         self.check_after_s = plan.after_s if isinstance(plan, Wait) else None
@@ -136,30 +148,31 @@ class OwnClusterMaker:
                 return named
         return ObjectKey(namespace, meta.metadata_of(cluster)["name"])
 
-    async def _find_published(self, others: Collection[ObjectKey]) -> Manifest | None:
-        """Return the Cluster to which the published Secret belongs; None where there is not exactly one."""
+    async def _find_published(self, others: Collection[ObjectKey]) -> _Published:
+        """Find the Cluster to which the published Secret belongs; none where there is not exactly one."""
         of_registry = f"type={meta.REGISTRY_SECRET_TYPE}"
         namespace = self._settings.namespace
         listed = await self._api.list(meta.SECRETS, namespace=namespace, fields=of_registry)
         found = [
-            (key, name)
+            (key, named)
             for secret in listed
             if is_published(secret)
             and (key := ObjectKey(namespace, meta.metadata_of(secret)["name"])) not in others
-            and (name := _cluster_name(secret, user=self._settings.reader_service_account_name))
+            and (named := _read_kubeconfig(secret, user=self._settings.reader_service_account_name))
         ]
         if len(found) != 1:
-            return None
-        key, name = found[0]
+            return _NONE
+        key, (name, address) = found[0]
         made = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=namespace)
-        return restored_cluster(made, local=self._cluster_id, secret=key)
+        return _Published(restored_cluster(made, local=self._cluster_id, secret=key), address)
 
 
-def _cluster_name(secret: Manifest, *, user: str) -> str:
-    """Return the name of the Cluster for which this daemon published a Secret; empty for another Secret."""
+def _read_kubeconfig(secret: Manifest, *, user: str) -> tuple[str, str] | None:
+    """Return the Cluster's name and address in the Secret that this daemon published; None for another Secret."""
     try:
         document = load_document(decode_text(secret.get("data") or {}, meta.KUBECONFIG_KEY))
-        name, named_user = document["clusters"][0]["name"], document["users"][0]["name"]
+        name, address = document["clusters"][0]["name"], document["clusters"][0]["cluster"]["server"]
+        named_user = document["users"][0]["name"]
     except (InvalidKubeconfig, TypeError, KeyError, IndexError):
-        return ""
-    return name if isinstance(name, str) and named_user == user else ""
+        return None
+    return (name, address) if isinstance(name, str) and isinstance(address, str) and named_user == user else None

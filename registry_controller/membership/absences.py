@@ -96,6 +96,13 @@ class Absences:
         facts = self._facts(member, peer) if peer is not None else OwnClusterFacts(is_heard=False)
         return facts.has_own if facts.is_heard else None
 
+    def serves_none(self, member: ClusterUID) -> bool:
+        """Return whether a member answers, and does not serve Clusters: then it has none."""
+        peer, cache = self._peers.get(member), self._sources.cache_of(member, meta.CLUSTER)
+        stream = cache.streams.get(EVERYTHING) if cache is not None else None
+        is_heard = peer is not None and peer.is_alive and peer.is_connected
+        return is_heard and stream is not None and isinstance(stream.error, NotServed)
+
     def has_left(self, member: ClusterUID) -> bool:
         """Return whether a member has left, because its own Cluster has been missing for long enough."""
         return member in self._left and self.is_present(member) is False
@@ -127,10 +134,10 @@ class Absences:
     def _facts(self, member: ClusterUID, peer: Peer) -> OwnClusterFacts:
         if not peer.is_alive or not peer.is_connected:
             return OwnClusterFacts(is_heard=False)
+        if self.serves_none(member):
+            return OwnClusterFacts(is_heard=True)
         cache = self._sources.cache_of(member, meta.CLUSTER)
         stream = cache.streams.get(EVERYTHING) if cache is not None else None
-        if stream is not None and isinstance(stream.error, NotServed):
-            return OwnClusterFacts(is_heard=True)
         held = peer.clusters.held
         if held is None or not peer.clusters.is_current or stream is None or stream.error is not None:
             return OwnClusterFacts(is_heard=False)

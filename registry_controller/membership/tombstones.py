@@ -171,7 +171,11 @@ class TombstoneTracker:
             if (features := peer.features.held) is not None
         }
         proven = frozenset(self._departures.left)
-        clusters = {uid: held for uid, peer in live.items() if (held := peer.clusters.held) is not None}
+        clusters = {
+            uid: {} if self._absences.serves_none(uid) else held
+            for uid, peer in live.items()
+            if (held := peer.clusters.held) is not None
+        }
         if not (here or proven or any(there.values())):
             clusters = {}  # without any tombstone or proof the Clusters of peers decide nothing
         return MembershipFacts(

@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.leaving import held, knows, share, stones
+from tests.sim.schedule.leaving import bid_farewell, held, knows, share, stones
 
 
 def _forgets(member: Member) -> None:
@@ -113,7 +113,7 @@ def test_whom_nothing_can_bring_back_is_read_no_more(why: str) -> None:
                 _forgets(here)
             case _:
                 _forgets(here)
-                there.delete("Cluster", "b")
+                bid_farewell(there)
         await asyncio.sleep(10.0)
         assert here.daemon is not None
         assert not here.daemon.engine.clusters.peers

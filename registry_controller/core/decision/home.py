@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import read_cluster
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 
 REPLACED_S: Final = 3.0
@@ -29,9 +31,9 @@ class HomeFacts(NamedTuple):
     """The facts that decide whether the own Cluster is made, and how.
 
     `name` is the option PROVISION_LOCAL_CLUSTER. `last` is the Cluster as this process saw it last, `missing_s` for how
-    many seconds it has been missing. `shown` are the copies of it at live members; `awaits_members` means that members
-    are known here, none of which was heard yet. `published` is the Cluster to which the Secret with this cluster's
-    credentials belongs, by its kubeconfig.
+    many seconds it has been missing. `shown` are the copies of it at live members; `awaits_members` means that the
+    Clusters of a member that may answer are not known yet. `published` is the Cluster to which the Secret with this
+    cluster's credentials belongs, by its kubeconfig, and `published_address` the address in it.
     """
 
     name: str
@@ -41,6 +43,7 @@ class HomeFacts(NamedTuple):
     shown: Sequence[Manifest] = ()
     awaits_members: bool = False
     published: Manifest | None = None
+    published_address: str = ""
 
 
 class Wait(NamedTuple):
@@ -65,7 +68,7 @@ def plan_own_cluster(facts: HomeFacts) -> Wait | Make | None:
         return None
     if facts.last is not None:
         return Wait(REPLACED_S - facts.missing_s) if facts.missing_s < REPLACED_S else Make(facts.last)
-    shown = choose_shown(facts.shown)
+    shown = choose_shown(facts.shown, published_address=facts.published_address)
     if shown is not None:
         return Make(shown, is_shown=True)
     if facts.awaits_members and facts.missing_s < MEMBERS_S:
@@ -75,10 +78,37 @@ def plan_own_cluster(facts: HomeFacts) -> Wait | Make | None:
     return Make(None) if facts.name else None
 
 
-def choose_shown(shown: Sequence[Manifest]) -> Manifest | None:
-    """Choose the state that most members show, else the first of those that are shown equally often."""
+def choose_shown(shown: Sequence[Manifest], *, published_address: str = "") -> Manifest | None:
+    """Choose the state that most members show, first of those with the address that this cluster published.
+
+    Endpoints with another address are left out: a member may have invented them.
+    """
     counts = Counter(_essence(manifest) for manifest in shown)
-    return max(shown, key=lambda manifest: counts[_essence(manifest)], default=None)
+
+    def rank(manifest: Manifest) -> tuple[bool, int]:
+        return _fits(manifest, published_address), counts[_essence(manifest)]
+
+    found = max(shown, key=rank, default=None)
+    if found is None or _fits(found, published_address):
+        return found
+    spec = {name: value for name, value in found["spec"].items() if name != "kubernetesApiEndpoints"}
+    return {**found, "spec": spec}
+
+
+def _fits(manifest: Manifest, published_address: str) -> bool:
+    """Report whether the endpoint for everybody has the published address, or there is nothing to compare."""
+    try:
+        endpoint = read_cluster(manifest).published_endpoint()
+    except InvalidObject:
+        return False
+    if endpoint is None or not published_address or not endpoint.server_address.strip():
+        return True
+    return _host(endpoint.server_address) == _host(published_address)
+
+
+def _host(address: str) -> str:
+    host = address.strip().removeprefix("https://").rstrip("/").lower()
+    return host.removesuffix(":443")
 
 
 def restored_cluster(last: Manifest, *, local: ClusterUID, secret: ObjectKey | None = None) -> Manifest:
