@@ -224,7 +224,8 @@ class Daemon:
                 self.status_writer.drop(meta.RULES, name)
             self.status_reporter.rule_changed(name)
             self.deletion_limiter.rule_changed(name)
-        if name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT or self._is_ours(plural, name):
+        is_core = name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT
+        if is_core or name.startswith(f"left-{self._local}.") or self._is_ours(plural, name):
             self.local_controller.request_pass()
 
     def on_credentials_changed(self, key: ObjectKey) -> None:

@@ -134,8 +134,7 @@ class OwnClusterMaker:
                 "another name in PROVISION_LOCAL_CLUSTER"
             )
         made = await self._api.create(meta.CLUSTERS, wanted)
-        words = "created the local Cluster" if plan.cluster is None else "created the lost local Cluster again"
-        self._log.info(words, cluster=name)
+        self._log.info("created the local Cluster", cluster=name, wasLost=plan.cluster is not None)
         return made
 
     async def _own_secret(self, cluster: Manifest, others: Collection[ObjectKey]) -> ObjectKey:
@@ -147,6 +146,18 @@ class OwnClusterMaker:
             if is_published(found) if found is not None else named.namespace == namespace:
                 return named
         return ObjectKey(namespace, meta.metadata_of(cluster)["name"])
+
+    async def _is_ours(self, name: str, token: str) -> bool:
+        """Return whether a Secret is this cluster's: it has the name of the option, or else a token of this cluster.
+
+        A person may have carried another cluster's Secret here, and not its Cluster yet.
+        """
+        if self._settings.provision_local_cluster:
+            return name == self._settings.provision_local_cluster
+        wanted = manifests.token_secret(self._settings.namespace, self._settings.reader_service_account_name)
+        key = ObjectKey(self._settings.namespace, meta.metadata_of(wanted)["name"])
+        found = await self._api.read(meta.SECRETS, key)
+        return found is not None and decode_text(found.get("data") or {}, "token") == token
 
     async def _find_published(self, others: Collection[ObjectKey]) -> _Published:
         """Find the Cluster to which the published Secret belongs; none where there is not exactly one."""
@@ -162,17 +173,20 @@ class OwnClusterMaker:
         ]
         if len(found) != 1:
             return _NONE
-        key, (name, address) = found[0]
+        key, (name, address, token) = found[0]
+        if not await self._is_ours(name, token):
+            return _NONE
         made = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=namespace)
         return _Published(restored_cluster(made, local=self._cluster_id, secret=key), address)
 
 
-def _read_kubeconfig(secret: Manifest, *, user: str) -> tuple[str, str] | None:
-    """Return the Cluster's name and address in the Secret that this daemon published; None for another Secret."""
+def _read_kubeconfig(secret: Manifest, *, user: str) -> tuple[str, str, str] | None:
+    """Return name, address and token in a Secret as daemons publish it; None for another Secret."""
     try:
         document = load_document(decode_text(secret.get("data") or {}, meta.KUBECONFIG_KEY))
         name, address = document["clusters"][0]["name"], document["clusters"][0]["cluster"]["server"]
-        named_user = document["users"][0]["name"]
+        named_user, token = document["users"][0]["name"], document["users"][0]["user"]["token"]
     except (InvalidKubeconfig, TypeError, KeyError, IndexError):
         return None
-    return (name, address) if isinstance(name, str) and isinstance(address, str) and named_user == user else None
+    texts = (name, address, token)
+    return texts if named_user == user and all(isinstance(text, str) for text in texts) else None

@@ -339,8 +339,7 @@ def test_a_lasting_absence_is_counted_by_the_deletion_limiter() -> None:
 
 
 @pytest.mark.parametrize("away_s", [0.3, 20.0, 300.0])
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_reinstalled_definition_loses_nobody(away_s: float, restarts: bool) -> None:
+def test_a_reinstalled_definition_loses_nobody(away_s: float) -> None:
     """A1, P2, O6: the Clusters go with it; the links stay open until they can be made again."""
 
     async def scenario(group: SimGroup) -> None:
@@ -355,15 +354,12 @@ def test_a_reinstalled_definition_loses_nobody(away_s: float, restarts: bool) ->
         group.cut("b")
         await asyncio.sleep(away_s)
         b.server.change_served("Cluster", served=True)
-        if restarts:
-            await b.restart()
         await asyncio.sleep(90.0)
         for name in "abc":
             assert b.find("Cluster", name) is not None, name
         await group.settle()
         check_nothing_lost(group, before)
-        if not restarts:
-            assert shape(b) == was
+        assert shape(b) == was
         await check_in_step(group)
 
     simulate(scenario, n=3)

@@ -15,6 +15,7 @@ from unittest import mock
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Mistake
+from registry_controller.api.tombstone import is_own_tombstone
 from registry_controller.core.decision import deletion_limit
 from registry_controller.core.decision.decision import NeedsProof
 from registry_controller.core.decision.state import TargetState
@@ -155,7 +156,9 @@ async def _mend(stage: Stage) -> None:
     for one in group.members:
         if one.find("Cluster", one.name) is None:
             stage.observer.say(f"   {one.name} comes back")
-            await one.restart()
+            for stone in one.list("ClusterFeature"):
+                if is_own_tombstone(stone, of=one.id):
+                    one.delete("ClusterFeature", stone["metadata"]["name"])
     await asyncio.sleep(20.0)
     if stage.rebuilt:
         await _introduce_rebuilt(stage)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 from registry_controller.api.errors import Forbidden
 from registry_controller.api.meta import CLUSTER, ClusterUID
 from registry_controller.cache.registry import Registry
+from registry_controller.core.status.cluster import OwnCluster
 from registry_controller.status.clusters import ClusterStatusReporter
 from tests.unit.status.engine_parts import (
     LOCAL,
@@ -48,6 +49,7 @@ def report(
         "clusters": clusters,
         "sources": sources or FakeSources(),
         "tombstones": SimpleNamespace(now=SimpleNamespace(pending=pending or {})),
+        "absences": SimpleNamespace(report=lambda member: OwnCluster.PRESENT, lasts_s=600),
         "quota": SimpleNamespace(problem=lambda peer: quota),
         "local": SimpleNamespace(problem=problem),
         "local_metadata": SimpleNamespace(metadata={"provider": "kind"}, problem=""),
