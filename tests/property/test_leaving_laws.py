@@ -95,9 +95,7 @@ def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(kn
 def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: MembershipFacts) -> None:
     for member in leavers(known).gone:
         heard = known.ordered | {stone for stone in known.there.get(member, ()) if stone.reported_by == member}
-        ours = any(
-            stone.member == member and (stone.reported_by == LOCAL or stone in heard) for stone in known.here
-        )
+        ours = any(stone.member == member and (stone.reported_by == LOCAL or stone in heard) for stone in known.here)
         assert ours or known.trusts_after_s
         assert ours or member not in known.memberships or known.silent_s[member] >= known.trusts_after_s
 

@@ -288,8 +288,8 @@ class Observer:
             if owner and owner not in self.history.members:
                 self._tally.clause("P11")  # its cluster was built anew
             elif owner and not self._has_left(entry, owner):
-                is_own = key_of(before).name == self.history.called(owner)
-                if is_own or not self._was_absent(entry, owner, kind, key_of(before)):
+                is_alone = key_of(before).name == self.history.called(owner) and not self._has_another_name(owner)
+                if is_alone or not self._was_absent(entry, owner, kind, key_of(before)):
                     self._break("O5", where, f"was deleted, and {owner} had it, or lacked it for a moment")
 
     def _may_go(self, entry: Entry, before: Manifest) -> bool:
@@ -375,6 +375,12 @@ class Observer:
         )
         self._tally.clauses["O6"] += left
         return left
+
+    def _has_another_name(self, owner: str) -> bool:
+        """Say whether a member has a Cluster of itself under another name than others know it by."""
+        found = self.history.world().all(owner, "Cluster")
+        called = ObjectKey("", self.history.called(owner))
+        return any(one["spec"]["clusterID"] == self._id(owner) for key, one in found.items() if key != called)
 
     def _is_said_to_have_left(self, entry: Entry, member: str, *, at: str) -> bool:
         """Say whether there was a tombstone of a member at a cluster of late."""
