@@ -137,6 +137,7 @@ class StateReader:
             leaves_behind=natural is not None
             and (owner_leaves or natural in gone)
             and self._departures.leaves_behind(natural),
+            has_cluster_here=current is None or self._members.has_here(current.natural or current.marks.owner),
             successors=self._clusters.rebuilt.successors(target.name) if natural is not None else frozenset(),
         )
 

@@ -99,11 +99,12 @@ def _decide_new_member(state: TargetState, member: MembershipState, claims: list
 def _is_missing_for_a_while(state: TargetState, member: MembershipState, current: CurrentCopy) -> bool:
     """Report whether an object that its live member needs is missing there, which is no departure.
 
-    These are the member's own Cluster, and the Secret that the member's Cluster here names.
+    These are the member's own Cluster, and the Secret that the member's Cluster here names, or named before the Cluster
+    was lost.
     """
     if state.target.group == meta.GROUP:
         return member.owner_is_missing and not member.owner_leaves
-    return current.natural is not None
+    return current.natural is not None or not member.has_cluster_here
 
 
 def relayed_claims(state: TargetState) -> list[Claim]:

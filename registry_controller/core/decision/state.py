@@ -168,8 +168,8 @@ class MembershipState(NamedTuple):
     `tombstone` is the revision up to which the target's natural owner deleted it. `gone` holds the departed members
     whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_is_missing`
     means that its live member has no Cluster of itself now, `owner_leaves` that this has lasted so long that the member
-    has left, and `leaves_behind` that copies of its objects must be deleted first.
-    `successors` are the proven new IDs of the cluster of that name (P11).
+    has left, and `leaves_behind` that copies of its objects must be deleted first. `has_cluster_here` means that any
+    Cluster of the object's owner is here. `successors` are the proven new IDs of the cluster of that name (P11).
     """
 
     tombstone: int = 0
@@ -177,6 +177,7 @@ class MembershipState(NamedTuple):
     owner_is_missing: bool = False
     owner_leaves: bool = False
     leaves_behind: bool = False
+    has_cluster_here: bool = True
     successors: frozenset[ClusterUID] = frozenset()
 
 
