@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.errors import BadInput, InvalidKubeconfig
+from registry_controller.api.errors import BadInput, Forbidden, InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.core.decision.home import (
     HomeFacts,
@@ -163,7 +163,10 @@ class OwnClusterMaker:
         """Find the Cluster to which the published Secret belongs; none where there is not exactly one."""
         of_registry = f"type={meta.REGISTRY_SECRET_TYPE}"
         namespace = self._settings.namespace
-        listed = await self._api.list(meta.SECRETS, namespace=namespace, fields=of_registry)
+        try:
+            listed = await self._api.list(meta.SECRETS, namespace=namespace, fields=of_registry)
+        except Forbidden:  # the Cluster comes without it
+            return _NONE
         found = [
             (key, named)
             for secret in listed

@@ -30,7 +30,7 @@ from registry_controller.report.logs import get_logger
 log = get_logger(__name__)
 
 _DELETED_S: Final = 300.0
-"""For how long a tombstone is not created again after it was deleted here."""
+"""For how long a tombstone is not created again after it was deleted here, unless its member shows it of itself."""
 _PERIOD_S: Final = 3600.0  # for the date
 
 
@@ -134,7 +134,8 @@ class TombstoneTracker:
         return [
             stone
             for stone in self.now.to_keep
-            if self._deleted_at_s.get(stone.name, due_s) <= due_s and self._is_written_here(stone)
+            if (self.is_farewell(stone) or self._deleted_at_s.get(stone.name, due_s) <= due_s)
+            and self._is_written_here(stone)
         ]
 
     def is_farewell(self, stone: Tombstone) -> bool:

@@ -179,7 +179,7 @@ def test_who_never_had_a_cluster_of_its_own_does_not_leave_by_being_forgotten(ru
         carried = [_anew(there.get("Cluster", "b")), _anew(there.get("Secret", "b", namespace=NAMESPACE))]
         for member in (here, there):
             member.delete("Cluster", "b")
-        _drops_credentials(here)
+            member.delete("Secret", "b", namespace=NAMESPACE)
         if runs:
             there.options["PROVISION_LOCAL_CLUSTER"] = ""
             there.start()

@@ -10,8 +10,8 @@ import pytest
 
 from registry_controller.core.status.cluster import OWN_CLUSTER_MISSING
 from tests.sim.cluster.clock import virtual_clocks
-from tests.sim.cluster.group import SimGroup, config_map, simulate
-from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.group import SimGroup, carry_over, config_map, simulate
+from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.leaving import declare, held, knows, leave, share, stones
 
@@ -360,6 +360,36 @@ def test_a_reinstalled_definition_loses_nobody(away_s: float) -> None:
         await group.settle()
         check_nothing_lost(group, before)
         assert shape(b) == was
+        await check_in_step(group)
+
+    simulate(scenario, n=3)
+
+
+def test_a_daemons_namespace_that_was_deleted_needs_a_swap_and_says_so() -> None:
+    """P2, O5: the Clusters and all copies stay; the credentials of both sides are carried to and from one member."""
+
+    async def scenario(group: SimGroup) -> None:
+        await prepare(group)
+        a, b, _ = group.members
+        await b.stop()
+        b.delete("Namespace", NAMESPACE)
+        await asyncio.sleep(ABSENCE_S * 2)
+        b.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        b.create({"kind": "ServiceAccount", "metadata": {"name": READER, "namespace": NAMESPACE}})
+        b.start()
+        await group.settle()
+        for member, peer, words in ((b, "a", "by a new swap"), (b, "c", "by a new swap"), (a, "b", "carry the Secret")):
+            status = member.get("Cluster", peer)["status"]
+            assert status["state"] != "Ready"
+            assert words in status["message"], status
+            assert held(member) == {"goes", "stays"}
+        carry_over(b, a)
+        carry_over(a, b)
+        await group.settle()
+        for member in group.members:
+            for name in "abc":
+                assert member.get("Cluster", name)["status"]["state"] == "Ready", (member.name, name)
+            assert held(member) == {"goes", "stays"}
         await check_in_step(group)
 
     simulate(scenario, n=3)

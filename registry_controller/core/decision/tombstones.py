@@ -260,14 +260,17 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
 def _wait_for_live_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) -> float | None:
     """Return 0 when orders remove a member that answers; None while they do not.
 
-    Its own Cluster is missing, or the tombstones were not valid.
+    Who shows a farewell, and has no Cluster of itself, has left also where a person carried a Cluster of it here.
     """
-    orders = {stone for stone in stones if known.is_farewell(stone)}
-    if member in known.lasting:
-        orders |= {stone for stone in stones if stone in known.ordered}
+    farewells = {stone for stone in stones if known.is_farewell(stone)}
+    orders = farewells | {stone for stone in stones if stone in known.ordered and member in known.lasting}
     here = known.memberships.get(member, frozenset())
-    is_over = bool(here) and all(uid is not None and any(stone.covers(uid) for stone in orders) for uid in here)
-    return 0.0 if is_over else None
+    is_no_member = bool(farewells) and known.lives.get(member) == frozenset()
+
+    def is_over(uid: str | None) -> bool:
+        return is_no_member if uid is None else any(stone.covers(uid) for stone in orders)
+
+    return 0.0 if here and all(map(is_over, here)) else None
 
 
 def _counts_at_once(known: MembershipFacts, stone: Tombstone) -> bool:
