@@ -82,7 +82,7 @@ class Daemon:
             cluster_id=local,
             tombstones=self.engine.tombstones,
             log=log,
-            own_cluster=self.engine.own_cluster,
+            lost_clusters=self.engine.lost_clusters,
             on_change=self.on_peers_changed,
         )
         self.events = EventRecorder(

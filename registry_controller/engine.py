@@ -40,7 +40,7 @@ from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.local.reader_token import token_type
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
-from registry_controller.membership.own_cluster import LostOwnCluster
+from registry_controller.membership.own_cluster import LostClusters
 from registry_controller.membership.quota import MemberQuota
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.membership.tombstones import TombstoneTracker
@@ -193,7 +193,9 @@ class Engine:
             today=lambda: datetime.now(UTC).date(),
             observer=self,
         )
-        self.own_cluster = LostOwnCluster(local=local, registry=self.registry, peers=self.clusters.peers)
+        self.lost_clusters = LostClusters(
+            local=local, registry=self.registry, peers=self.clusters.peers, connect_peer=connect_peer
+        )
         # sync
         self._states = StateReader(
             local=local,

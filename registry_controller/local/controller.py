@@ -21,7 +21,7 @@ from registry_controller.kube.writer import LocalWriter
 from registry_controller.local import manifests
 from registry_controller.local.client import LocalClient
 from registry_controller.local.kubeconfig_secret import KubeconfigSecret
-from registry_controller.local.own_cluster import NoOwnCluster, OwnClusterMaker, OwnClusterSource
+from registry_controller.local.own_cluster import LostClusterSource, NoLostClusters, OwnClusterMaker
 from registry_controller.report.logs import Logger
 from registry_controller.settings import Settings
 
@@ -59,7 +59,7 @@ class LocalController:
         cluster_id: ClusterUID,
         tombstones: TombstoneSource,
         log: Logger,
-        own_cluster: OwnClusterSource | None = None,
+        lost_clusters: LostClusterSource | None = None,
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self.problem = ""
@@ -70,7 +70,7 @@ class LocalController:
         self._log = log
         self._on_change = on_change
         self._maker = OwnClusterMaker(
-            api=self._api, settings=settings, cluster_id=cluster_id, source=own_cluster or NoOwnCluster(), log=log
+            api=self._api, settings=settings, cluster_id=cluster_id, source=lost_clusters or NoLostClusters(), log=log
         )
         self._secret = KubeconfigSecret(api=self._api, settings=settings, log=log)
         self._is_requested = asyncio.Event()
@@ -108,7 +108,8 @@ class LocalController:
 
     async def _pass(self) -> str:
         found: list[Manifest] = []
-        problems = [*await self._keep_tombstones(), await self._attempt(self._find(found))]
+        restored = await self._attempt(self._maker.restore_members())
+        problems = [*await self._keep_tombstones(), restored, await self._attempt(self._find(found))]
         if (
             not problems[-1] and len(found) == 1
         ):  # without any it is no member; two are in conflict until one is deleted

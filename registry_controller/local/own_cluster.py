@@ -30,8 +30,8 @@ from registry_controller.report.logs import Logger
 from registry_controller.settings import Settings
 
 
-class OwnClusterSource(Protocol):
-    """What is known of this cluster's own Cluster while it is missing."""
+class LostClusterSource(Protocol):
+    """What is known of this cluster's own Cluster while it is missing, and of the Clusters of members."""
 
     @property
     def last(self) -> Manifest | None:
@@ -44,9 +44,12 @@ class OwnClusterSource(Protocol):
     async def list_shown(self) -> Sequence[Manifest]:
         """Read the copies of it at live members."""
 
+    async def read_member(self, secret: Manifest) -> Manifest | None:
+        """Read the Cluster of the member to which a registry Secret here gives access; None if that fails."""
 
-class NoOwnCluster:
-    """Knows nothing of a lost Cluster."""
+
+class NoLostClusters:
+    """Knows nothing of lost Clusters."""
 
     last: Manifest | None = None
     awaits_members: bool = False
@@ -54,6 +57,10 @@ class NoOwnCluster:
     async def list_shown(self) -> Sequence[Manifest]:
         """Return nothing."""
         return ()
+
+    async def read_member(self, secret: Manifest) -> Manifest | None:
+        """Return nothing."""
+        return None
 
 
 class _Published(NamedTuple):
@@ -70,7 +77,7 @@ class OwnClusterMaker:
     """Makes the missing own Cluster. `check_after_s` is when it is to be tried again, None for no such time."""
 
     def __init__(
-        self, *, api: LocalClient, settings: Settings, cluster_id: ClusterUID, source: OwnClusterSource, log: Logger
+        self, *, api: LocalClient, settings: Settings, cluster_id: ClusterUID, source: LostClusterSource, log: Logger
     ) -> None:
         self.check_after_s: float | None = None
         self._api = api
@@ -81,6 +88,8 @@ class OwnClusterMaker:
         self._missing_since_s: float | None = None
         self._last: Manifest | None = None
         self._left_as: Manifest | None = None
+        self._unnamed: set[ObjectKey] = set()
+        """The Secrets of members whose Clusters were lost together with the own one, before this process began."""
 
     def note_found(self, found: Sequence[Manifest]) -> None:
         """Record the own Clusters that are here."""
@@ -104,6 +113,12 @@ class OwnClusterMaker:
             self._missing_since_s = now_s
         last = self._last_known()
         others = {key for cluster in clusters if (key := named_secret(cluster)) is not None}
+        is_first = self._missing_since_s == now_s
+        is_bare = is_first and last is None and not clusters
+        if is_bare and await self._note_unnamed():
+            await self.restore_members()
+            clusters = await self._api.list(meta.CLUSTERS)
+            others = {key for cluster in clusters if (key := named_secret(cluster)) is not None}
         published = await self._find_published(others) if last is None else _NONE
         facts = HomeFacts(
             name=self._settings.provision_local_cluster,
@@ -111,13 +126,43 @@ class OwnClusterMaker:
             last=last,
             missing_s=now_s - self._missing_since_s,
             shown=await self._source.list_shown() if last is None else (),
-            awaits_members=self._source.awaits_members,
+            awaits_members=self._source.awaits_members or (is_bare and bool(clusters)),
             published=published.cluster,
             published_address=published.address,
         )
         plan = plan_own_cluster(facts)
         self.check_after_s = plan.after_s if isinstance(plan, Wait) else None
         return await self._create(plan, clusters, others) if isinstance(plan, Make) else None
+
+    async def _note_unnamed(self) -> bool:
+        """Note the Secrets of members, of which no Cluster is left here; return whether there are any."""
+        self._unnamed = {_key(secret) for secret in await self._list_secrets() if not is_published(secret)}
+        return bool(self._unnamed)
+
+    async def restore_members(self) -> None:
+        """Make the lost Clusters of members again, from the members themselves, as a person would carry them here.
+
+        A member that does not answer is asked again with the next pass.
+        """
+        if not self._unnamed:
+            return
+        clusters = await self._api.list(meta.CLUSTERS)
+        names = {meta.metadata_of(cluster).get("name") for cluster in clusters}
+        self._unnamed -= {key for cluster in clusters if (key := named_secret(cluster)) is not None}
+        secrets = [secret for secret in await self._list_secrets() if _key(secret) in self._unnamed]
+        for found in await asyncio.gather(*map(self._source.read_member, secrets)):
+            if found is not None and meta.metadata_of(found)["name"] not in names:
+                wanted = restored_cluster(found, cluster_id=ClusterUID(found["spec"]["clusterID"]))
+                made = await self._api.create(meta.CLUSTERS, wanted)
+                self._log.info("created the lost Cluster of a member again", cluster=meta.metadata_of(made)["name"])
+
+    async def _list_secrets(self) -> Sequence[Manifest]:
+        """List the registry Secrets in the daemon's namespace; none without the right."""
+        of_registry = f"type={meta.REGISTRY_SECRET_TYPE}"
+        try:
+            return await self._api.list(meta.SECRETS, namespace=self._settings.namespace, fields=of_registry)
+        except Forbidden:  # Clusters are made without it
+            return ()
 
     async def _create(self, plan: Make, clusters: Sequence[Manifest], others: Collection[ObjectKey]) -> Manifest:
         wanted: Mapping[str, object]
@@ -126,7 +171,7 @@ class OwnClusterMaker:
             wanted = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=namespace)
         else:
             secret = await self._own_secret(plan.cluster, others) if plan.is_shown else None
-            wanted = restored_cluster(plan.cluster, local=self._cluster_id, secret=secret)
+            wanted = restored_cluster(plan.cluster, cluster_id=self._cluster_id, secret=secret)
         name = meta.metadata_of(wanted)["name"]
         if any(meta.metadata_of(cluster).get("name") == name for cluster in clusters):
             raise BadInput(
@@ -161,17 +206,12 @@ class OwnClusterMaker:
 
     async def _find_published(self, others: Collection[ObjectKey]) -> _Published:
         """Find the Cluster to which the published Secret belongs; none where there is not exactly one."""
-        of_registry = f"type={meta.REGISTRY_SECRET_TYPE}"
         namespace = self._settings.namespace
-        try:
-            listed = await self._api.list(meta.SECRETS, namespace=namespace, fields=of_registry)
-        except Forbidden:  # the Cluster comes without it
-            return _NONE
         found = [
             (key, named)
-            for secret in listed
+            for secret in await self._list_secrets()
             if is_published(secret)
-            and (key := ObjectKey(namespace, meta.metadata_of(secret)["name"])) not in others
+            and (key := _key(secret)) not in others
             and (named := _read_kubeconfig(secret, user=self._settings.reader_service_account_name))
         ]
         if len(found) != 1:
@@ -180,7 +220,7 @@ class OwnClusterMaker:
         if not await self._is_ours(name, token):
             return _NONE
         made = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=namespace)
-        return _Published(restored_cluster(made, local=self._cluster_id, secret=key), address)
+        return _Published(restored_cluster(made, cluster_id=self._cluster_id, secret=key), address)
 
 
 def _read_kubeconfig(secret: Manifest, *, user: str) -> tuple[str, str, str] | None:
@@ -193,3 +233,8 @@ def _read_kubeconfig(secret: Manifest, *, user: str) -> tuple[str, str, str] | N
         return None
     texts = (name, address, token)
     return texts if named_user == user and all(isinstance(text, str) for text in texts) else None
+
+
+def _key(secret: Manifest) -> ObjectKey:
+    info = meta.metadata_of(secret)
+    return ObjectKey(info["namespace"], info["name"])

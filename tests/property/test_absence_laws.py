@@ -123,15 +123,17 @@ def clusters(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.clause("P2")
 @given(clusters())
 def test_what_is_made_again_is_as_it_was_and_ours(last: Manifest) -> None:
-    made = restored_cluster(last, local=LOCAL)
+    made = restored_cluster(last, cluster_id=LOCAL)
     info = made["metadata"]
     assert made["spec"] == {**last["spec"], "clusterID": LOCAL}
     assert set(info) <= {"name", "labels", "annotations"}
     for part in ("labels", "annotations"):
         wanted = {name: text for name, text in last["metadata"][part].items() if name in ("x", "y")}
         assert info.get(part, {}) == wanted
-    assert named_secret(restored_cluster(last, local=LOCAL, secret=ObjectKey("n", "mine"))) == ObjectKey("n", "mine")
-    assert restored_cluster(made, local=LOCAL) == made
+    assert named_secret(restored_cluster(last, cluster_id=LOCAL, secret=ObjectKey("n", "mine"))) == ObjectKey(
+        "n", "mine"
+    )
+    assert restored_cluster(made, cluster_id=LOCAL) == made
 
 
 @pytest.mark.clause("P2")

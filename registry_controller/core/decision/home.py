@@ -111,8 +111,8 @@ def _host(address: str) -> str:
     return host.removesuffix(":443")
 
 
-def restored_cluster(last: Manifest, *, local: ClusterUID, secret: ObjectKey | None = None) -> Manifest:
-    """Build the own Cluster as it last was, with labels, annotations and spec; it names `secret` if one is given."""
+def restored_cluster(last: Manifest, *, cluster_id: ClusterUID, secret: ObjectKey | None = None) -> Manifest:
+    """Build a Cluster as it last was, with labels, annotations and spec; it names `secret` if one is given."""
     spec = last.get("spec")
     spec = dict(spec) if isinstance(spec, Mapping) else {}
     if secret is not None:
@@ -125,7 +125,7 @@ def restored_cluster(last: Manifest, *, local: ClusterUID, secret: ObjectKey | N
         "apiVersion": meta.API_VERSION,
         "kind": meta.CLUSTER.kind,
         "metadata": {"name": meta.metadata_of(last)["name"], **{part: kept for part, kept in marks.items() if kept}},
-        "spec": {**spec, "clusterID": local},
+        "spec": {**spec, "clusterID": cluster_id},
     }
 
 
