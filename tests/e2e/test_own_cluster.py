@@ -25,6 +25,7 @@ from tests.e2e.group import (
 LABELS = {"region": "north"}
 COUNT = 10
 MISSING = "OwnClusterMissing"
+DEFINITION = "clusters.clusterregistry.k8s.cisco.com"
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_a_reinstalled_definition_loses_nobody(members: list[Member], away_s: fl
     """A1, O6: all Clusters go with it, and all come again."""
     first, second = members
     before, labels = copies(first), own(second)["metadata"]["labels"]
-    second.kubectl("delete", "crd", "clusters.clusterregistry.k8s.cisco.com")
+    second.kubectl("delete", "crd", DEFINITION)
     time.sleep(away_s)
     assert copies(first) == before
     second.kubectl("create", "-f", str(CRDS / "clusterregistry.k8s.cisco.com_clusters.yaml"))
@@ -116,3 +117,49 @@ def test_a_reinstalled_definition_loses_nobody(members: list[Member], away_s: fl
     assert own(second)["metadata"]["labels"] == labels
     eventually(lambda: second.find("cluster", first.name), what="the peer's Cluster")
     check_as_before(members, before)
+
+
+def test_a_definition_reinstalled_while_no_daemon_runs_loses_nobody(members: list[Member]) -> None:
+    """A1, P2: the Secrets here lead to the members, and these show the Clusters."""
+    first, second = members
+    before, labels = copies(first), own(second)["metadata"]["labels"]
+    second.daemon.stop()
+    second.kubectl("delete", "crd", DEFINITION)
+    second.kubectl("create", "-f", str(CRDS / "clusterregistry.k8s.cisco.com_clusters.yaml"))
+    second.daemon.start()
+    eventually(lambda: second.find("cluster", second.name), what="the own Cluster")
+    assert own(second)["metadata"]["labels"] == labels
+    check_as_before(members, before)
+
+
+def test_only_an_absence_that_lasts_is_a_departure_and_never_with_a_definition_that_is_going() -> None:
+    """O6: Kubernetes lists a definition that is being deleted without the verb create; its objects go one by one."""
+    values = ("controller.memberAbsenceSeconds=5", "controller.stabilizationWindowSeconds=2")
+    with joined_group(2, prefix="going", values=values) as (first, second):
+        second.daemon.stop()
+        second.kubectl(
+            "patch", "cluster", first.name, "--type=merge", "-p", _FINALIZERS.format('"test.example.com/held"')
+        )
+        second.kubectl("delete", "crd", DEFINITION, "--wait=false")
+        eventually(lambda: second.find("cluster", second.name) is None, what="the own Cluster goes")
+        eventually(lambda: reason(first, second.name) == "MissingForLong", what="the absence is seen, and lasts")
+        steadily(lambda: first.find("cluster", second.name), for_s=15.0, what="nobody has left")
+        second.kubectl("patch", "cluster", first.name, "--type=merge", "-p", _FINALIZERS.format(""))
+        eventually(lambda: second.find("crd", DEFINITION) is None, what="the definition has gone")
+        second.kubectl("create", "-f", str(CRDS / "clusterregistry.k8s.cisco.com_clusters.yaml"))
+        second.daemon.start()
+        in_sync([first, second])
+
+        second.daemon.stop()
+        second.kubectl("delete", "cluster", second.name)
+        eventually(lambda: first.find("cluster", second.name) is None, what="the member has left")
+        eventually(lambda: first.find("-n", NAMESPACE, "secret", second.name) is None, what="its credentials are gone")
+        second.daemon.start()
+        second.daemon.wait_ready(timeout_s=180)
+
+
+_FINALIZERS = '{{"metadata":{{"finalizers":[{}]}}}}'
+
+
+def reason(member: Member, name: str) -> str:
+    return str(member.condition("cluster", name, MISSING).get("reason", ""))
