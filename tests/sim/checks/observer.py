@@ -57,7 +57,7 @@ class Observer:
         self._newest: dict[tuple[str, Place, str, str], int] = {}
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
-        self._guards = Guards(tally, self._break)
+        self._guards = Guards(tally, self._break, is_order=self._is_order)
         for member in group.members:
             self._listen(member)
 
@@ -327,7 +327,7 @@ class Observer:
         """List what is missing and was there less than the stabilization window ago, if the copy was wanted with it."""
         place, marks = Place(before["kind"], key_of(before)), marks_of(before)
         source, owner = marks.provenance.get("source") or {}, self._name(marks.owner)
-        if not source or not owner:
+        if not source or not owner or self._is_order(entry, marks.owner):
             return
         lately = list(self._lately(entry, owner, source["kind"], _source_key(source)))
         if len(lately) > 1:
@@ -367,14 +367,15 @@ class Observer:
         """Say whether an owner has left, or this cluster: by a tombstone, or by an absence that lasted (O6)."""
         own = ObjectKey("", self.history.called(owner))
         states = self.history.states_since(owner, "Cluster", own, at=entry.at - ABSENCE_S)
-        left = (
-            self._is_said_to_have_left(entry, owner, at=entry.cluster)
-            or self._is_said_to_have_left(entry, owner, at=owner)
-            or self._is_said_to_have_left(entry, entry.cluster, at=entry.cluster)
-            or not any(states)
-        )
+        left = self._is_order(entry, self._id(owner)) or not any(states)
         self._tally.clauses["O6"] += left
         return left
+
+    def _is_order(self, entry: Entry, owner_id: str) -> bool:
+        """Say whether a departure by tombstone is under way: the owner's, as it or this cluster says, or this one's."""
+        owner, here = self._name(owner_id), entry.cluster
+        places = [(owner, here), (owner, owner)] if owner in self.history.members else []
+        return any(self._is_said_to_have_left(entry, one, at=at) for one, at in [*places, (here, here)])
 
     def _has_another_name(self, owner: str) -> bool:
         """Say whether a member has a Cluster of itself under another name than others know it by."""
