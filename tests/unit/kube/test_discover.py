@@ -110,3 +110,14 @@ async def test_a_kind_is_looked_for_no_further_than_it_takes(word: str, found: G
     else:
         assert (await discovery.find(word))[0] == found
     assert server.asked == ["/apis", *asked]
+
+
+@pytest.mark.parametrize(
+    ("served", "may"),
+    [([_resource("Thing")], True), ([_resource("Thing", "delete", "get", "list", "watch")], False), ([], False)],
+    ids=["served", "its definition is being deleted", "not served"],
+)
+async def test_what_is_going_with_its_definition_may_not_be_created(served: list[dict[str, Any]], may: bool) -> None:
+    """O6."""
+    discovery, _ = _discovery(_group("g", "v1"), v1=served)
+    assert await discovery.may_create(GVK("g", "v1", "Thing")) is may
