@@ -114,7 +114,11 @@ async def test_a_kind_is_looked_for_no_further_than_it_takes(word: str, found: G
 
 @pytest.mark.parametrize(
     ("served", "may"),
-    [([_resource("Thing")], True), ([_resource("Thing", "delete", "get", "list", "watch")], False), ([], False)],
+    [
+        ([_resource("Thing")], True),
+        ([_resource("Thing", "delete", "get", "list", "watch")], False),
+        ([_resource("Other")], False),
+    ],
     ids=["served", "its definition is being deleted", "not served"],
 )
 async def test_what_is_going_with_its_definition_may_not_be_created(served: list[dict[str, Any]], may: bool) -> None:
