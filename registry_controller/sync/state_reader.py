@@ -132,7 +132,7 @@ class StateReader:
         return MembershipState(
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
             gone=gone,
-            owner_is_missing=natural is not None and self._absences.is_present(natural) is False,
+            owner_is_present=natural is not None and self._absences.is_present(natural) is True,
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None
             and (owner_leaves or natural in gone)

@@ -103,7 +103,7 @@ def _is_missing_for_a_while(state: TargetState, member: MembershipState, current
     was lost.
     """
     if state.target.group == meta.GROUP:
-        return member.owner_is_missing and not member.owner_leaves
+        return not (member.owner_is_present or member.owner_leaves)
     return current.natural is not None or not member.has_cluster_here
 
 
