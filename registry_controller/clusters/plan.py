@@ -111,9 +111,13 @@ def find_missing(
 def find_silent(
     clusters: Mapping[str, ResolvedCluster], peers: Mapping[ClusterUID, PeerSnapshot]
 ) -> frozenset[ClusterUID]:
-    """Find the silent peers that have no Cluster here."""
+    """Find the silent peers that have no Cluster here, and whose name no other cluster has taken."""
     known = {resolved.cluster.cluster_id for resolved in clusters.values()}
-    return frozenset(member for member, peer in peers.items() if not peer.is_alive and member not in known)
+    return frozenset(
+        member
+        for member, peer in peers.items()
+        if not peer.is_alive and member not in known and peer.name not in clusters
+    )
 
 
 def _missing_target(member: ClusterUID, peer: PeerSnapshot, clusters: Mapping[str, ResolvedCluster]) -> Target | None:
