@@ -121,7 +121,7 @@ OPTIONS: Final = (
     Option(
         "MEMBER_ABSENCE_SECONDS", "600", optiontext.none_or_whole(1, 999_999_999), "number",
         "Time without a Cluster of itself in its own cluster after which a member that answers has left the group. "
-        "0: only its own `leave`, or `leave NAME` here, says so.", "s",
+        "0: only its own `leave`, or `leave NAME` here, is a departure.", "s",
     ),
     Option(
         "SYNCED_RULES_ENABLED", "true", optiontext.flag, "true|false",

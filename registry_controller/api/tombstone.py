@@ -81,7 +81,7 @@ def is_own_tombstone(manifest: Manifest, *, of: ClusterUID) -> bool:
 
 
 def is_ordered(manifest: Manifest) -> bool:
-    """Return whether the object is a tombstone of which this cluster knows that somebody ordered it."""
+    """Return whether the object is a tombstone that was ordered, as this cluster knows."""
     return meta.LEFT_ORDERED in meta.annotations_of(manifest)
 
 
@@ -94,7 +94,7 @@ def published_secret(manifest: Manifest) -> ObjectKey | None:
 def tombstone_manifest(stone: Tombstone, *, secret: str = "", ordered: bool = False) -> Manifest:
     """Return the ClusterFeature. `secret` is the cluster's Secret with published credentials, as NAMESPACE/NAME.
 
-    `ordered` records that `leave` was given here, or that the member's own farewell was read at the member.
+    `ordered` records that `leave` was given here, or that the member's own tombstone was read at the member.
     """
     labels = {
         meta.LEFT_MEMBER: stone.member,

@@ -157,7 +157,7 @@ class Discovery:
         return self._replicas[gvr]
 
     async def may_create(self, gvk: GVK) -> bool:
-        """Ask whether objects of a kind can be created: not while its definition is missing, or is being deleted."""
+        """Return whether objects of a kind can be created: not while its definition is missing, or is being deleted."""
         try:
             resources = await self._read_version(gvk)
         except NotServed:

@@ -1,4 +1,4 @@
-"""Makes this cluster's own Cluster, and makes it again after it was lost: `core.decision.home` decides how.
+"""Makes this cluster's own Cluster, and makes it again after it was lost: `core.decision.lost_cluster` decides how.
 
 Law: what members show is used for labels, annotations and spec only: never for the ID, nor for a Secret of another
 member.
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, Protocol
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput, Forbidden, InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
-from registry_controller.core.decision.home import (
-    HomeFacts,
+from registry_controller.core.decision.lost_cluster import (
+    LostClusterFacts,
     Make,
     Wait,
     named_secret,
@@ -31,7 +31,7 @@ from registry_controller.settings import Settings
 
 
 class LostClusterSource(Protocol):
-    """What is known of this cluster's own Cluster while it is missing, and of the Clusters of members."""
+    """Shows the own Cluster as it was while it is missing, and the Clusters of members."""
 
     @property
     def last(self) -> Manifest | None:
@@ -42,14 +42,14 @@ class LostClusterSource(Protocol):
         """True while the Clusters of a member that may answer are not known yet."""
 
     async def list_shown(self) -> Sequence[Manifest]:
-        """Read the copies of it at live members."""
+        """Read its copies at live members."""
 
     async def read_member(self, secret: Manifest) -> Manifest | None:
         """Read the Cluster of the member to which a registry Secret here gives access; None if that fails."""
 
 
 class NoLostClusters:
-    """Knows nothing of lost Clusters."""
+    """Shows no lost Cluster."""
 
     last: Manifest | None = None
     awaits_members: bool = False
@@ -120,7 +120,7 @@ class OwnClusterMaker:
             clusters = await self._api.list(meta.CLUSTERS)
             others = {key for cluster in clusters if (key := named_secret(cluster)) is not None}
         published = await self._find_published(others) if last is None else _NONE
-        facts = HomeFacts(
+        facts = LostClusterFacts(
             name=self._settings.provision_local_cluster,
             has_farewell=False,
             last=last,

@@ -1,6 +1,6 @@
 """Counts for how long live members have had no Cluster of themselves: long enough, that is a departure (O6).
 
-Law: what a restart must not forget is in the condition `OwnClusterMissing` of the member's Cluster here.
+Law: the beginning of an absence is in the condition `OwnClusterMissing` of the member's Cluster here.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Absences:
         return frozenset(member for member, at_s in ends_s.items() if at_s is not None and at_s <= now_s)
 
     def report(self, member: ClusterUID) -> OwnCluster:
-        """Return what the status of a member's Cluster says about the member's own Cluster."""
+        """Return the state of the member's own Cluster, for the status of its Cluster here."""
         is_present, absence = self.is_present(member), self.now.get(member)
         if is_present is None or (absence is None and not is_present):
             return OwnCluster.UNKNOWN

@@ -271,7 +271,7 @@ class LeaveCommand:
         raise LeaveIncomplete(f"{gvr} {key}: another client changes it all the time{_CONTINUE}")
 
     async def _put_tombstone(self, stone: Tombstone, *, secret: str = "", ordered: bool) -> None:
-        """Create a tombstone; replace one of the same membership that nobody ordered here, or that has expired."""
+        """Create a tombstone; replace one of the same membership that was not ordered here, or that has expired."""
         wanted = tombstone_manifest(stone, secret=secret, ordered=ordered)
         try:
             await self._api.create(meta.FEATURES, wanted)

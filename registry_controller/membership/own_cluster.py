@@ -1,4 +1,4 @@
-"""What is known of lost Clusters: the own one as it was seen here or as live members show it, and those of members.
+"""Shows lost Clusters: the own one as it was seen here or is at live members, and the Clusters of members.
 
 Law: a member's Cluster is read only from the member itself, once it has proven the ID in its Secret's marks, and only
 while this cluster is a member there.
@@ -18,7 +18,7 @@ from registry_controller.cache.peer_objects import spec_cluster_id
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.dialer import PROBE_TIMEOUT_S
 from registry_controller.clusters.peer import Peer
-from registry_controller.core.decision.home import named_secret
+from registry_controller.core.decision.lost_cluster import named_secret
 from registry_controller.core.decision.ownership import read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret
@@ -60,7 +60,7 @@ class LostClusters:
         return bool(others - answers)
 
     async def list_shown(self) -> Sequence[Manifest]:
-        """Read the copies of it at live members."""
+        """Read its copies at live members."""
         found = []
         for _, peer in sorted(self._peers.items()):
             for name, record in dict(peer.clusters.held or {}).items() if peer.is_alive else ():

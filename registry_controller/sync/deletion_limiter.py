@@ -275,7 +275,7 @@ def _is_presumed(decision: Decision) -> bool:
 
 
 def is_limited(deletion: Delete) -> bool:
-    """Report whether a deletion counts; the deletion of a rule is an order, and so is a farewell."""
+    """Report whether a deletion counts; the deletion of a rule is an order, and so is a departure by an act."""
     return deletion.reason is not Reason.RULE_GONE and not deletion.is_order
 
 

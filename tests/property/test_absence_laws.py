@@ -17,10 +17,10 @@ from registry_controller.core.decision.departure import (
     left_from_s,
     observe_absence,
 )
-from registry_controller.core.decision.home import (
+from registry_controller.core.decision.lost_cluster import (
     MEMBERS_S,
     REPLACED_S,
-    HomeFacts,
+    LostClusterFacts,
     Make,
     Wait,
     choose_shown,
@@ -148,7 +148,7 @@ def test_no_member_invents_an_address(shown: list[Manifest], address: str) -> No
 @pytest.mark.clause("P2")
 @given(
     st.builds(
-        HomeFacts,
+        LostClusterFacts,
         name=st.sampled_from(["", "b"]),
         has_farewell=st.booleans(),
         last=st.none() | clusters(),
@@ -158,7 +158,7 @@ def test_no_member_invents_an_address(shown: list[Manifest], address: str) -> No
         published=st.none() | clusters(),
     )
 )
-def test_home_makes_its_cluster_unless_it_has_left_and_never_too_early(facts: HomeFacts) -> None:
+def test_home_makes_its_cluster_unless_it_has_left_and_never_too_early(facts: LostClusterFacts) -> None:
     plan = plan_own_cluster(facts)
     known = facts.last or facts.shown or facts.published or facts.name
     if facts.has_farewell:

@@ -85,7 +85,7 @@ class Delete:
     reason: Reason
     owner: ClusterUID
     is_order: bool = False
-    """Somebody has ordered all deletions of this kind, so that their number is no mistake."""
+    """An order to delete all copies of this kind, so that their number is not a mistake."""
 
 
 @dataclass(frozen=True, slots=True)

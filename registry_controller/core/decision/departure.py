@@ -1,7 +1,7 @@
 """Departures by absence: a live member that has had no Cluster of itself, in its own cluster, for long (O6).
 
-Laws: a moment of absence proves nothing, however often it comes · an absence is judged only while the member is heard,
-and was heard for the stabilization window · a member without any Cluster has lost them all, and has not left.
+Laws: a moment of absence proves nothing, however often it comes · an absence counts only while the member answers,
+and after it answered for the stabilization window · a member without any Cluster has lost them all, and has not left.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OwnClusterFacts(NamedTuple):
 class Absence(NamedTuple):
     """An absence of a member's own Cluster.
 
-    It began at `since_s`, and was heard without a break since `heard_since_s`, None while the member is not heard.
+    It began at `since_s`, and was observed without a break since `heard_since_s`, None while the member is silent.
     """
 
     since_s: float
@@ -50,7 +50,7 @@ def observe_absence(
 
 
 def lasts_from_s(absence: Absence, *, lasts_s: float, window_s: float) -> float | None:
-    """Return when an absence has lasted long enough; None while the member is not heard.
+    """Return when an absence has lasted long enough; None while the member is silent.
 
     Then `leave NAME` may declare that the member has left.
     """

@@ -205,7 +205,7 @@ class TargetState(NamedTuple):
     """The state of one target, read from the caches at one moment.
 
     `alive` holds the members that answer, `known` all members, `departed` those with a proven departure (O6), and
-    `ordered` those whose departure is an order: their own farewell, or `leave` here.
+    `ordered` those whose departure is an order: their own tombstone, or `leave` here.
     `contested` those whose ID has clones (P1). `namespace` is read while nothing is here, and `create_namespace` while
     the namespace is missing. `copied_from` is the source of the copy that is here; `origin` is read while no claim
     stands for the copy. `membership` is None for an ordinary object. `has_left` means that this cluster itself has left

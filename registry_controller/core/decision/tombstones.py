@@ -68,7 +68,7 @@ class MembershipFacts:
         return stone.member == stone.reported_by and stone in self.there.get(stone.member, ())
 
     def is_order(self, stone: Tombstone) -> bool:
-        """Report whether a stored tombstone is an order: `leave` here, or the farewell that was read at the member."""
+        """Report whether a stored tombstone is an order: `leave` here, or the tombstone that was read at the member."""
         return stone in self.ordered or self.is_farewell(stone)
 
 
@@ -260,7 +260,7 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
 def _wait_for_live_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) -> float | None:
     """Return 0 when orders remove a member that answers; None while they do not.
 
-    Who shows a farewell, and has no Cluster of itself, has left also where a person carried a Cluster of it here.
+    A member that shows its own tombstone, and no Cluster of itself, has left, also where a person carried its Cluster here.
     """
     farewells = {stone for stone in stones if known.is_farewell(stone)}
     orders = farewells | {stone for stone in stones if stone in known.ordered and member in known.lasting}

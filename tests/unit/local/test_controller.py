@@ -188,7 +188,7 @@ async def test_a_local_cluster_that_was_deleted_is_made_again_as_it_was(
     server.drop(meta.CLUSTERS, "one")
     assert await home.reconcile() == ""
     assert server.find(meta.CLUSTERS, "one") is None
-    monkeypatch.setattr("registry_controller.core.decision.home.REPLACED_S", 0.0)
+    monkeypatch.setattr("registry_controller.core.decision.lost_cluster.REPLACED_S", 0.0)
     assert await home.reconcile() == ""
     found = server.find(meta.CLUSTERS, "one")
     assert found is not None

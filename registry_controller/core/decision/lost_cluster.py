@@ -1,7 +1,7 @@
-"""What this cluster keeps at home: its own Cluster, made again as it last was after it was lost.
+"""Decides whether this cluster's own Cluster is created again after it was lost, and how: as it last was.
 
-Laws: a cluster whose farewell stands makes nothing · what was deleted a moment ago may be created again by whoever
-deleted it · other members only show how the Cluster was: its ID, and the Secret that it names, are this cluster's own.
+Laws: a cluster that has left creates nothing · a Cluster that was deleted a moment ago may be created again by its
+author · other members only show how the Cluster was: its ID, and the Secret that it names, are this cluster's own.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _COPY_MARKS: Final = frozenset((
 ))  # fmt: skip
 
 
-class HomeFacts(NamedTuple):
+class LostClusterFacts(NamedTuple):
     """The facts that decide whether the own Cluster is made, and how.
 
     `name` is the option PROVISION_LOCAL_CLUSTER. `last` is the Cluster as this process saw it last, `missing_s` for how
-    many seconds it has been missing. `shown` are the copies of it at live members; `awaits_members` means that the
+    many seconds it has been missing. `shown` are its copies at live members; `awaits_members` means that the
     Clusters of a member that may answer are not known yet. `published` is the Cluster to which the Secret with this
     cluster's credentials belongs, by its kubeconfig, and `published_address` the address in it.
     """
@@ -62,7 +62,7 @@ class Make(NamedTuple):
     is_shown: bool = False
 
 
-def plan_own_cluster(facts: HomeFacts) -> Wait | Make | None:
+def plan_own_cluster(facts: LostClusterFacts) -> Wait | Make | None:
     """Decide about the missing own Cluster: wait, make it, or leave it missing (None)."""
     if facts.has_farewell:
         return None
@@ -96,7 +96,7 @@ def choose_shown(shown: Sequence[Manifest], *, published_address: str = "") -> M
 
 
 def _fits(manifest: Manifest, published_address: str) -> bool:
-    """Report whether the endpoint for everybody has the published address, or there is nothing to compare."""
+    """Report whether the endpoint without a network has the published address, or there is nothing to compare."""
     try:
         endpoint = read_cluster(manifest).published_endpoint()
     except InvalidObject:
