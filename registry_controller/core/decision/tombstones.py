@@ -260,7 +260,8 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
 def _wait_for_live_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) -> float | None:
     """Return 0 when orders remove a member that answers; None while they do not.
 
-    A member that shows its own tombstone, and no Cluster of itself, has left, also where a person carried its Cluster here.
+    A member that shows its own tombstone and no Cluster of itself has left. That holds also where a person carried its
+    Cluster here.
     """
     farewells = {stone for stone in stones if known.is_farewell(stone)}
     orders = farewells | {stone for stone in stones if stone in known.ordered and member in known.lasting}
