@@ -83,7 +83,7 @@ class OrphanFinder:
         self._poked.set()
 
     def on_local_status_changed(self, cache: LocalCache) -> None:
-        """Note that a cache may have lost the right to read all of its kind, or was written where nothing watches."""
+        """Note that a cache may or may not read all of its kind now, or was written where nothing watches."""
         what = (cache.kind.group, cache.kind.kind)
         if cache.has_unseen_writes:
             cache.has_unseen_writes = False
@@ -92,6 +92,8 @@ class OrphanFinder:
         refused = [stream.selection for stream in cache.streams.values() if isinstance(stream.error, Forbidden)]
         if any(not selection.namespace for selection in refused):
             self._note_narrow(what, is_narrow=what in self._namespaced)
+        elif any(not place.namespace and stream.is_complete for place, stream in cache.streams.items()):
+            self._note_narrow(what, is_narrow=False)  # the right was granted since the search
         if refused and what in self._found:
             self._found_more()
 

@@ -39,7 +39,11 @@ def _widget(name: str, *, kind: str = "Widget", version: str = "v1", **spec: Any
 
 
 pytestmark = pytest.mark.group(
-    2, prefix="copy", values=("controller.createNamespaces=true",), canaries=(CANARY,), grants=("services",)
+    2,
+    prefix="copy",
+    values=("controller.createNamespaces=true", "controller.stabilizationWindowSeconds=0"),
+    canaries=(CANARY,),
+    grants=("services",),
 )
 
 

@@ -167,6 +167,11 @@ def test_a_definition_of_rules_that_is_installed_again_deletes_no_copy(pause_s: 
         assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
         assert len(uids) == MANY
         assert missing(group["a"], "a") is None
+        group["a"].delete("ResourceSyncRule", "r")
+        await group.settle()
+        assert [copies(group[name]) for name in "ab"] == [0, 0], (
+            "the rule was taken over by the one that was created again"
+        )
 
     simulate(scenario, n=3)
 

@@ -166,3 +166,14 @@ def test_where_a_kind_may_not_be_read_whole_its_namespaces_are_searched_one_by_o
     world.list(COPIES._replace(namespace="x"))
     world.cache().streams[COPIES._replace(namespace="own")].on_error(Forbidden("no"))
     assert world.plan() == frozenset()
+
+
+def test_w3_a_kind_that_may_be_read_whole_since_is_searched_whole() -> None:
+    world = World()
+    world.finder._namespaced.add(("", "ConfigMap"))
+    world.plan(EVERYTHING)
+    world.cache().streams[EVERYTHING].on_error(Forbidden("no"))
+    plans = world.plans
+    world.list(EVERYTHING, [copy("one")])
+    assert world.plans > plans
+    assert world.plan() == {COPIES}
