@@ -134,7 +134,7 @@ def test_a_definition_reinstalled_while_no_daemon_runs_loses_nobody(members: lis
 
 def test_only_an_absence_that_lasts_is_a_departure_and_never_with_a_definition_that_is_going() -> None:
     """O6: Kubernetes lists a definition that is being deleted without the verb create; its objects go one by one."""
-    values = ("controller.memberAbsenceSeconds=5", "controller.stabilizationWindowSeconds=2")
+    values = ("controller.memberAbsenceSeconds=30", "controller.stabilizationWindowSeconds=30")
     with joined_group(2, prefix="going", values=values) as (first, second):
         second.daemon.stop()
         second.kubectl(

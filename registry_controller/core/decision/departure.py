@@ -44,7 +44,9 @@ def observe_absence(
     if facts.has_own:
         return None
     if before is not None:
-        heard_since_s = now_s if before.heard_since_s is None else before.heard_since_s
+        # A member that had lost all its Clusters makes them again one by one, and its own is not the first.
+        is_filling = facts.has_any and not before.has_any
+        heard_since_s = now_s if before.heard_since_s is None or is_filling else before.heard_since_s
         return Absence(before.since_s, heard_since_s, facts.has_any)
     return Absence(now_s if stored_since_s is None else min(stored_since_s, now_s), now_s, facts.has_any)
 

@@ -13,6 +13,7 @@ import pytest
 from registry_controller.api.errors import NotServed, Unreachable
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
+from registry_controller.core.decision.departure import OwnClusterFacts, lasts_from_s, observe_absence
 from registry_controller.core.status.cluster import OwnCluster
 from registry_controller.membership.absences import Absences
 from tests.sim.cluster.loop import run
@@ -150,3 +151,12 @@ def test_without_a_duration_no_absence_is_a_departure() -> None:
         assert stage.absences.lasting() == {B}
 
     play(main)
+
+
+def test_o6_a_member_that_makes_its_clusters_again_has_the_window_for_its_own() -> None:
+    empty, filling = OwnClusterFacts(is_heard=True), OwnClusterFacts(is_heard=True, has_any=True)
+    absence = None
+    for now_s, facts in ((0.0, empty), (700.0, empty), (705.0, filling), (710.0, filling)):
+        absence = observe_absence(facts, absence, now_s=now_s, stored_since_s=None)
+    assert absence is not None
+    assert lasts_from_s(absence, lasts_s=600.0, window_s=30.0) == 735.0
