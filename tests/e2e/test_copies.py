@@ -115,7 +115,8 @@ def test_versions_scopes_kinds_and_sizes(members: list[Member]) -> None:
     long = "n" * 253
     mutated = _widget("w-mutated", a=1)
     mutated["metadata"]["labels"] = {"gone": "1", "kept": "1"}
-    second.apply(_widget("w-old", version="v1alpha1", a=1), _widget("earth", kind="Planet", moons=1), mutated)
+    made = (_widget("w-old", version="v1alpha1", a=1), _widget("earth", kind="Planet", moons=1), mutated)
+    eventually(lambda: second.apply(*made) is None, what="the definitions are served")
     second.create(
         config_map(long, {"a": "1"}, labels={"large": "yes"}),
         config_map("big", {"a": "x" * 900 * 1024}, labels={"large": "yes"}),
