@@ -67,7 +67,14 @@ class Daemon:
         self._local_metadata = LocalMetadata(reader=writer, changed=self.on_peers_changed)
         self.queue = WorkQueue(at_once=settings.workers)
         self.on_target_changed = self.queue.add
-        self.engine = Engine(settings, client=writer, local=local, connect_peer=connect_peer, observer=self)
+        self.engine = Engine(
+            settings,
+            client=writer,
+            local=local,
+            connect_peer=connect_peer,
+            observer=self,
+            now=lambda: datetime.now(UTC),
+        )
         self.registry, self.clusters = self.engine.registry, self.engine.clusters
         self.status_reporter = StatusReporter(
             registry=self.registry,
@@ -83,6 +90,7 @@ class Daemon:
             deleted_rules=self.engine.rule_deletions,
             today=lambda: datetime.now(UTC).date(),
             log=log,
+            lost_clusters=self.engine.lost_clusters,
             on_change=self.on_peers_changed,
         )
         self.events = EventRecorder(
@@ -131,6 +139,7 @@ class Daemon:
             clusters=engine.clusters,
             sources=engine.sources,
             tombstones=engine.tombstones,
+            absences=engine.absences,
             quota=engine.quota,
             deletions=engine.rule_deletions,
             local=self.local_controller,
@@ -221,7 +230,8 @@ class Daemon:
                 self.status_writer.drop(meta.RULES, name)
             self.status_reporter.rule_changed(name)
             self.deletion_limiter.rule_changed(name)
-        if name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT or self._is_ours(plural, name):
+        is_core = name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT
+        if is_core or name.startswith(f"left-{self._local}.") or self._is_ours(plural, name):
             self.local_controller.request_pass()
 
     def on_credentials_changed(self, key: ObjectKey) -> None:

@@ -39,7 +39,9 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.local.reader_token import token_type
+from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
+from registry_controller.membership.own_cluster import LostClusters
 from registry_controller.membership.quota import MemberQuota
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.membership.tombstones import TombstoneTracker
@@ -88,6 +90,7 @@ class Engine:
         local: ClusterUID,
         connect_peer: Callable[[Credentials], Reader],
         observer: EngineObserver,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.local = local
         self._network_name = settings.network_name
@@ -179,18 +182,31 @@ class Engine:
         self.relay_policy = RelayPolicy(
             credentials=self.credentials, registry=self.registry, members=self.members, quota=self.quota
         )
+        self.absences = Absences(
+            lasts_s=settings.member_absence_seconds,
+            window_s=window_s,
+            registry=self.registry,
+            sources=self.sources,
+            peers=self.clusters.peers,
+            now=now,
+            observer=self,
+        )
         self.departures = Departures(
-            copies=self.copies, peers=self.clusters.peers, rule_states=self.rule_states, observer=self
+            copies=self.copies, absences=self.absences, rule_states=self.rule_states, observer=self
         )
         self.tombstones = TombstoneTracker(
             local=local,
             trusts_after_s=settings.member_left_trust_seconds,
             registry=self.registry,
             peers=self.clusters.peers,
+            absences=self.absences,
             departures=self.departures,
             writes_status_of=self.replicas.writes_status_of,
             today=lambda: datetime.now(UTC).date(),
             observer=self,
+        )
+        self.lost_clusters = LostClusters(
+            local=local, registry=self.registry, peers=self.clusters.peers, connect_peer=connect_peer
         )
         # sync
         self.made_once = MadeOnce()
@@ -200,6 +216,7 @@ class Engine:
             clusters=self.clusters,
             rule_states=self.rule_states,
             departures=self.departures,
+            absences=self.absences,
             tombstones=self.tombstones,
             made_once=self.made_once,
         )

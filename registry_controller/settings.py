@@ -119,6 +119,11 @@ OPTIONS: Final = (
         "again within this time was not deleted: no copy is deleted for it. 0: act at once.", "s",
     ),
     Option(
+        "MEMBER_ABSENCE_SECONDS", "600", optiontext.none_or_whole(1, 999_999_999), "number",
+        "Time without a Cluster of itself in its own cluster after which a member that answers has left the group. "
+        "0: only its own `leave`, or `leave NAME` here, is a departure.", "s",
+    ),
+    Option(
         "SYNCED_RULES_ENABLED", "true", optiontext.flag, "true|false",
         "Apply rules from other clusters here. With false they do nothing, and their copies stay.",
     ),
@@ -184,6 +189,7 @@ class Settings:
     deletion_limit_percent: int = 50
     member_left_trust_seconds: int = 86_400
     stabilization_window_seconds: int = 30
+    member_absence_seconds: int = 600
     synced_rules_enabled: bool = True
     synced_rules_kinds: tuple[GroupKind, ...] = ()
     synced_rules_namespaces: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, NamedTuple, NewType
 from urllib.parse import quote
 
@@ -60,6 +61,8 @@ LEFT_REPORTED_BY: Final = f"{_NAMES}/left-said-by"
 LEFT_UNTIL: Final = f"{_NAMES}/left-until"
 """Labels of a tombstone, the ClusterFeature that reports that a member has left: see `api.tombstone`."""
 
+LEFT_ORDERED: Final = f"{_NAMES}/left-ordered"
+"""Annotation of a tombstone here: `leave` was given here, or this cluster has read it at the member that leaves."""
 LEFT_SECRET: Final = f"{_NAMES}/left-secret"
 """Annotation of a tombstone that a cluster creates for itself: the Secret with its published credentials."""
 
@@ -217,6 +220,19 @@ def condition_of(manifest: Manifest, type_: str) -> str:
     """Return the status of a condition of an object: True, False or Unknown; empty if the condition is missing."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     return next((str(one.get("status", "")) for one in conditions if one.get("type") == type_), "")
+
+
+def condition_since(manifest: Manifest, type_: str) -> datetime | None:
+    """Return since when a condition is True; None if it is not, or has no time."""
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    times = [
+        one.get("lastTransitionTime") for one in conditions if (one.get("type"), one.get("status")) == (type_, "True")
+    ]
+    try:
+        since = datetime.fromisoformat(str(times[0] if times else ""))
+    except ValueError:
+        return None
+    return since if since.tzinfo is not None else None
 
 
 def revision(text: object) -> int:

@@ -80,21 +80,31 @@ def is_own_tombstone(manifest: Manifest, *, of: ClusterUID) -> bool:
     return stone is not None and stone.member == stone.reported_by == of
 
 
+def is_ordered(manifest: Manifest) -> bool:
+    """Return whether the object is a tombstone that was ordered, as this cluster knows."""
+    return meta.LEFT_ORDERED in meta.annotations_of(manifest)
+
+
 def published_secret(manifest: Manifest) -> ObjectKey | None:
     """Return the Secret in which a cluster that left had published its credentials, from its own tombstone."""
     namespace, _, name = meta.annotations_of(manifest).get(meta.LEFT_SECRET, "").partition("/")
     return ObjectKey(namespace, name) if namespace and name else None
 
 
-def tombstone_manifest(stone: Tombstone, *, secret: str = "") -> Manifest:
-    """Return the ClusterFeature. `secret` is the cluster's Secret with published credentials, as NAMESPACE/NAME."""
+def tombstone_manifest(stone: Tombstone, *, secret: str = "", ordered: bool = False) -> Manifest:
+    """Return the ClusterFeature. `secret` is the cluster's Secret with published credentials, as NAMESPACE/NAME.
+
+    `ordered` records that `leave` was given here, or that the member's own tombstone was read at the member.
+    """
     labels = {
         meta.LEFT_MEMBER: stone.member,
         **({meta.LEFT_MEMBERSHIP: stone.membership} if stone.membership else {}),
         meta.LEFT_REPORTED_BY: stone.reported_by,
         meta.LEFT_UNTIL: stone.until.isoformat(),
     }
-    annotations = {"annotations": {meta.LEFT_SECRET: secret}} if secret else {}
+    marks = {meta.LEFT_SECRET: secret, meta.LEFT_ORDERED: "true" if ordered else ""}
+    found = {name: text for name, text in marks.items() if text}
+    annotations = {"annotations": found} if found else {}
     return {
         "apiVersion": meta.API_VERSION,
         "kind": meta.FEATURE.kind,

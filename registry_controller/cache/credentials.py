@@ -30,7 +30,10 @@ class CredentialStore:
         if error is not None:
             return f"Secret {key} cannot be read: {error}"
         if key.namespace in self._complete:
-            return f"Secret {key} of type {meta.REGISTRY_SECRET_TYPE} does not exist"
+            return (
+                f"Secret {key} of type {meta.REGISTRY_SECRET_TYPE} does not exist; it comes through any member that "
+                "can be read, and without one by a new swap"
+            )
         return None
 
     def handler(self, namespace: str) -> EventHandler:

@@ -103,6 +103,10 @@ class Members:
         """List the peers that have Clusters."""
         return list(self._there)
 
+    def has_here(self, member: ClusterUID | None) -> bool:
+        """Return whether any local Cluster stands for a member."""
+        return any(cluster.cluster_id == member for cluster in self._here.values())
+
     def there(self, peer: ClusterUID) -> Mapping[str, MemberRecord]:
         """Return the Clusters of a peer, by name."""
         return self._there.get(peer, {})

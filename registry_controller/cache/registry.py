@@ -21,6 +21,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
+from registry_controller.api.tombstone import is_own_tombstone
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.core.decision.ownership import Marks, read_marks
@@ -35,6 +36,8 @@ from registry_controller.watch.retry import until_answered
 OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
 _MOST_GONE: Final = 4096
 """Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
+_MOST_DELETED: Final = 512
+"""The deleted Clusters whose last state is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,8 @@ class Registry:
         self.features: dict[str, Manifest] = {}
         self.pruned: dict[str, tuple[str, ...]] = {}
         self._bars: dict[str, tuple[StoredRule, BarredRule | None]] = {}
+        self.deleted_clusters: dict[ClusterUID, Manifest] = {}
+        """The last states of the Clusters that were deleted since the start, by cluster ID; the newest ones."""
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
@@ -145,7 +150,7 @@ class Registry:
         if not name or revision < self._known(plural, name):
             return
         if kind == "DELETED":
-            self._drop(plural, name, revision)
+            self._drop(plural, name, revision, last=manifest)
             if plural == meta.RULES.resource:
                 self._note_deletion(name, manifest, revision)
         else:
@@ -195,6 +200,12 @@ class Registry:
         """This cluster's record of the rules that were deleted in it."""
         held = self.features.get(names.DELETED_RULES_OBJECT)
         return read_deleted_rules(meta.annotations_of(held)) if held is not None else frozenset()
+
+    def has_lost_own_cluster(self, local: ClusterUID) -> bool:
+        """Return whether the Cluster of the local cluster was here and is missing, but did not leave."""
+        if local not in self.deleted_clusters or self.local_clusters(local):
+            return False
+        return not any(is_own_tombstone(manifest, of=local) for manifest in self.features.values())
 
     def own_identity(self, local: ClusterUID) -> OwnIdentity | None:
         """Return what selectors see of our own Cluster; None while there is not exactly one."""
@@ -249,14 +260,16 @@ class Registry:
         """Return the last known revision of an object, also of a deleted one; 0 where none is known."""
         return self._revisions.get((plural, name), 0) or self._gone.get((plural, name), 0)
 
-    def _drop(self, plural: str, name: str, revision: int) -> None:
+    def _drop(self, plural: str, name: str, revision: int, *, last: Manifest | None = None) -> None:
         self._revisions.pop((plural, name), None)
         self._gone.pop((plural, name), None)
         self._gone[(plural, name)] = revision
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
         if plural == meta.CLUSTERS.resource:
-            self.clusters.pop(name, None)
+            stored = self.clusters.pop(name, None)
+            if stored is not None and stored.cluster is not None:
+                self._record_deleted(stored.cluster.cluster_id, last or stored.manifest)
         elif plural == meta.RULES.resource:
             if self.rules.pop(name, None) is not None:
                 self._ends_at_s[name] = self._now_s() + self._window_s
@@ -269,6 +282,12 @@ class Registry:
         info = meta.metadata_of(manifest)
         if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
             self.deletions.on_delete(name, str(info.get("uid", "")), revision)
+
+    def _record_deleted(self, cluster_id: ClusterUID, manifest: Manifest) -> None:
+        self.deleted_clusters.pop(cluster_id, None)
+        self.deleted_clusters[cluster_id] = manifest
+        if len(self.deleted_clusters) > _MOST_DELETED:
+            del self.deleted_clusters[next(iter(self.deleted_clusters))]
 
     def _names(self, plural: str) -> Mapping[str, object]:
         if plural == meta.CLUSTERS.resource:

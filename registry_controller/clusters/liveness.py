@@ -2,15 +2,17 @@
 
 Laws: silence counts only while at least one other peer answers; otherwise this cluster may be partitioned itself ·
 a peer stays engaged without credentials only while its Cluster or Secret is about to be restored through it, and for
-90 s at most.
+90 s at most · a peer whose Cluster went together with the own Cluster, as with their definition, stays engaged until
+its Cluster can be stored here again and the peer has answered for 90 s.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, NamedTuple, Protocol
 
+from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
 
 _GRACE_S: Final = 90.0
@@ -59,15 +61,25 @@ class SilenceTimer:
 class GracePeriods:
     """Keeps a peer engaged for 90 s after its Cluster or Secret was deleted here, so that it can be restored.
 
-    `is_due(member, target)` returns whether the next write here restores the target from the member itself.
+    `is_due(member, target)` returns whether the next write here restores the target from the member itself. `members`
+    are the peers in their grace period.
     """
 
     def __init__(self, *, is_due: Callable[[ClusterUID, Target], bool]) -> None:
+        self.members: frozenset[ClusterUID] = frozenset()
         self._is_due = is_due
         self._since_s: Mapping[ClusterUID, float] = {}
+        self._went_with_home: dict[ClusterUID, float | None] = {}
+        """The peers whose Cluster went with the own one, each with the time at which its grace period began."""
 
-    def update(self, missing: Mapping[ClusterUID, Target]) -> frozenset[ClusterUID]:
-        """Return the peers that stay engaged, of those whose Cluster or Secret is missing."""
+    def update(
+        self, missing: Mapping[ClusterUID, Target], *, silent: Set[ClusterUID] = frozenset(), is_home_lost: bool = False
+    ) -> frozenset[ClusterUID]:
+        """Return the peers that stay engaged: of the live ones that can no longer be read, and what each lacks here.
+
+        `silent` are the peers without a Cluster here that do not answer. `is_home_lost` means that the own Cluster is
+        missing, and is to be made again.
+        """
         now_s = asyncio.get_running_loop().time()
         since_s = {
             member: self._since_s.get(member, now_s)
@@ -75,9 +87,24 @@ class GracePeriods:
             if self._is_due(member, target)
         }
         self._since_s = {member: at_s for member, at_s in since_s.items() if now_s < at_s + _GRACE_S}
-        return frozenset(self._since_s)
+        self._update_home(missing, silent, is_home_lost=is_home_lost, now_s=now_s)
+        self.members = frozenset(self._since_s.keys() | self._went_with_home.keys())
+        return self.members
+
+    def _update_home(
+        self, missing: Mapping[ClusterUID, Target], silent: Set[ClusterUID], *, is_home_lost: bool, now_s: float
+    ) -> None:
+        without = {member for member, target in missing.items() if target.group == meta.GROUP} | silent
+        if is_home_lost:
+            self._went_with_home = dict.fromkeys(without)
+            return
+        for member, since_s in list(self._went_with_home.items()):
+            if member not in without or (since_s is not None and now_s >= since_s + _GRACE_S):
+                del self._went_with_home[member]
+            elif member not in silent:
+                self._went_with_home[member] = now_s if since_s is None else since_s
 
     @property
     def update_after_s(self) -> float | None:
         """The time until the next update in seconds; None while no peer is in its grace period."""
-        return _GRACE_PERIOD_S if self._since_s else None
+        return _GRACE_PERIOD_S if self.members else None

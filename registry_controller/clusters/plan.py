@@ -108,6 +108,18 @@ def find_missing(
     return {member: target for member, target in missing.items() if target is not None}
 
 
+def find_silent(
+    clusters: Mapping[str, ResolvedCluster], peers: Mapping[ClusterUID, PeerSnapshot]
+) -> frozenset[ClusterUID]:
+    """Find the silent peers that have no Cluster here, and whose name no other cluster has taken."""
+    known = {resolved.cluster.cluster_id for resolved in clusters.values()}
+    return frozenset(
+        member
+        for member, peer in peers.items()
+        if not peer.is_alive and member not in known and peer.name not in clusters
+    )
+
+
 def _missing_target(member: ClusterUID, peer: PeerSnapshot, clusters: Mapping[str, ResolvedCluster]) -> Target | None:
     same = (resolved for resolved in clusters.values() if resolved.cluster.cluster_id == member)
     read = next((resolved for resolved in same if not resolved.alias_of), None)

@@ -20,7 +20,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.clusters.clones import CloneDetector, CloneState
 from registry_controller.clusters.liveness import GracePeriods, Liveness
 from registry_controller.clusters.peer import Connection, Peer, PeerFactory
-from registry_controller.clusters.plan import ClusterPlan, PlanInputs, find_missing, plan_members
+from registry_controller.clusters.plan import ClusterPlan, PlanInputs, find_missing, find_silent, plan_members
 from registry_controller.clusters.rebuilt import RebuiltClusters
 from registry_controller.clusters.resolver import (
     Resolution,
@@ -220,7 +220,11 @@ class ClusterProvider:
         resolution = self._resolve()
         self.resolved = resolution.clusters
         peers = {uid: peer.snapshot() for uid, peer in self.peers.items()}
-        in_grace = self._grace.update(find_missing(resolution.clusters, peers))
+        in_grace = self._grace.update(
+            find_missing(resolution.clusters, peers),
+            silent=find_silent(resolution.clusters, peers),
+            is_home_lost=self._registry.has_lost_own_cluster(self.local),
+        )
         plan = plan_members(PlanInputs(self._options.namespace, resolution, peers, in_grace))
         self._apply(plan, scope)
         await self._watches.set_rules(self.peers)
@@ -277,6 +281,7 @@ class ClusterProvider:
 
     def _update_liveness(self) -> None:
         known = {stored.cluster.cluster_id for stored in self._registry.clusters.values() if stored.cluster}
+        known |= self._grace.members  # their Clusters are about to be restored
         alive = frozenset(uid for uid, peer in self.peers.items() if peer.is_alive)
         self.liveness = Liveness(frozenset(known), alive, frozenset(self._clone_state.clones))
 

@@ -156,6 +156,15 @@ class Discovery:
             self._replicas[gvr] = _read_replicas(definition, gvr.version)
         return self._replicas[gvr]
 
+    async def may_create(self, gvk: GVK) -> bool:
+        """Return whether objects of a kind can be created: not while its definition is missing, or is being deleted."""
+        try:
+            resources = await self._read_version(gvk)
+        except NotServed:
+            return False
+        found = _usable(resources, group=gvk.group, version=gvk.version, verbs=frozenset({"create"}))
+        return any(kind == gvk for kind, _, _ in found)
+
     async def list_writable(self) -> Served:
         """List the kinds that can be written, without API versions that do not answer."""
         kinds: list[tuple[GVK, GVR]] = []

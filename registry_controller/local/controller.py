@@ -29,6 +29,7 @@ from registry_controller.kube.writer import LocalWriter
 from registry_controller.local import manifests
 from registry_controller.local.client import LocalClient
 from registry_controller.local.kubeconfig_secret import KubeconfigSecret
+from registry_controller.local.own_cluster import LostClusterSource, NoLostClusters, OwnClusterMaker
 from registry_controller.report.logs import Logger
 from registry_controller.settings import Settings
 
@@ -44,6 +45,9 @@ class TombstoneSource(Protocol):
 
     def list_missing(self) -> Iterable[Tombstone]:
         """List the tombstones to create here."""
+
+    def is_farewell(self, stone: Tombstone) -> bool:
+        """Return whether the member shows this tombstone of itself."""
 
     def list_unwanted(self) -> Iterable[Manifest]:
         """List the tombstone objects to delete here."""
@@ -72,6 +76,7 @@ class LocalController:
         deleted_rules: DeletedRulesSource,
         today: Callable[[], date],
         log: Logger,
+        lost_clusters: LostClusterSource | None = None,
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self.problem = ""
@@ -83,9 +88,11 @@ class LocalController:
         self._today = today
         self._log = log
         self._on_change = on_change
+        self._maker = OwnClusterMaker(
+            api=self._api, settings=settings, cluster_id=cluster_id, source=lost_clusters or NoLostClusters(), log=log
+        )
         self._secret = KubeconfigSecret(api=self._api, settings=settings, log=log)
         self._is_requested = asyncio.Event()
-        self._had_cluster = False
         self._retry_after_s = 0.0
 
     def request_pass(self) -> None:
@@ -106,7 +113,8 @@ class LocalController:
             chance = random.random()  # noqa: S311  jitter
             retry_s = backoff_s(attempt, base=_BACKOFF_BASE_S, cap=_BACKOFF_CAP_S, chance=chance)
             period_s = min(random.uniform(*_PERIOD_S), self._secret.renew_in_s())  # noqa: S311  jitter
-            await self._rest(retry_s if problem else period_s)
+            check_s = self._maker.check_after_s
+            await self._rest(retry_s if problem else period_s if check_s is None else min(period_s, check_s))
 
     async def reconcile(self) -> str:
         """Make one pass; return the problems as a sentence, or the empty string."""
@@ -119,12 +127,13 @@ class LocalController:
 
     async def _pass(self) -> str:
         found: list[Manifest] = []
+        restored = await self._attempt(self._maker.restore_members())
         problems = [
             *await self._keep_tombstones(),
             await self._attempt(self._keep_deleted_rules()),
+            restored,
             await self._attempt(self._find(found)),
         ]
-        self._had_cluster = self._had_cluster or bool(found)
         if (
             not problems[-1] and len(found) == 1
         ):  # without any it is no member; two are in conflict until one is deleted
@@ -160,7 +169,8 @@ class LocalController:
 
     async def _create_tombstone(self, stone: Tombstone) -> None:
         with contextlib.suppress(AlreadyExists):  # created already, and not in the cache yet
-            await self._api.create(meta.FEATURES, tombstone_manifest(stone))
+            ordered = self._tombstones.is_farewell(stone)
+            await self._api.create(meta.FEATURES, tombstone_manifest(stone, ordered=ordered))
             self._log.info("created a tombstone", clusterID=stone.member, reportedBy=stone.reported_by)
 
     async def _delete_tombstone(self, manifest: Manifest) -> None:
@@ -171,37 +181,25 @@ class LocalController:
         """Find the Clusters with this cluster's ID, or create one."""
         clusters = await self._api.list(meta.CLUSTERS)
         found += [cluster for cluster in clusters if _cluster_id(cluster) == self._cluster_id]
+        self._maker.note_found(found)
         if not found:
             made = await self._provision(clusters)
             found += [made] if made is not None else []
 
     async def _provision(self, clusters: Sequence[Manifest]) -> Manifest | None:
-        """Create this cluster's Cluster: once, and again after this cluster's own tombstone was deleted."""
+        """Make this cluster's Cluster, unless its own tombstone stands: then it has left."""
         tombstone = await self._own_tombstone()
-        name = self._settings.provision_local_cluster
-        if tombstone is not None:
-            self._had_cluster = False
-            if not clusters and self._settings.manage_local_cluster_secret:
-                await self._secret.withdraw(published_secret(tombstone))
-        elif name and not self._had_cluster:
-            return await self._make_cluster(name, clusters)
+        if tombstone is None:
+            return await self._maker.make(clusters)
+        self._maker.note_farewell()
+        if not clusters and self._settings.manage_local_cluster_secret:
+            await self._secret.withdraw(published_secret(tombstone))
         return None
 
     async def _own_tombstone(self) -> Manifest | None:
         """Find the tombstone that records that this cluster has left."""
         features = await self._api.list(meta.FEATURES)
         return next((manifest for manifest in features if is_own_tombstone(manifest, of=self._cluster_id)), None)
-
-    async def _make_cluster(self, name: str, clusters: Sequence[Manifest]) -> Manifest:
-        if any(meta.metadata_of(cluster).get("name") == name for cluster in clusters):
-            raise BadInput(
-                f"Cluster {name}: has another clusterID than this cluster's {self._cluster_id}; delete it, or set "
-                "another name in PROVISION_LOCAL_CLUSTER"
-            )
-        wanted = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=self._settings.namespace)
-        made = await self._api.create(meta.CLUSTERS, wanted)
-        self._log.info("created the local Cluster", cluster=name)
-        return made
 
     async def _keep(self, manifest: Manifest) -> str:
         """Reconcile the objects of our Cluster; change none of them while it is disabled or being deleted."""

@@ -1,6 +1,7 @@
-"""Records departures: members that have left, because their own cluster has shown that their Cluster is deleted (O6).
+"""Records departures: members that have left, because their own cluster has lacked their Cluster for long (O6).
 
-Laws: a Cluster that is only missing here proves nothing · the reconciler removes the copies of a leaving member first,
+Laws: a Cluster that is only missing here, or only for a while there, proves nothing · the reconciler removes the copies
+of a leaving member first,
 and its Cluster last, so that a restart finds in the cluster everything that it needs.
 """
 
@@ -13,10 +14,10 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import HERE, CopyRecord
-from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decision import Apply, Decision, Reason, Skip, owner_of
 from registry_controller.core.decision.state import TargetState, is_container
+from registry_controller.membership.absences import Absences
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -41,27 +42,16 @@ class Departures:
         self,
         *,
         copies: CopyIndex,
-        peers: Mapping[ClusterUID, Peer],
+        absences: Absences,
         rule_states: RuleStates,
         observer: DepartureObserver,
     ) -> None:
         self.left: Mapping[ClusterUID, int] = {}
         self._copies = copies
-        self._peers = peers
+        self._absences = absences
         self._rule_states = rule_states
         self._observer = observer
         self._waits_for: dict[Target, ClusterUID] = {}
-
-    def has_no_cluster(self, member: ClusterUID) -> bool:
-        """Return whether the complete list of a live member has no Cluster with the member's ID."""
-        return self._has_cluster(member) is False
-
-    def _has_cluster(self, member: ClusterUID) -> bool | None:
-        """Return whether a member's complete list has a Cluster with its ID; None without a live, complete list."""
-        peer = self._peers.get(member)
-        if peer is None or not peer.is_alive or (held := peer.clusters.held) is None:
-            return None
-        return any(record.cluster_id == member for record in held.values())
 
     def leaves_behind(self, member: ClusterUID) -> bool:
         """Return whether copies of a member's objects are still to be removed here; `on_copy_changed` ends the wait."""
@@ -116,7 +106,7 @@ class Departures:
             left = {**self.left, **gone}
         else:
             member = state.current.natural if state.current is not None else owner_of(decision)
-            if member is None or not (isinstance(decision, Apply) or self._has_cluster(member)):
+            if member is None or not (isinstance(decision, Apply) or self._absences.is_present(member)):
                 return  # no proof: another Cluster with its ID, which a person created here, proves nothing
             left = {known: revision for known, revision in self.left.items() if known != member}
         was, self.left = self.left, left

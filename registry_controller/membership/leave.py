@@ -19,6 +19,7 @@ from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
     Tombstone,
     fits_in_tombstone,
+    is_ordered,
     is_own_tombstone,
     published_secret,
     read_original_tombstone,
@@ -27,6 +28,7 @@ from registry_controller.api.tombstone import (
 from registry_controller.cache.members import cluster_target, membership_of, secret_target
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import LASTS
+from registry_controller.core.status.cluster import MISSING_FOR_LONG, OWN_CLUSTER_MISSING
 from registry_controller.local.client import LocalClient, age
 from registry_controller.local.kubeconfig_secret import is_published
 from registry_controller.local.reader_token import tokens_left
@@ -104,7 +106,7 @@ class LeaveCommand:
         same = await self._find(name)
         stones = [await self._make_tombstone(found) for found in same]
         for stone in stones:
-            await self._put_tombstone(stone)
+            await self._put_tombstone(stone, ordered=True)
         self._report(f"declared that {name} has left")
         # The daemon does not delete a Cluster that a person created here and that was never read from its member.
         await self._delete_clusters([found.name for found in same if found.owner is None])
@@ -137,9 +139,10 @@ class LeaveCommand:
                 f"Cluster {name}: two API servers have its ID {cluster.cluster_id}, and both would be declared to have "
                 "left; delete the Cluster and the Secret of the one that is no member instead"
             )
-        if (manifest.get("status") or {}).get("state") == State.READY.value:
+        if (manifest.get("status") or {}).get("state") == State.READY.value and not _lacks_its_cluster(manifest):
             raise BadInput(
-                f"Cluster {name}: is Ready; run `registry-controller leave` in that cluster, or stop reading it with "
+                f"Cluster {name}: is Ready, and did not lack its own Cluster for controller.memberAbsenceSeconds; run "
+                f"`registry-controller leave` in that cluster, or stop reading it with "
                 f"the annotation {meta.CLUSTER_DISABLED}"
             )
         if not fits_in_tombstone(cluster.cluster_id):
@@ -159,7 +162,7 @@ class LeaveCommand:
 
     async def _declare_local(self, own: Cluster) -> None:
         stone = Tombstone(self._local, own.uid, self._local, self._today + LASTS)
-        await self._put_tombstone(stone, secret=str(own.secret or ""))
+        await self._put_tombstone(stone, secret=str(own.secret or ""), ordered=True)
         await self._delete(meta.CLUSTERS, ObjectKey("", own.name), uid=own.uid)
         self._report(f"deleted the Cluster {own.name}; the other members remove it when they read that")
 
@@ -267,16 +270,16 @@ class LeaveCommand:
                 return
         raise LeaveIncomplete(f"{gvr} {key}: another client changes it all the time{_CONTINUE}")
 
-    async def _put_tombstone(self, stone: Tombstone, *, secret: str = "") -> None:
-        """Create a tombstone; replace one of the same membership that another member made, or that has expired."""
-        wanted = tombstone_manifest(stone, secret=secret)
+    async def _put_tombstone(self, stone: Tombstone, *, secret: str = "", ordered: bool) -> None:
+        """Create a tombstone; replace one of the same membership that was not ordered here, or that has expired."""
+        wanted = tombstone_manifest(stone, secret=secret, ordered=ordered)
         try:
             await self._api.create(meta.FEATURES, wanted)
         except AlreadyExists:
             found = await self._api.read(meta.FEATURES, ObjectKey("", stone.name))
             held = read_original_tombstone(found) if found is not None else None
-            is_good = held is not None and held.reported_by == stone.reported_by and held.until >= self._today
-            if found is not None and not is_good:
+            is_ours = held is not None and held.reported_by == stone.reported_by and held.until >= self._today
+            if found is not None and not (is_ours and is_ordered(found)):
                 info = {**meta.metadata_of(wanted), "resourceVersion": meta.metadata_of(found)["resourceVersion"]}
                 await self._api.replace(meta.FEATURES, {**wanted, "metadata": info})
 
@@ -308,6 +311,13 @@ class LeaveCommand:
             with contextlib.suppress(InvalidObject):
                 found.append(read_cluster(manifest))
         return found
+
+
+def _lacks_its_cluster(manifest: Manifest) -> bool:
+    """Return whether the daemon reports that the member has had no Cluster of itself for long enough."""
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    wanted = (OWN_CLUSTER_MISSING, "True", MISSING_FOR_LONG)
+    return any((one.get("type"), one.get("status"), one.get("reason")) == wanted for one in conditions)
 
 
 def _read_marks(manifest: Manifest) -> Marks:

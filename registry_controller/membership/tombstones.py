@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, State
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
-from registry_controller.api.tombstone import Tombstone, read_original_tombstone, read_tombstone
+from registry_controller.api.tombstone import Tombstone, is_ordered, read_original_tombstone, read_tombstone
 from registry_controller.cache.members import cluster_target, membership_marked, membership_of
 from registry_controller.cache.registry import Registry, StoredCluster
 from registry_controller.clusters.liveness import SilenceTimer
@@ -23,13 +23,14 @@ from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.watch_plan import differing
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import Leavers, MembershipFacts, Memberships, leavers
+from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
 
 _DELETED_S: Final = 300.0
-"""For how long a tombstone is not created again after it was deleted here."""
+"""For how long a tombstone is not created again after it was deleted here, unless its member shows it of itself."""
 _PERIOD_S: Final = 3600.0  # for the date
 
 
@@ -60,6 +61,7 @@ class TombstoneTracker:
         trusts_after_s: float,
         registry: Registry,
         peers: Mapping[ClusterUID, Peer],
+        absences: Absences,
         departures: Departures,
         writes_status_of: Callable[[GVR, str], bool],
         today: Callable[[], date],
@@ -70,6 +72,7 @@ class TombstoneTracker:
         self._trusts_after_s = trusts_after_s
         self._registry = registry
         self._peers = peers
+        self._absences = absences
         self._departures = departures
         self._writes_status_of = writes_status_of
         self._today = today
@@ -83,6 +86,7 @@ class TombstoneTracker:
 
     def update(self) -> None:
         """Evaluate all tombstones again, and report the differences."""
+        self._absences.update()
         facts = self._gather()
         was, self.now = self.now, leavers(facts)
         self._known_at, before = frozenset(facts.there), self._known_at
@@ -90,7 +94,7 @@ class TombstoneTracker:
             self._observer.on_relays_changed()
         for member in sorted(self.now.gone - was.gone):
             log.info("member left: a tombstone records it", clusterID=member)
-        changed = differing(was.over, self.now.over) | (self.now.gone ^ was.gone)
+        changed = differing(was.over, self.now.over) | (self.now.gone ^ was.gone) | (self.now.ordered ^ was.ordered)
         changed |= {member for member in differing(was.known, self.now.known) if member in self.now.over}
         if self.now.has_left != was.has_left:
             if self.now.has_left:
@@ -130,8 +134,13 @@ class TombstoneTracker:
         return [
             stone
             for stone in self.now.to_keep
-            if self._deleted_at_s.get(stone.name, due_s) <= due_s and self._is_written_here(stone)
+            if (self.is_farewell(stone) or self._deleted_at_s.get(stone.name, due_s) <= due_s)
+            and self._is_written_here(stone)
         ]
+
+    def is_farewell(self, stone: Tombstone) -> bool:
+        """Return whether the member shows this tombstone of itself, so that it is an order here."""
+        return stone in self.now.farewells
 
     def list_unwanted(self) -> Iterator[Manifest]:
         """List the tombstone objects to delete here."""
@@ -143,7 +152,8 @@ class TombstoneTracker:
         """Update when time alone changes the conclusions."""
         while True:
             self._is_updated.clear()
-            due_s = min(_PERIOD_S, self.now.due_s or _PERIOD_S) if self.now.over else None
+            stones_s = min(_PERIOD_S, self.now.due_s or _PERIOD_S) if self.now.over else None
+            due_s = min((at_s for at_s in (stones_s, self._absences.due_s) if at_s is not None), default=None)
             try:
                 async with asyncio.timeout(due_s):
                     await self._is_updated.wait()
@@ -152,7 +162,8 @@ class TombstoneTracker:
 
     def _gather(self) -> MembershipFacts:
         live = {uid: peer for uid, peer in self._peers.items() if peer.is_alive}
-        here = frozenset(stone for _, stone in self._standing())
+        standing = list(self._standing())
+        here = frozenset(stone for _, stone in standing)
         memberships = self._memberships()
         self._record(memberships, here)
         there = {
@@ -161,7 +172,11 @@ class TombstoneTracker:
             if (features := peer.features.held) is not None
         }
         proven = frozenset(self._departures.left)
-        clusters = {uid: held for uid, peer in live.items() if (held := peer.clusters.held) is not None}
+        clusters = {
+            uid: {} if self._absences.serves_none(uid) else held
+            for uid, peer in live.items()
+            if (held := peer.clusters.held) is not None
+        }
         if not (here or proven or any(there.values())):
             clusters = {}  # without any tombstone or proof the Clusters of peers decide nothing
         return MembershipFacts(
@@ -189,6 +204,8 @@ class TombstoneTracker:
             ),
             met=dict(self._met),
             proven=proven,
+            ordered=frozenset(stone for manifest, stone in standing if is_ordered(manifest)),
+            lasting=self._absences.lasting(),
             silent_s=self._silence.count({stone.member for stone in here}),
             today=self._today(),
             trusts_after_s=self._trusts_after_s,

@@ -62,6 +62,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
     Reason.MAY_HOLD_NATIVE_OBJECTS: "objects that were made here live in it, or may; it stays until they are gone",
     Reason.OWNER_LEAVES: "its owner has left, and its Cluster goes once nothing else is to be removed",
+    Reason.MISSING_AT_OWNER: "its own cluster lacks it now, which does not prove that the cluster has left; it stays",
     Reason.DELETION_JUDGED: "it is to be deleted, once all deletions that go with it are counted",
     Reason.RULE_MISSING: "its rule is missing where it was created, and nothing shows that it was deleted there",
     Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",

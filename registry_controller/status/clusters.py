@@ -22,6 +22,7 @@ from registry_controller.clusters.resolver import ResolvedCluster
 from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
 from registry_controller.local.controller import LocalController
+from registry_controller.membership.absences import Absences
 from registry_controller.membership.quota import MemberQuota
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.status.writer import StatusWriter
@@ -37,6 +38,7 @@ class ClusterStatusReporter:
         clusters: ClusterProvider,
         sources: SourceIndex,
         tombstones: TombstoneTracker,
+        absences: Absences,
         quota: MemberQuota,
         deletions: RuleDeletions,
         local: LocalController,
@@ -47,6 +49,7 @@ class ClusterStatusReporter:
         self._clusters = clusters
         self._sources = sources
         self._tombstones = tombstones
+        self._absences = absences
         self._quota = quota
         self._deletions = deletions
         self._local = local
@@ -106,6 +109,8 @@ class ClusterStatusReporter:
             known_problem=self._get_list_problem(cluster.cluster_id),
             reported_left_by=self._list_departure_reporters(cluster.cluster_id),
             reported_rebuilt_by=self._list_names(self._clusters.rebuilt.wait_for(cluster.name)),
+            own_cluster=self._absences.report(cluster.cluster_id),
+            absence_s=self._absences.lasts_s,
             **(_collect_peer_facts(peer) if is_read and peer is not None else {}),
         )
 

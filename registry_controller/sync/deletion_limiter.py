@@ -275,8 +275,8 @@ def _is_presumed(decision: Decision) -> bool:
 
 
 def is_limited(deletion: Delete) -> bool:
-    """Report whether a deletion counts; the deletion of a rule is an order."""
-    return deletion.reason is not Reason.RULE_GONE
+    """Report whether a deletion counts; the deletion of a rule is an order, and so is a departure by an act."""
+    return deletion.reason is not Reason.RULE_GONE and not deletion.is_order
 
 
 def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Mistake, NotFound, RegistryError
-from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
@@ -190,7 +190,8 @@ class Reconciler:
         try:
             obj = await read_object(connection.reader, gvr, source.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
         except NotFound as error:
-            return OwnerAnswer(source, ProofResult.NOT_FOUND if error.names_object else ProofResult.NOT_ASKED)
+            is_proof = error.names_object and await _is_kept(connection, kind)
+            return OwnerAnswer(source, ProofResult.NOT_FOUND if is_proof else ProofResult.NOT_ASKED)
         marks = read_marks(obj.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))
         is_there = not obj.deleting and is_at_home(
             marks, peer=source.owner, membership=is_membership(source.kind, obj.kind_type)
@@ -200,6 +201,11 @@ class Reconciler:
         await self._evaluations.wait(kind)
         with self._evaluations.measure(kind):
             return OwnerAnswer(source, ProofResult.FOUND, obj.revision, self._states.wants(target, source, obj))
+
+
+async def _is_kept(connection: Connection, kind: GVK) -> bool:
+    """Return whether the absence of an object may be proof: a member loses its Clusters with their definition."""
+    return kind != meta.CLUSTER or await connection.discovery.may_create(kind)
 
 
 class ResultRecorder(Protocol):

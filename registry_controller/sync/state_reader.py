@@ -37,6 +37,7 @@ from registry_controller.core.decision.state import (
     is_container,
 )
 from registry_controller.kube.object import PartialObject
+from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
@@ -56,6 +57,7 @@ class StateReader:
         clusters: ClusterProvider,
         rule_states: RuleStates,
         departures: Departures,
+        absences: Absences,
         tombstones: TombstoneTracker,
         made_once: MadeOnce,
     ) -> None:
@@ -67,6 +69,7 @@ class StateReader:
         self._clusters = clusters
         self._origins = OriginReader(sources=caches.sources, clusters=clusters, rule_states=rule_states)
         self._departures = departures
+        self._absences = absences
         self._tombstones = tombstones
         self._made_once = made_once
 
@@ -107,6 +110,7 @@ class StateReader:
             known=liveness.known,
             alive=liveness.alive,
             departed=self._departed(membership, current, liveness.known),
+            ordered=self._tombstones.now.ordered,
             contested=liveness.contested,
             has_left=self._tombstones.now.has_left,
             local_synced=record is not None or is_listed,
@@ -135,14 +139,16 @@ class StateReader:
     def _membership(self, target: Target, claims: Iterable[Claim], current: CurrentCopy | None) -> MembershipState:
         natural = current.natural if current is not None and target.group == meta.GROUP else None
         gone = self._tombstones.gone(natural, current.marks if current is not None else None)
-        owner_leaves = natural is not None and self._departures.has_no_cluster(natural)
+        owner_leaves = natural is not None and self._absences.has_left(natural)
         return MembershipState(
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
             gone=gone,
+            owner_is_present=natural is not None and self._absences.is_present(natural) is True,
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None
             and (owner_leaves or natural in gone)
             and self._departures.leaves_behind(natural),
+            has_cluster_here=current is None or self._members.has_here(current.natural or current.marks.owner),
             successors=self._clusters.rebuilt.successors(target.name) if natural is not None else frozenset(),
         )
 

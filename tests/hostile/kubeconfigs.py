@@ -465,7 +465,11 @@ MATERIAL: Final = (
 
 _BAD: Final = text(document(user={"exec": _EXEC})).encode()
 _NOTHING: Final = Refused("data.kubeconfig: is missing")
-_NONE_OF_THAT_TYPE: Final = Refused(f"of type {meta.REGISTRY_SECRET_TYPE} does not exist", begins="Secret {} ")
+_NONE_OF_THAT_TYPE: Final = Refused(
+    f"of type {meta.REGISTRY_SECRET_TYPE} does not exist; it comes through any member that can be read, and without "
+    "one by a new swap",
+    begins="Secret {} ",
+)
 
 SECRETS: Final = (
     Row("key kubeconfig", {"kubeconfig": GOOD.encode()}, Accepted()),

@@ -30,9 +30,10 @@ def knowledge(draw: st.DrawFn) -> MembershipFacts:
     alive = draw(st.frozensets(others))
     obj = draw(st.frozensets(st.sampled_from(sorted(alive)))) if alive else frozenset()
     here = draw(st.dictionaries(members, st.frozensets(st.none() | memberships, min_size=1, max_size=2)))
+    stored = draw(some)
     return MembershipFacts(
         local=LOCAL,
-        here=draw(some),
+        here=stored,
         there={uid: draw(some) for uid in sorted(obj)},
         alive=alive,
         memberships={
@@ -47,6 +48,8 @@ def knowledge(draw: st.DrawFn) -> MembershipFacts:
         holds_us=draw(st.frozensets(st.sampled_from(sorted(obj)))) if obj else frozenset(),
         met={},
         proven=frozenset(),
+        ordered=frozenset(stone for stone in sorted(stored) if draw(st.booleans())),
+        lasting=draw(st.frozensets(st.sampled_from(sorted(obj)))) if obj else frozenset(),
         silent_s={uid: draw(st.sampled_from([0.0, 10.0, 100.0])) for uid in (A, B, C) if uid not in alive},
         today=TODAY,
         trusts_after_s=draw(st.sampled_from([0.0, 50.0])),
@@ -58,8 +61,28 @@ def in_group(known: MembershipFacts) -> bool:
 
 
 @given(knowledge().filter(in_group))
-def test_who_is_alive_goes_on_nobodys_word(known: MembershipFacts) -> None:
-    assert leavers(known).gone.isdisjoint(known.alive)
+def test_who_is_alive_goes_by_its_own_farewell_or_by_an_order_about_a_lasting_absence(known: MembershipFacts) -> None:
+    """O6: nobody else's word counts, and each membership that is here must be named."""
+    for member in leavers(known).gone & known.alive:
+        own = {stone for stone in known.there.get(member, ()) if stone.member == stone.reported_by == member}
+        orders = known.ordered if member in known.lasting else frozenset()
+        for uid in known.memberships[member]:
+            if uid is None:  # carried here by a person
+                assert own
+                assert not known.lives[member]
+                continue
+            assert any(stone.member == member and stone.covers(uid or "") for stone in own | orders)
+            assert uid not in known.lives[member]
+
+
+@given(knowledge())
+def test_who_goes_by_order_was_sent_by_itself_or_from_here(known: MembershipFacts) -> None:
+    """W4: others' word is counted, and so is an absence."""
+    found = leavers(known)
+    assert found.ordered <= found.gone
+    for member in found.ordered:
+        orders = {stone for stone in known.here if stone in known.ordered or stone in known.there.get(member, ())}
+        assert any(stone.member == member for stone in orders)
 
 
 @given(knowledge().filter(in_group))
@@ -68,14 +91,17 @@ def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(kn
         said = {stone for stone in known.here if stone.member == member and stone.until >= TODAY}
         assert said
         for membership in known.memberships.get(member, ()):
-            assert membership is not None  # what somebody carried here stays
+            if membership is None:  # what somebody carried here stays, unless its member says farewell
+                assert member in known.alive
+                continue
             assert any(stone.covers(membership) for stone in said)
 
 
 @given(knowledge().filter(in_group))
 def test_on_anothers_word_only_who_was_silent_for_long_enough_goes(known: MembershipFacts) -> None:
     for member in leavers(known).gone:
-        ours = any(stone.member == member and stone.reported_by == LOCAL for stone in known.here)
+        heard = known.ordered | {stone for stone in known.there.get(member, ()) if stone.reported_by == member}
+        ours = any(stone.member == member and (stone.reported_by == LOCAL or stone in heard) for stone in known.here)
         assert ours or known.trusts_after_s
         assert ours or member not in known.memberships or known.silent_s[member] >= known.trusts_after_s
 

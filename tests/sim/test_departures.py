@@ -8,12 +8,12 @@ import pytest
 
 from tests.sim.cluster.group import SimGroup, config_map, hand_over, simulate
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.leaving import held, knows, share
+from tests.sim.schedule.leaving import bid_farewell, held, knows, share, stones
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("trouble", ["none", "a restarts", "c is away"])
-def test_who_deletes_its_own_cluster_has_left_everywhere(trouble: str, seed: int) -> None:
+def test_who_bids_farewell_has_left_everywhere(trouble: str, seed: int) -> None:
     """O6, O4: its Cluster and its credentials go, its copies as their rules say; nobody brings it back."""
 
     async def scenario(group: SimGroup) -> None:
@@ -21,7 +21,7 @@ def test_who_deletes_its_own_cluster_has_left_everywhere(trouble: str, seed: int
         if trouble == "c is away":
             group.fail("c", Fault.REFUSED)
             await asyncio.sleep(30.0)
-        group["b"].delete("Cluster", "b")
+        bid_farewell(group["b"])
         if trouble == "a restarts":
             for _ in range(4):
                 await asyncio.sleep(0.3)
@@ -50,9 +50,10 @@ def test_who_left_may_come_again() -> None:
     async def scenario(group: SimGroup) -> None:
         await share(group)
         b = group["b"]
-        b.delete("Cluster", "b")
+        bid_farewell(b)
         await group.settle()
-        await b.restart()  # which makes its own Cluster anew
+        for name in stones(b):
+            b.delete("ClusterFeature", name)
         await group.settle()
         hand_over(b, group["a"])
         await group.settle()
@@ -100,7 +101,7 @@ def test_who_leaves_is_gone_also_where_it_has_a_second_cluster() -> None:
         await group.settle()
         assert a.daemon is not None
         added = a.daemon.queue.added
-        b.delete("Cluster", "b")
+        bid_farewell(b)
         await asyncio.sleep(30.0)
         assert a.daemon.queue.added - added < 500
         await group.settle()
@@ -120,7 +121,7 @@ def test_a_member_that_left_is_forgotten_as_soon_as_its_last_copy_is() -> None:
             group["b"].create(config_map(f"many-{number}", {"at": "b"}, labels={"keep": "goes"}))
         await group.settle()
         group.wire("a", "a").delay_s = (2.0, 4.0)  # so that copies go one after the other, and it is looked often
-        group["b"].delete("Cluster", "b")
+        bid_farewell(group["b"])
         for _ in range(400):
             await asyncio.sleep(0.25)
             if held(group["a"]) == {"stays"}:
@@ -141,7 +142,7 @@ def test_who_leaves_while_it_cannot_be_heard_is_gone_when_it_can(seed: int) -> N
         b, c = group["b"], group["c"]
         group.wire("c", "b").set(Fault.HUNG)
         await asyncio.sleep(60.0)
-        b.delete("Cluster", "b")
+        bid_farewell(b)
         await asyncio.sleep(5.0)
         group.wire("c", "b").set(Fault.NONE)
         await asyncio.sleep(120.0)

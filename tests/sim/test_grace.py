@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.leaving import held, knows, share, stones
+from tests.sim.schedule.leaving import bid_farewell, held, knows, share, stones
 
 
 def _forgets(member: Member) -> None:
@@ -113,7 +113,7 @@ def test_whom_nothing_can_bring_back_is_read_no_more(why: str) -> None:
                 _forgets(here)
             case _:
                 _forgets(here)
-                there.delete("Cluster", "b")
+                bid_farewell(there)
         await asyncio.sleep(10.0)
         assert here.daemon is not None
         assert not here.daemon.engine.clusters.peers
@@ -179,7 +179,7 @@ def test_who_never_had_a_cluster_of_its_own_does_not_leave_by_being_forgotten(ru
         carried = [_anew(there.get("Cluster", "b")), _anew(there.get("Secret", "b", namespace=NAMESPACE))]
         for member in (here, there):
             member.delete("Cluster", "b")
-        _drops_credentials(here)
+            member.delete("Secret", "b", namespace=NAMESPACE)
         if runs:
             there.options["PROVISION_LOCAL_CLUSTER"] = ""
             there.start()

@@ -16,6 +16,7 @@ from registry_controller.planner.rule_fit import Fit
 from registry_controller.sync import pace
 from tests.sim.cluster.dry_run import open_dry_run, plan
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
+from tests.sim.schedule.leaving import bid_farewell
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 REGION = {"group": "sim.example", "version": "v1", "kind": "Region"}
@@ -115,7 +116,7 @@ def test_what_a_rule_had_made_stays_whatever_its_peer_does_once_it_is_no_longer_
         await group.settle()
         await _restarted(group, **OFF)
         assert {name: here.get("ConfigMap", name, namespace="default") for name in before} == before
-        peer.delete("Cluster", "b")
+        bid_farewell(peer)
         await group.settle()
         assert here.find("Cluster", "b") is None  # it leaves, and nothing waits for what stays
         assert _here(group) == copies

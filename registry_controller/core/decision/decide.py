@@ -261,7 +261,8 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)
     if reason in _ALWAYS or state.origin.deletes_unwanted:
-        return Delete(current.uid, current.revision, reason, owner)
+        is_order = reason is Reason.OWNER_LEFT and (state.has_left or owner in state.ordered)
+        return Delete(current.uid, current.revision, reason, owner, is_order=is_order)
     return Skip(reason, owner)
 
 

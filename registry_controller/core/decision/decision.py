@@ -63,6 +63,7 @@ class Reason(enum.Enum):
     MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"
     BEING_DELETED = "BeingDeletedHere"
     OWNER_LEAVES = "OwnerLeaves"
+    MISSING_AT_OWNER = "MissingAtOwner"
     DELETION_JUDGED = "DeletionBeingJudged"
     DELETION_HALTED = "DeletionHalted"
 
@@ -83,6 +84,8 @@ class Delete:
     revision: int
     reason: Reason
     owner: ClusterUID
+    is_order: bool = False
+    """An order to delete all copies of this kind, so that their number is not a mistake."""
 
 
 @dataclass(frozen=True, slots=True)

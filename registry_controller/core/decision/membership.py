@@ -19,7 +19,8 @@ from registry_controller.core.decision.state import Claim, CurrentCopy, Membersh
 
 def decide_membership(state: TargetState, member: MembershipState) -> Decision:
     """Decide about a Cluster or a registry Secret."""
-    offered = [claim for claim in state.claims if not claim.deleting]
+    # A Cluster that waits for a finalizer in its own cluster is there until it is gone.
+    offered = [claim for claim in state.claims if not claim.deleting or claim.voice is Voice.OWNER]
     claims = sorted((claim for claim in offered if not claim.has_left), key=lambda claim: claim.rank)
     current = state.current
     natural = current.natural if current is not None else None
@@ -50,7 +51,7 @@ def _decide_known_member(
         return Apply(heir, Reason.REBUILT)
     if natural is None and current.marks.owner is not None and current.marks.owner in state.departed:
         # Credentials: the Cluster that named them went last, because it takes the connection with it.
-        return Delete(current.uid, current.revision, Reason.OWNER_LEFT, current.marks.owner)
+        return _remove(state, current, current.marks.owner)
     if natural is not None and natural in member.gone and current.marks.is_copy:
         return _on_own_tombstone(state, member, current, natural)
     if own is not None and own.owner in state.alive:  # an earlier state does not show how to reach it now
@@ -68,7 +69,12 @@ def _on_own_tombstone(
     """Delete the objects of a member that has left: its copies first, its credentials last."""
     if member.leaves_behind or state.target.group != meta.GROUP:
         return Hold(Reason.OWNER_LEAVES, natural)
-    return Delete(current.uid, current.revision, Reason.OWNER_LEFT, natural)
+    return _remove(state, current, natural)
+
+
+def _remove(state: TargetState, current: CurrentCopy, owner: ClusterUID) -> Delete:
+    is_order = state.has_left or owner in state.ordered
+    return Delete(current.uid, current.revision, Reason.OWNER_LEFT, owner, is_order=is_order)
 
 
 def _decide_new_member(state: TargetState, member: MembershipState, claims: list[Claim], own: Claim | None) -> Decision:
@@ -88,6 +94,17 @@ def _decide_new_member(state: TargetState, member: MembershipState, claims: list
     if member.tombstone and relayed.revision <= member.tombstone:
         return Skip(Reason.NOT_NEWER, relayed.owner)
     return Skip(Reason.SYNC_DISABLED, relayed.owner) if relayed.sync_disabled else Apply(relayed, Reason.RELAYED)
+
+
+def _is_missing_for_a_while(state: TargetState, member: MembershipState, current: CurrentCopy) -> bool:
+    """Report whether an object that its live member needs is missing there, which is no departure.
+
+    These are the member's own Cluster, and the Secret that the member's Cluster here names, or named before the Cluster
+    was lost.
+    """
+    if state.target.group == meta.GROUP:
+        return not (member.owner_is_present or member.owner_leaves)
+    return current.natural is not None or not member.has_cluster_here
 
 
 def relayed_claims(state: TargetState) -> list[Claim]:
@@ -121,6 +138,8 @@ def _decide_absent_member(
     if owner in state.alive:
         if state.origin.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
+        if _is_missing_for_a_while(state, member, current):
+            return Hold(Reason.MISSING_AT_OWNER, owner)
         held = judge_absence(state, owner)
         if held is None and member.owner_leaves and member.leaves_behind:
             return Hold(Reason.OWNER_LEAVES, owner)

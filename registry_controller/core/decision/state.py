@@ -185,22 +185,27 @@ class MembershipState(NamedTuple):
     """The facts about the member of a Cluster or a registry Secret.
 
     `tombstone` is the revision up to which the target's natural owner deleted it. `gone` holds the departed members
-    whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_leaves` means
-    that its live member has no Cluster for itself any more, and `leaves_behind` that copies of its objects must be
-    deleted first. `successors` are the proven new IDs of the cluster of that name (P11).
+    whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_is_present`
+    means that its live member is known to have a Cluster of itself now, of any name, `owner_leaves` that it has had
+    none for so long that it has left, and `leaves_behind` that copies of its objects must be deleted first.
+    `has_cluster_here` means that any Cluster of the object's owner is here. `successors` are the proven new IDs of the
+    cluster of that name (P11).
     """
 
     tombstone: int = 0
     gone: frozenset[ClusterUID] = frozenset()
+    owner_is_present: bool = False
     owner_leaves: bool = False
     leaves_behind: bool = False
+    has_cluster_here: bool = True
     successors: frozenset[ClusterUID] = frozenset()
 
 
 class TargetState(NamedTuple):
     """The state of one target, read from the caches at one moment.
 
-    `alive` holds the members that answer, `known` all members, `departed` those with a proven departure (O6),
+    `alive` holds the members that answer, `known` all members, `departed` those with a proven departure (O6), and
+    `ordered` those whose departure is an order: their own tombstone, or `leave` here.
     `contested` those whose ID has clones (P1). `namespace` is read while nothing is here, and `create_namespace` while
     the namespace is missing. `copied_from` is the source of the copy that is here; `origin` is read while no claim
     stands for the copy. `membership` is None for an ordinary object. `has_left` means that this cluster itself has left
@@ -216,6 +221,7 @@ class TargetState(NamedTuple):
     known: frozenset[ClusterUID]
     alive: frozenset[ClusterUID]
     departed: frozenset[ClusterUID] = frozenset()
+    ordered: frozenset[ClusterUID] = frozenset()
     contested: frozenset[ClusterUID] = frozenset()
     has_left: bool = False
     local_synced: bool = True

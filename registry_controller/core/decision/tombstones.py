@@ -1,6 +1,7 @@
 """Departures by tombstone: which tombstones are valid, which are stored here, and which members they remove (O6).
 
-Laws: only its own report ends a membership that is alive here · a tombstone is a report of the member that made it, and
+Laws: a membership that is alive here ends by its own report, or by `leave NAME` here once its own Cluster has been
+missing for long, and never while that Cluster is there · a tombstone is a report of the member that made it, and
 a member that answers confirms or withdraws its own · a report of another member removes only a member that was silent
 for long enough · no member is removed by a tombstone that is not stored here, so that a restart undoes no removal · a
 removal is final.
@@ -8,7 +9,7 @@ removal is final.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Final
@@ -40,7 +41,9 @@ class MembershipFacts:
     each live member whose Clusters are listed, the uids of its Clusters for itself; `finds` the members, with their
     memberships, that are Ready there; `holds_us` are the members that have a Cluster of the local cluster. `met` are
     the memberships that were here and have no tombstone yet, by member, and `proven` the members with a proven
-    departure. `silent_s` is for how many seconds a member has been silent while other members answered. After
+    departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
+    here, or the member's own was read at the member. `lasting` are the live members whose own Cluster has been missing
+    for long. `silent_s` is for how many seconds a member has been silent while other members answered. After
     `trusts_after_s` seconds of silence the report of another member counts; 0 means never.
     """
 
@@ -54,9 +57,19 @@ class MembershipFacts:
     holds_us: frozenset[ClusterUID]
     met: Mapping[ClusterUID, frozenset[str]]
     proven: frozenset[ClusterUID]
+    ordered: frozenset[Tombstone]
+    lasting: frozenset[ClusterUID]
     silent_s: Mapping[ClusterUID, float]
     today: date
     trusts_after_s: float
+
+    def is_farewell(self, stone: Tombstone) -> bool:
+        """Report whether a live member shows this tombstone of itself."""
+        return stone.member == stone.reported_by and stone in self.there.get(stone.member, ())
+
+    def is_order(self, stone: Tombstone) -> bool:
+        """Report whether a stored tombstone is an order: `leave` here, or the tombstone that was read at the member."""
+        return stone in self.ordered or self.is_farewell(stone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +77,23 @@ class Leavers:
     """The effect of the tombstones.
 
     `gone` are the members to remove here, and the members whose Cluster was removed already. Of the latter, only
-    credentials are deleted. `has_left` means that the local cluster has left the group.
+    credentials are deleted. `ordered` are those among them whose removal is an order. `has_left` means that the local
+    cluster has left the group.
     `over` are the memberships with a valid tombstone, by member, `known` the memberships of the Clusters here.
     `to_keep` are tombstones to store here, too, `to_drop` stored tombstones to delete. `due_s` is in how many seconds
     time alone changes something; None for never.
     """
 
     gone: frozenset[ClusterUID] = frozenset()
+    ordered: frozenset[ClusterUID] = frozenset()
     has_left: bool = False
     over: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
     known: Memberships = field(default_factory=dict)
     pending: Mapping[ClusterUID, frozenset[ClusterUID]] = field(default_factory=dict)
     """The members that report a departure, by member that is silent and still here."""
     to_keep: frozenset[Tombstone] = frozenset()
+    farewells: frozenset[Tombstone] = frozenset()
+    """The tombstones that live members show of themselves."""
     to_drop: frozenset[Tombstone] = frozenset()
     due_s: float | None = None
 
@@ -109,6 +126,8 @@ def leavers(known: MembershipFacts) -> Leavers:
     gone = {member for member, wait_s in waits_s.items() if wait_s is not None and wait_s <= 0}
     return Leavers(
         gone=frozenset(gone.union(_released(known)) if has_left else gone),
+        ordered=frozenset(member for member in gone if all(map(known.is_order, _covering(known, standing[member])))),
+        farewells=frozenset(stone for stone in valid if known.is_farewell(stone)),
         has_left=has_left,
         over={member: frozenset(found) for member, found in over.items()},
         known=known.memberships,
@@ -221,21 +240,47 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
     """Return in how many seconds the stored tombstones remove a member; None while they do not."""
     here = known.memberships.get(member, frozenset())
     if member in known.alive:
-        return None
+        return _wait_for_live_s(known, member, stones)
     if not here:  # only credentials are left, which no Cluster names
         was_another = any(not any(stone.covers(uid) for stone in stones) for uid in known.met.get(member, ()))
-        counts = known.trusts_after_s or any(stone.reported_by == known.local for stone in stones)
+        counts = known.trusts_after_s or any(_counts_at_once(known, stone) for stone in stones)
         return 0.0 if counts and not was_another else None
     waits_s: list[float] = [0.0]
     for uid in here:
-        reporters = {stone.reported_by for stone in stones if uid is not None and stone.covers(uid)}
-        if not reporters:
+        found = [stone for stone in stones if uid is not None and stone.covers(uid)]
+        if not found:
             return None
-        if known.local not in reporters:
+        if not any(_counts_at_once(known, stone) for stone in found):
             if member not in known.silent_s or not known.trusts_after_s:
                 return None
             waits_s.append(known.trusts_after_s - known.silent_s[member])
     return max(waits_s)
+
+
+def _wait_for_live_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) -> float | None:
+    """Return 0 when orders remove a member that answers; None while they do not.
+
+    A member that shows its own tombstone and no Cluster of itself has left. That holds also where a person carried its
+    Cluster here.
+    """
+    farewells = {stone for stone in stones if known.is_farewell(stone)}
+    orders = farewells | {stone for stone in stones if stone in known.ordered and member in known.lasting}
+    here = known.memberships.get(member, frozenset())
+    is_no_member = bool(farewells) and known.lives.get(member) == frozenset()
+
+    def is_over(uid: str | None) -> bool:
+        return is_no_member if uid is None else any(stone.covers(uid) for stone in orders)
+
+    return 0.0 if here and all(map(is_over, here)) else None
+
+
+def _counts_at_once(known: MembershipFacts, stone: Tombstone) -> bool:
+    return stone.reported_by == known.local or known.is_order(stone)
+
+
+def _covering(known: MembershipFacts, stones: Iterable[Tombstone]) -> list[Tombstone]:
+    """List the tombstones that are about the memberships here; all of them, if only credentials are left."""
+    return [stone for stone in stones if _covers(known, stone)] or list(stones)
 
 
 def _has_left(known: MembershipFacts) -> bool:

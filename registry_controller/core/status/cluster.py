@@ -6,6 +6,7 @@ changes nothing · a cluster that does not answer changes the conditions of its 
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,15 @@ from typing import Any, Final
 from registry_controller.api.cluster import ClusterType, State
 from registry_controller.api.meta import ALLOW_DELETIONS, GROUP, ClusterUID
 
-CONDITIONS: Final = ("LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced", "RulesMissing")
+OWN_CLUSTER_MISSING: Final = "OwnClusterMissing"
+"""The condition of a peer that has no Cluster of itself; its time is when that began."""
+MISSING_FOR_LONG: Final = "MissingForLong"
+"""The reason of the condition once `leave NAME` may remove the peer."""
+
+CONDITIONS: Final = (
+    "LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced", "RulesMissing",
+    OWN_CLUSTER_MISSING,
+)  # fmt: skip
 """The condition types that the daemon writes."""
 
 METADATA_FIELDS: Final = ("provider", "distribution", "version", "kubeletVersions", "kubeProxyVersions", "locality")
@@ -37,6 +46,17 @@ class KnownCluster:
     compared: bool = True
 
 
+class OwnCluster(enum.Enum):
+    """The Cluster that a peer has of itself."""
+
+    UNKNOWN = "not known"
+    PRESENT = "is there"
+    MISSING = "is missing"
+    MISSING_FOR_LONG = "is missing for so long that the peer may be removed"
+    ALL_MISSING = "is missing, with all other Clusters"
+    ALL_MISSING_FOR_LONG = "is missing for long, with all other Clusters"
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The facts that determine a Cluster's status. Texts are for people, and empty when there is nothing to report.
@@ -45,8 +65,9 @@ class ClusterFacts:
     read and its identity is proven. Before the first answer, there is neither. `reported_left_by` has the names of
     members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another cluster of
     its name at another address. `missing_rules` are rules that are missing there without a trace since `missing_since`,
-    while copies here wait for them; `name` is the name of the Cluster. `metadata` and `known_there` (the Clusters in
-    the peer) are None until they were read.
+    while copies here wait for them; `name` is the name of the Cluster. `own_cluster` is about the Cluster of a peer at
+    the peer; an absence of `absence_s` seconds is a departure, 0 for never. `metadata` and `known_there` (the Clusters
+    in the peer) are None until they were read.
     """
 
     is_local: bool
@@ -68,6 +89,8 @@ class ClusterFacts:
     missing_rules: Sequence[str] = ()
     missing_since: str = ""
     name: str = ""
+    own_cluster: OwnCluster = OwnCluster.PRESENT
+    absence_s: int = 0
     generation: int = 0
 
 
@@ -107,6 +130,7 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         _build_ready(verdict, facts=facts),
         _build_clusters_synced(facts, verdict),
         _build_rules_missing(facts),
+        _build_own_cluster_missing(facts),
     )
     status["conditions"] = [condition for condition in found if condition]
     return status
@@ -235,6 +259,23 @@ def read_missing_since(status: object) -> str:
             found = _SINCE.search(str(condition.get("message")))
             return found[1] if found is not None and condition.get("status") == "True" else ""
     return ""
+
+
+def _build_own_cluster_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
+    if facts.is_local or facts.own_cluster is OwnCluster.PRESENT:
+        return {"type": OWN_CLUSTER_MISSING, "status": None}
+    if facts.own_cluster is OwnCluster.UNKNOWN:
+        return None
+    is_lasting = facts.own_cluster in (OwnCluster.MISSING_FOR_LONG, OwnCluster.ALL_MISSING_FOR_LONG)
+    reason = MISSING_FOR_LONG if is_lasting else "Missing"
+    if facts.own_cluster in (OwnCluster.ALL_MISSING, OwnCluster.ALL_MISSING_FOR_LONG):
+        message = "it has no Cluster at all, so it does not count as having left"
+    elif facts.absence_s:
+        message = f"it has no Cluster of itself; after {facts.absence_s} s without one it has left the group"
+    else:
+        message = "it has no Cluster of itself"
+    advice = "; if it has left, run `registry-controller leave NAME` here" if is_lasting else ""
+    return _build_condition(OWN_CLUSTER_MISSING, True, reason=reason, message=message + advice, facts=facts)
 
 
 def _join_problems(problems: Sequence[str]) -> str:

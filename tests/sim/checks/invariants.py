@@ -30,9 +30,13 @@ Break = Callable[[str, str, str], None]
 
 
 class Guards:
-    """They tell `breaks` of a clause, where, and in words."""
+    """They tell `breaks` of a clause, where, and in words.
 
-    def __init__(self, tally: Tally, breaks: Break) -> None:
+    `is_order` says whether a deletion of a copy, of an owner of that ID, belongs to a departure that was ordered.
+    """
+
+    def __init__(self, tally: Tally, breaks: Break, *, is_order: Callable[[Entry, str], bool]) -> None:
+        self._is_order = is_order
         self._tally = tally
         self._break = breaks
         self._repairs: dict[tuple[object, ...], deque[float]] = {}
@@ -118,6 +122,8 @@ class Guards:
         rule = member.find("ResourceSyncRule", name) if moment and entry.at - since > _UNDER_WAY_S else None
         if rule is None or (rule["metadata"].get("annotations") or {}).get(meta.ALLOW_DELETIONS) == moment:
             return
+        if self._is_order(entry, marks.owner):
+            return  # by `leave`, which the limiter does not count
         if _halted_at(rule, marks.owner) != moment:
             return  # another rule of that name: to delete the one that halted was an order
         self._gone[*place, moment] += 1

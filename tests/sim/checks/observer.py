@@ -35,6 +35,8 @@ from tests.sim.schedule.vocabulary import CANARY, EVIL, WRITTEN
 
 WINDOW_S = 60.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
+ABSENCE_S = 600.0
+"""For how long a member's own Cluster is missing when that is a departure: the default of the option."""
 STABILIZATION_S = 30.0
 """For how long what a rule selects by may be missing, and no copy goes: the default of the option."""
 _PATIENT = ("configmaps", "widgets", "gadgets", "regions")
@@ -55,7 +57,7 @@ class Observer:
         self._newest: dict[tuple[str, Place, str, str], int] = {}
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
-        self._guards = Guards(tally, self._break)
+        self._guards = Guards(tally, self._break, is_order=self._is_order)
         for member in group.members:
             self._listen(member)
 
@@ -300,10 +302,10 @@ class Observer:
             owner = self._name(before["spec"]["clusterID"] if kind == "Cluster" else marks_of(before).owner)
             if owner and owner not in self.history.members:
                 self._tally.clause("P11")  # its cluster was built anew
-            elif (
-                owner and not self._was_absent(entry, owner, kind, key_of(before)) and not self._has_left(entry, owner)
-            ):
-                self._break("O5", where, f"was deleted, and {owner} had it")
+            elif owner and not self._has_left(entry, owner):
+                is_alone = key_of(before).name == self.history.called(owner) and not self._has_another_name(owner)
+                if is_alone or not self._was_absent(entry, owner, kind, key_of(before)):
+                    self._break("O5", where, f"was deleted, and {owner} had it, or lacked it for a moment")
 
     def _may_go(self, entry: Entry, before: Manifest) -> bool:
         place = Place(before["kind"], key_of(before))
@@ -340,7 +342,7 @@ class Observer:
         """List what is missing and was there less than the stabilization window ago, if the copy was wanted with it."""
         place, marks = Place(before["kind"], key_of(before)), marks_of(before)
         source, owner = marks.provenance.get("source") or {}, self._name(marks.owner)
-        if not source or not owner:
+        if not source or not owner or self._is_order(entry, marks.owner):
             return
         lately = list(self._lately(entry, owner, source["kind"], _source_key(source)))
         if len(lately) > 1:
@@ -377,18 +379,31 @@ class Observer:
                 yield self.history.world_as_if(rebuild)
 
     def _has_left(self, entry: Entry, owner: str) -> bool:
-        """Say whether an owner lately had no Cluster of its own, or a tombstone of it stands here (O6)."""
+        """Say whether an owner has left, or this cluster: by a tombstone, or by an absence that lasted (O6)."""
         own = ObjectKey("", self.history.called(owner))
-        left = self._was_absent(entry, owner, "Cluster", own) or self._is_said_to_have_left(entry, owner)
+        states = self.history.states_since(owner, "Cluster", own, at=entry.at - ABSENCE_S)
+        left = self._is_order(entry, self._id(owner)) or not any(states)
         self._tally.clauses["O6"] += left
         return left
 
-    def _is_said_to_have_left(self, entry: Entry, owner: str) -> bool:
-        """Say whether there was a tombstone of a member here of late."""
+    def _is_order(self, entry: Entry, owner_id: str) -> bool:
+        """Say whether a departure by tombstone is under way: the owner's, as it or this cluster says, or this one's."""
+        owner, here = self._name(owner_id), entry.cluster
+        places = [(owner, here), (owner, owner)] if owner in self.history.members else []
+        return any(self._is_said_to_have_left(entry, one, at=at) for one, at in [*places, (here, here)])
+
+    def _has_another_name(self, owner: str) -> bool:
+        """Say whether a member has a Cluster of itself under another name than others know it by."""
+        found = self.history.world().all(owner, "Cluster")
+        called = ObjectKey("", self.history.called(owner))
+        return any(one["spec"]["clusterID"] == self._id(owner) for key, one in found.items() if key != called)
+
+    def _is_said_to_have_left(self, entry: Entry, member: str, *, at: str) -> bool:
+        """Say whether there was a tombstone of a member at a cluster of late."""
         return any(
-            (found["metadata"].get("labels") or {}).get(meta.LEFT_MEMBER) == self._id(owner)
-            for key in self.history.keys(entry.cluster, "ClusterFeature")
-            for found in self.history.states_since(entry.cluster, "ClusterFeature", key, at=entry.at - WINDOW_S)
+            (found["metadata"].get("labels") or {}).get(meta.LEFT_MEMBER) == self._id(member)
+            for key in self.history.keys(at, "ClusterFeature")
+            for found in self.history.states_since(at, "ClusterFeature", key, at=entry.at - WINDOW_S)
             if found is not None
         )
 

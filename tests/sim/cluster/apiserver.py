@@ -135,6 +135,10 @@ class ApiServer:
         """Serve a kind, or no longer; what is stored of it stays. Its definition says so."""
         self.change_versions(kind, BY_KIND[kind].versions[:1] if served else ())
 
+    def serves(self, kind: str) -> bool:
+        """Say whether a kind is served in any version."""
+        return bool(self._versions[BY_KIND[kind]])
+
     def change_versions(self, kind: str, served: Iterable[str]) -> None:
         """Serve a kind in these versions, and no others."""
         found, wanted = BY_KIND[kind], set(served)

@@ -104,6 +104,12 @@ def stones(member: Member) -> set[str]:
     return {found["metadata"]["name"] for found in member.list("ClusterFeature") if "left" in found["metadata"]["name"]}
 
 
+def bid_farewell(member: Member) -> None:
+    """Do what `leave` does first: put the own tombstone up, and delete the own Cluster."""
+    says(member, member)
+    member.delete("Cluster", member.name)
+
+
 def says(by: Member, about: Member, *, author: str = "") -> None:
     """Put up a tombstone of a member, as its own word, or somebody else's."""
     until = datetime.now(UTC).date() + LASTS

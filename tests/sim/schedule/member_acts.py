@@ -190,18 +190,66 @@ def declares_left(stage: Stage, member: Member, peer: str) -> bool:
     stone = Tombstone(found["spec"]["clusterID"], said["source"]["uid"], member.id, until)
     if member.find("ClusterFeature", stone.name) is not None:
         return False
-    member.create(tombstone_manifest(stone))
+    member.create(tombstone_manifest(stone, ordered=True))
     return True
 
 
 @deed(nothing, weight=1)
 def leaves(stage: Stage, member: Member) -> bool:
-    """Delete the own Cluster: the member leaves, until it comes back at the end.
+    """Bid farewell: the member leaves, until it comes back at the end.
 
     Not one that was built anew: those who have not heard of that yet would bring the old one back under its name, and
     that is for people to clear up.
     """
+    own = member.find("Cluster", member.name)
+    if own is None or own["metadata"].get("deletionTimestamp") or member.name in stage.rebuilt:
+        return False
+    stone = Tombstone(member.id, own["metadata"]["uid"], member.id, datetime.now(UTC).date() + LASTS)
+    if member.find("ClusterFeature", stone.name) is None:
+        member.create(tombstone_manifest(stone, secret=f"{NAMESPACE}/{member.name}", ordered=True))
+    member.delete("Cluster", member.name)
+    return True
+
+
+@deed(nothing, weight=2)
+def loses_its_own_cluster(stage: Stage, member: Member) -> bool:
+    """Delete the own Cluster; the daemon makes it again."""
     if member.find("Cluster", member.name) is None or member.name in stage.rebuilt:
         return False
     member.delete("Cluster", member.name)
+    return True
+
+
+@deed(lambda chance, who, names: (chance.choice((0.3, 2.0, 20.0)), chance.random() < 0.5), weight=3)
+def replaces_its_own_cluster(stage: Stage, member: Member, pause_s: float, labelled: bool) -> bool:
+    """Delete the own Cluster, and create it again in a moment, if the daemon has not."""
+    found = member.find("Cluster", member.name)
+    if found is None or member.name in stage.rebuilt:
+        return False
+    info = {"name": member.name, **({"labels": {"again": "yes"}} if labelled else {})}
+    again = {"kind": "Cluster", "metadata": info, "spec": found["spec"]}
+
+    def create() -> None:
+        if member.find("Cluster", member.name) is None and member.server.serves("Cluster"):
+            member.create(again)
+
+    member.delete("Cluster", member.name)
+    stage.until(pause_s, create)
+    return True
+
+
+@deed(lambda chance, who, names: (chance.choice((0.3, 5.0, 40.0)),), weight=2)
+def has_its_definition_reinstalled(stage: Stage, member: Member, pause_s: float) -> bool:
+    """Delete the definition of Clusters, and all Clusters with it; install it again in a moment.
+
+    The daemon lives: a later one knows only what the Secrets show.
+    """
+    if member.name in stage.rebuilt or member.daemon is None or not member.server.serves("Cluster"):
+        return False
+    member.server.change_served("Cluster", served=True)
+    for found in member.list("Cluster"):
+        member.delete("Cluster", found["metadata"]["name"])
+    member.server.change_served("Cluster", served=False)
+    stage.group.cut(member.name)
+    stage.until(pause_s, lambda: member.server.change_served("Cluster", served=True))
     return True

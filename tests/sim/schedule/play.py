@@ -15,6 +15,7 @@ from unittest import mock
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Mistake
+from registry_controller.api.tombstone import is_own_tombstone
 from registry_controller.core.decision import deletion_limit
 from registry_controller.core.decision.decision import NeedsProof
 from registry_controller.core.decision.state import TargetState
@@ -30,6 +31,7 @@ from tests.sim.cluster.apiserver import Snapshot
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.loop import BEGIN_S, VirtualLoop, run
+from tests.sim.cluster.member import Member
 from tests.sim.cluster.store import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
@@ -153,9 +155,7 @@ async def _mend(stage: Stage) -> None:
         one.start_again()
     await asyncio.sleep(20.0)
     for one in group.members:
-        if one.find("Cluster", one.name) is None:
-            stage.observer.say(f"   {one.name} comes back")
-            await one.restart()
+        _come_back(stage, one)
     await asyncio.sleep(20.0)
     if stage.rebuilt:
         await _introduce_rebuilt(stage)
@@ -166,6 +166,14 @@ async def _mend(stage: Stage) -> None:
                 stage.observer.say(f"   the credentials of {giver.name} are carried to {taker.name}")
             if giver is not taker and take_forgery_back(taker, giver.name):
                 stage.observer.say(f"   the forged endpoint of {giver.name} is taken away at {taker.name}")
+
+
+def _come_back(stage: Stage, one: Member) -> None:
+    """Take the own tombstone of a member away that has left: it makes a new Cluster."""
+    stones = [found for found in one.list("ClusterFeature") if is_own_tombstone(found, of=one.id)]
+    for stone in stones if one.find("Cluster", one.name) is None else ():
+        stage.observer.say(f"   {one.name} comes back")
+        one.delete("ClusterFeature", stone["metadata"]["name"])
 
 
 async def _introduce_rebuilt(stage: Stage) -> None:

@@ -104,6 +104,30 @@ def test_a1_a_grace_period_ends_when_nothing_is_restored_or_nothing_is_missing()
     run(main)
 
 
+def test_a1_peers_that_went_with_the_own_cluster_stay_until_they_can_be_stored_again() -> None:
+    """However long that takes, and whether they answer or not; then for 90 s from their first answer on."""
+
+    async def main() -> None:
+        grace = GracePeriods(is_due=lambda member, _: False)
+        missing = {B: cluster_target("b")}
+        assert grace.update(missing, silent={C}, is_home_lost=True) == {B, C}
+        await asyncio.sleep(1000)
+        assert grace.update(missing, silent={C}, is_home_lost=True) == {B, C}
+        assert grace.update(missing, silent={C}) == {B, C}
+        await asyncio.sleep(89)
+        assert grace.update(missing, silent={C}) == {B, C}
+        await asyncio.sleep(1)
+        assert grace.update(missing, silent={C}) == {C}
+        assert grace.update({C: cluster_target("c")}) == {C}  # it answers
+        await asyncio.sleep(90)
+        assert grace.update({C: cluster_target("c")}) == frozenset()
+        assert grace.update(missing, silent={D}) == frozenset()
+        assert grace.update(missing, is_home_lost=True) == {B}
+        assert grace.update({}) == frozenset()  # its Cluster is here
+
+    run(main)
+
+
 def test_the_difference_of_two_livenesses_names_each_member_that_differs() -> None:
     before = Liveness(known=frozenset({B, C}), alive=frozenset({B}), contested=frozenset())
     now = Liveness(known=frozenset({B, D}), alive=frozenset({B}), contested=frozenset({B}))

@@ -144,3 +144,18 @@ async def test_the_field_of_the_scale_subresource_is_read_once_from_the_definiti
     assert [await discovery.find_replicas(widgets) for _ in range(2)] == [expected] * 2
     assert await discovery.find_replicas(rocks) == ()
     assert asked == ([ObjectKey("", f"widgets.{group}")] if "." in group else [])
+
+
+@pytest.mark.parametrize(
+    ("served", "may"),
+    [
+        ([_resource("Thing")], True),
+        ([_resource("Thing", "delete", "get", "list", "watch")], False),
+        ([_resource("Other")], False),
+    ],
+    ids=["served", "its definition is being deleted", "not served"],
+)
+async def test_what_is_going_with_its_definition_may_not_be_created(served: list[dict[str, Any]], may: bool) -> None:
+    """O6."""
+    discovery, _ = _discovery(_group("g", "v1"), v1=served)
+    assert await discovery.may_create(GVK("g", "v1", "Thing")) is may

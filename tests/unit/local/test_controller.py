@@ -47,6 +47,9 @@ class Tombstones:
     def list_missing(self) -> list[Tombstone]:
         return self.wanted
 
+    def is_farewell(self, stone: Tombstone) -> bool:
+        return stone.member == stone.reported_by
+
     def list_unwanted(self) -> list[meta.Manifest]:
         return self.unwanted
 
@@ -171,12 +174,26 @@ async def test_no_cluster_is_made_where_one_with_our_id_is_there(server: FakeSer
     assert server.find(meta.SECRETS, "carried", NAMESPACE) is not None
 
 
-async def test_a_local_cluster_that_somebody_deleted_is_not_made_again_in_this_life(server: FakeServer) -> None:
-    home = make(server)
+@pytest.mark.clause("P2")
+@pytest.mark.parametrize("name", ["one", ""])
+async def test_a_local_cluster_that_was_deleted_is_made_again_as_it_was(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """O6: after a moment, in which whoever deleted it may create it again."""
+    made = cluster("one", kubernetesApiEndpoints=[{"serverAddress": "https://one.test"}])
+    made["metadata"] |= {"labels": {"region": "north"}, "annotations": {"team": "x", meta.OWNER: "forged"}}
+    server.put(meta.CLUSTERS, made)
+    home = make(server, provision_local_cluster=name)
     await home.reconcile()
     server.drop(meta.CLUSTERS, "one")
-    await home.reconcile()
+    assert await home.reconcile() == ""
     assert server.find(meta.CLUSTERS, "one") is None
+    monkeypatch.setattr("registry_controller.core.decision.lost_cluster.REPLACED_S", 0.0)
+    assert await home.reconcile() == ""
+    found = server.find(meta.CLUSTERS, "one")
+    assert found is not None
+    assert found["spec"] == made["spec"]
+    assert (found["metadata"]["labels"], found["metadata"]["annotations"]) == ({"region": "north"}, {"team": "x"})
 
 
 async def test_a_name_that_another_cluster_has_is_a_problem_in_words(server: FakeServer) -> None:

@@ -14,7 +14,6 @@ from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.state import MembershipState
 from registry_controller.membership.departures import Departures
-from tests.unit.clusters.builders import peer, record
 
 B, C = ClusterUID("id-b"), ClusterUID("id-c")
 MAP, NAMESPACES = GVK("", "v1", "ConfigMap"), GVK("", "v1", "Namespace")
@@ -54,7 +53,7 @@ def copy(owner: ClusterUID | None = B, *, frozen: bool = False, deleting: bool =
 
 
 def make(
-    *caches: Cache, peers: dict[ClusterUID, Any] | None = None, deletes: bool = True, is_barred: bool = False
+    *caches: Cache, presence: dict[ClusterUID, bool] | None = None, deletes: bool = True, is_barred: bool = False
 ) -> tuple[Departures, Observer]:
     by_kind = {(cache.kind.group, cache.kind.kind): cache for cache in caches}
     copies: Any = SimpleNamespace(all_caches=lambda: caches, cache_of=lambda group, kind: by_kind.get((group, kind)))
@@ -63,25 +62,8 @@ def make(
         deletes_unwanted=lambda provenance: deletes, barrier=lambda target, provenance, secret_type: barrier
     )
     observer = Observer()
-    return Departures(copies=copies, peers=peers or {}, rule_states=states, observer=observer), observer
-
-
-@pytest.mark.parametrize(
-    ("found", "has_none"),
-    [
-        (peer(record("b")), False),
-        (peer(record("renamed", cluster_id="id-b")), False),
-        (peer(record("c")), True),
-        (peer(), True),
-        (peer(record("c"), is_alive=False), False),
-        (SimpleNamespace(is_alive=True, clusters=SimpleNamespace(held=None)), False),
-        (None, False),
-    ],
-    ids=["it has it", "under another name", "only of others", "none", "silent", "not listed", "not engaged"],
-)
-def test_o6_only_a_complete_list_of_a_live_member_proves_that_it_has_no_cluster(found: Any, has_none: bool) -> None:
-    made, _ = make(peers={} if found is None else {B: found})
-    assert made.has_no_cluster(B) == has_none
+    absences: Any = SimpleNamespace(is_present=(presence or {}).get)
+    return Departures(copies=copies, absences=absences, rule_states=states, observer=observer), observer
 
 
 ONE = ObjectKey("default", "one")
@@ -162,20 +144,20 @@ def test_o6_a_tombstone_alone_is_no_proof() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decision", "peers", "current", "is_back"),
+    ("decision", "presence", "current", "is_back"),
     [
         (Apply(SimpleNamespace(owner=B), Reason.CREATE), {}, state(revision=None), True),  # type: ignore[arg-type]
-        (Skip(Reason.IN_SYNC, B), {B: peer(record("b"))}, state(), True),
-        (Skip(Reason.IN_SYNC, B), {B: peer()}, state(), False),
+        (Skip(Reason.IN_SYNC, B), {B: True}, state(), True),
+        (Skip(Reason.IN_SYNC, B), {B: False}, state(), False),
         (Skip(Reason.IN_SYNC, B), {}, state(), False),
         (Skip(Reason.HAND_CARRIED), {}, state(natural=None), False),
     ],
     ids=["its Cluster is written", "it has a Cluster again", "it has none", "it is not engaged", "of no member"],
 )
 def test_o6_a_member_is_back_once_that_is_proven(
-    decision: Any, peers: dict[ClusterUID, Any], current: Any, is_back: bool
+    decision: Any, presence: dict[ClusterUID, bool], current: Any, is_back: bool
 ) -> None:
-    made, observer = make(peers=peers)
+    made, observer = make(presence=presence)
     made.record_decision(LEAVES, state())
     made.record_decision(decision, current)
     assert (B not in made.left) == is_back

@@ -287,8 +287,9 @@ CONTESTED = {"status": {"conditions": [{"type": "LocalConflict", "status": "True
         ),
         (
             {"status": {"state": "Ready"}},
-            f"Cluster b: is Ready; run `registry-controller leave` in that cluster, or stop reading it "
-            f"with the annotation {meta.CLUSTER_DISABLED}",
+            "Cluster b: is Ready, and did not lack its own Cluster for controller.memberAbsenceSeconds; run "
+            "`registry-controller leave` in that cluster, or stop reading it with the annotation "
+            f"{meta.CLUSTER_DISABLED}",
         ),
         ({"cluster_id": "no UID!"}, "Cluster b: its clusterID 'no UID!' is not a UID; delete the Cluster instead"),
         (
@@ -304,6 +305,17 @@ def test_o6_a_member_that_may_not_be_declared_to_have_left(fields: dict[str, Any
     assert fails(stage, stage.command.declare("b", wait_s=2)) == message
     assert fails(stage, stage.command.question("b")) == message
     assert stage.server.writes == []
+
+
+@pytest.mark.parametrize(("reason", "may"), [("Missing", False), ("MissingForLong", True)])
+def test_o6_a_ready_member_may_be_declared_once_it_has_lacked_its_own_cluster_for_long(reason: str, may: bool) -> None:
+    stage = Stage()
+    condition = {"type": "OwnClusterMissing", "status": "True", "reason": reason}
+    stage.add("b", status={"state": "Ready", "conditions": [condition]})
+    if may:
+        play(stage, stage.command.question("b"))
+    else:
+        assert "is Ready" in fails(stage, stage.command.question("b"))
 
 
 def test_o6_a_name_without_a_cluster_is_refused() -> None:

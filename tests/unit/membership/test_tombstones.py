@@ -59,11 +59,16 @@ class Stage:
         self.observer = Observer()
         self.registry = Registry(on_change=lambda plural, name: None)
         departures: Any = SimpleNamespace(left=self.left)
+        self.lasting: set[ClusterUID] = set()
+        self.absences: Any = SimpleNamespace(
+            update=lambda: None, due_s=None, lasting=lambda: frozenset(self.lasting), serves_none=lambda member: False
+        )
         self.tracker = TombstoneTracker(
             local=LOCAL,
             trusts_after_s=TRUST_S,
             registry=self.registry,
             peers=self.peers,
+            absences=self.absences,
             departures=departures,
             writes_status_of=lambda gvr, name: self.writes,
             today=lambda: self.today,

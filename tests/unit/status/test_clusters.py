@@ -9,7 +9,7 @@ from registry_controller.api.errors import Forbidden
 from registry_controller.api.meta import CLUSTER, ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.rule_deletions import MissingRules
-from registry_controller.core.status.cluster import read_missing_since
+from registry_controller.core.status.cluster import OwnCluster, read_missing_since
 from registry_controller.status.clusters import ClusterStatusReporter
 from tests.unit.status.engine_parts import (
     LOCAL,
@@ -52,6 +52,7 @@ def report(
         "sources": sources or FakeSources(),
         "tombstones": SimpleNamespace(now=SimpleNamespace(pending=pending or {})),
         "deletions": SimpleNamespace(missing=missing or {}),
+        "absences": SimpleNamespace(report=lambda member: OwnCluster.PRESENT, lasts_s=600),
         "quota": SimpleNamespace(problem=lambda peer: quota),
         "local": SimpleNamespace(problem=problem),
         "local_metadata": SimpleNamespace(metadata={"provider": "kind"}, problem=""),

@@ -366,12 +366,17 @@ def test_a_hold_ends_no_deletion_and_what_is_gone_is_counted_no_more() -> None:
     run(scenario)
 
 
-def test_the_deletion_of_a_rule_is_an_order_and_zero_percent_limits_nothing() -> None:
-    """W4, W3."""
+def test_the_deletion_of_a_rule_and_a_farewell_are_orders_and_zero_percent_limits_nothing() -> None:
+    """W4, W3, O6."""
 
     async def scenario() -> None:
-        ordered = Delete("uid", 1, Reason.RULE_GONE, OWNER)
-        assert Bench(120).limit(lambda _: ordered, 120) == [ordered] * 120
+        for ordered in (
+            Delete("uid", 1, Reason.RULE_GONE, OWNER),
+            Delete("uid", 1, Reason.OWNER_LEFT, OWNER, is_order=True),
+        ):
+            assert Bench(120).limit(lambda _, ordered=ordered: ordered, 120) == [ordered] * 120
+        left = Delete("uid", 1, Reason.OWNER_LEFT, OWNER)
+        assert left not in Bench(120).limit(lambda _: left, 120)
         assert Bench(120, percent=0).limit(presumed, 120) == [presumed(name(number)) for number in range(120)]
 
     run(scenario)

@@ -75,6 +75,7 @@ class Bench:
         self.lets_go = True
         self.failure: Exception | None = None
         self.is_connected = True
+        self.is_going = False
         states: Any = self
         local: Any = self
         departures: Any = SimpleNamespace(
@@ -115,6 +116,9 @@ class Bench:
 
     async def resolve(self, kind: GVK) -> GVR:
         return GVR(kind.group, kind.version, "objects", True)
+
+    async def may_create(self, kind: GVK) -> bool:
+        return not self.is_going
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float) -> bytes:
         self.log.append(f"asked about {key}")
@@ -303,6 +307,21 @@ async def test_what_cannot_be_carried_out_is_part_of_the_result(failure: Excepti
     decision, error = await bench.reconcile()
     assert isinstance(decision, Apply)
     assert type(error) is (Conflict if isinstance(failure, Conflict) else Mistake)
+
+
+@pytest.mark.parametrize("is_going", [True, False])
+async def test_an_absent_cluster_is_no_proof_while_its_definition_is_going(is_going: bool) -> None:
+    """O6: a member loses its Clusters one by one with their definition, its own one perhaps first."""
+    target = Target(meta.GROUP, meta.CLUSTER.kind, "", "one")
+    state = absent(target, membership=MembershipState(owner_leaves=True))
+    current = state.current
+    assert current is not None
+    bench = Bench(
+        state._replace(current=current._replace(natural=OWNER), copied_from=SourceRef(OWNER, meta.CLUSTER, target.key))
+    )
+    bench.is_going = is_going
+    decision, _ = await bench.reconcile()
+    assert isinstance(decision, Hold if is_going else Delete)
 
 
 async def test_departures_hear_what_was_proven_about_a_cluster_and_nothing_before() -> None:

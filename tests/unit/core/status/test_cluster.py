@@ -13,6 +13,7 @@ from registry_controller.core.status.cluster import (
     METADATA_FIELDS,
     ClusterFacts,
     KnownCluster,
+    OwnCluster,
     build_cluster_status,
     find_sync_problems,
 )
@@ -201,3 +202,30 @@ def test_a_clone_that_is_disabled_is_still_in_conflict() -> None:
     assert status["state"] == "Disabled"
     assert said(status, "LocalConflict") == ("True", "ClusterIsConflicting")
     assert said(status, "Ready") == (None, None)
+
+
+@pytest.mark.clause("O6")
+@pytest.mark.parametrize(
+    ("own_cluster", "absence_s", "reason", "words"),
+    [
+        (OwnCluster.MISSING, 600, "Missing", "after 600 s without one it has left the group"),
+        (OwnCluster.MISSING, 0, "Missing", "it has no Cluster of itself"),
+        (OwnCluster.ALL_MISSING, 600, "Missing", "does not count as having left"),
+        (OwnCluster.MISSING_FOR_LONG, 600, "MissingForLong", "run `registry-controller leave NAME` here"),
+        (OwnCluster.ALL_MISSING_FOR_LONG, 600, "MissingForLong", "run `registry-controller leave NAME` here"),
+    ],
+)
+def test_a_peer_without_a_cluster_of_itself_is_named(
+    own_cluster: OwnCluster, absence_s: int, reason: str, words: str
+) -> None:
+    status = build_cluster_status(peer(own_cluster=own_cluster, absence_s=absence_s))
+    assert said(status, "OwnClusterMissing") == ("True", reason)
+    message = next(one["message"] for one in status["conditions"] if one["type"] == "OwnClusterMissing")
+    assert words in message
+
+
+@pytest.mark.clause("O6")
+def test_what_is_not_known_of_a_peers_own_cluster_stays_as_it_was() -> None:
+    assert said(build_cluster_status(peer()), "OwnClusterMissing") == (None, None)
+    unknown = build_cluster_status(peer(own_cluster=OwnCluster.UNKNOWN))
+    assert "OwnClusterMissing" not in {condition["type"] for condition in unknown["conditions"]}
