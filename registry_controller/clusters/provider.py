@@ -33,6 +33,8 @@ from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner, s
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.kubeconfig import Credentials
 
+_LEAST_S: Final = 0.001
+"""The least time between plans that time alone asks for: a timer may end a little before its moment."""
 _ORPHANS_PERIOD_S: Final = 5.0
 """The interval between plans while orphans are watched: their copies end at any time."""
 
@@ -212,7 +214,7 @@ class ClusterProvider:
         """Return the time until time alone may change the plan in seconds; None for never."""
         orphans_s = _ORPHANS_PERIOD_S if self._watches.has_orphans else None
         due_s, now_s = self._watches.due_s, asyncio.get_running_loop().time()
-        rules_s = max(0.0, due_s - now_s) if due_s is not None else None
+        rules_s = max(_LEAST_S, due_s - now_s) if due_s is not None else None
         waits_s = (self._grace.update_after_s, orphans_s, rules_s)
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
