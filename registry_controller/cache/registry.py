@@ -119,6 +119,8 @@ class Registry:
         self._on_change = on_change
         self._window_s = window_s
         self._now_s = now_s
+        self.deleted_rules: frozenset[DeletedRule] = frozenset()
+        """This cluster's record of its deleted rules: parsed once, and read for each of their copies."""
         self.deletions = RuleEvents(now_s=now_s)
         """The events that deleted rules of this cluster."""
         self._ends_at_s: dict[str, float] = {}
@@ -195,12 +197,6 @@ class Registry:
         found = self.local_clusters(local)
         return self.clusters[found[0].name].manifest if len(found) == 1 else None
 
-    @property
-    def deleted_rules(self) -> frozenset[DeletedRule]:
-        """This cluster's record of the rules that were deleted in it."""
-        held = self.features.get(names.DELETED_RULES_OBJECT)
-        return read_deleted_rules(meta.annotations_of(held)) if held is not None else frozenset()
-
     def has_lost_own_cluster(self, local: ClusterUID) -> bool:
         """Return whether the Cluster of the local cluster was here and is missing, but did not leave."""
         if local not in self.deleted_clusters or self.local_clusters(local):
@@ -255,6 +251,8 @@ class Registry:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
             self.features[name] = manifest
+            if name == names.DELETED_RULES_OBJECT:
+                self.deleted_rules = read_deleted_rules(meta.annotations_of(manifest))
 
     def _known(self, plural: str, name: str) -> int:
         """Return the last known revision of an object, also of a deleted one; 0 where none is known."""
@@ -276,6 +274,8 @@ class Registry:
                 self.end_deleted_rules()
         else:
             self.features.pop(name, None)
+            if name == names.DELETED_RULES_OBJECT:
+                self.deleted_rules = frozenset()
 
     def _note_deletion(self, name: str, manifest: Manifest, revision: int) -> None:
         """Keep the event that deleted a rule of this cluster; the deletion of a copy is no deletion of its rule."""

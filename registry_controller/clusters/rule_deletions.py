@@ -179,11 +179,10 @@ class RuleDeletions:
         They are recorded before the window is over, so that a daemon that ends meanwhile forgets none: a rule that is
         created again has another UID.
         """
-        for (owner, name), deletion in self._events():
-            rule = RuleID(owner, name, deletion.uid)
+        for deletion in self._registry.deletions:
             is_due = deletion.at_s + _RECORD_S <= self._now_s()
-            if owner == self._local and deletion.uid and is_due and self._was_seen(rule):
-                yield DeletedRule(name, deletion.uid, today)
+            if deletion.uid and is_due and self._was_seen(RuleID(self._local, deletion.name, deletion.uid)):
+                yield DeletedRule(deletion.name, deletion.uid, today)
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
         for deletion in self._registry.deletions:
@@ -237,21 +236,24 @@ class RuleDeletions:
     def _was_deleted_here(self, rule: RuleID) -> bool:
         if self._was_seen(rule):
             return True
-        definition = self.definitions.of_rules if self.definitions is not None else None
-        if definition is None or definition.deleting:
+        definition = self._lasting_definition()
+        if definition is None:
             return False
         # A rule that a copy here names was in this store. A provenance of an earlier version does not show since when.
         return not rule.uid or definition.created <= rule.created
 
     def _was_seen(self, rule: RuleID) -> bool:
         """Return whether an event deleted a rule of this cluster while its definition stayed."""
-        definition = self.definitions.of_rules if self.definitions is not None else None
-        if definition is None or definition.deleting:
-            return False
-        return any(
+        definition = self._lasting_definition()
+        return definition is not None and any(
             _names(deletion.name, deletion.uid, rule) and definition.revision < deletion.revision
             for deletion in self._deletions_of(rule)
         )
+
+    def _lasting_definition(self) -> Definition | None:
+        """Return the local definition of rules; None while it is missing, unknown, or being deleted."""
+        definition = self.definitions.of_rules if self.definitions is not None else None
+        return definition if definition is not None and not definition.deleting else None
 
     def _records(self, owner: ClusterUID) -> frozenset[DeletedRule]:
         if owner == self._local:
