@@ -146,6 +146,18 @@ def test_no_member_invents_an_address(shown: list[Manifest], address: str) -> No
 
 
 @pytest.mark.clause("P2")
+@given(st.lists(clusters(), min_size=1, max_size=4))
+def test_what_members_set_for_themselves_is_not_taken(shown: list[Manifest]) -> None:
+    for_themselves = {meta.CLUSTER_DISABLED: "true", meta.ALLOW_DELETIONS: "now", meta.SYNC_DISABLED: "true"}
+    found = choose_shown(shown)
+    for manifest in shown:
+        meta.annotations_of(manifest).update(for_themselves)
+    assert choose_shown(shown) == found
+    assert found is not None
+    assert not for_themselves.keys() & meta.annotations_of(found).keys()
+
+
+@pytest.mark.clause("P2")
 @given(
     st.builds(
         LostClusterFacts,

@@ -15,7 +15,8 @@ import msgspec
 from registry_controller.api import meta
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.core.decision.ownership import read_marks
 
 REPLACED_S: Final = 3.0
 """`kubectl replace --force` and GitOps tools create an object again within this time after they have deleted it."""
@@ -25,6 +26,8 @@ MEMBERS_S: Final = 20.0
 _COPY_MARKS: Final = frozenset((
     meta.OWNER, meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.ORIGINAL_GVK, meta.ORIGINAL_NAME, meta.ORIGINAL_NAMESPACE,
 ))  # fmt: skip
+
+_LOCAL_ANNOTATIONS: Final = (meta.CLUSTER_DISABLED, meta.ALLOW_DELETIONS)
 
 
 class LostClusterFacts(NamedTuple):
@@ -81,8 +84,10 @@ def plan_own_cluster(facts: LostClusterFacts) -> Wait | Make | None:
 def choose_shown(shown: Sequence[Manifest], *, published_address: str = "") -> Manifest | None:
     """Choose the state that most members show, first of those with the address that this cluster published.
 
-    Endpoints with another address are left out: a member may have invented them.
+    Endpoints with another address are left out: a member may have invented them. So are the annotations that members
+    put on the copies of the Cluster for themselves.
     """
+    shown = [_without_local_annotations(manifest) for manifest in shown]
     counts = Counter(_essence(manifest) for manifest in shown)
 
     def rank(manifest: Manifest) -> tuple[bool, int]:
@@ -93,6 +98,16 @@ def choose_shown(shown: Sequence[Manifest], *, published_address: str = "") -> M
         return found
     spec = {name: value for name, value in found["spec"].items() if name != "kubernetesApiEndpoints"}
     return {**found, "spec": spec}
+
+
+def _without_local_annotations(manifest: Manifest) -> Manifest:
+    """Return a member's copy of a Cluster without the annotations that apply to the cluster in which they are set."""
+    info, annotations = meta.metadata_of(manifest), meta.annotations_of(manifest)
+    target = Target(meta.GROUP, meta.CLUSTER.kind, "", str(info.get("name", "")))
+    is_frozen = read_marks(annotations, of=target).frozen
+    left_out = (*_LOCAL_ANNOTATIONS, *((meta.SYNC_DISABLED,) if is_frozen else ()))
+    kept = {name: text for name, text in annotations.items() if name not in left_out}
+    return {**manifest, "metadata": {**info, "annotations": kept}}
 
 
 def _fits(manifest: Manifest, published_address: str) -> bool:

@@ -254,9 +254,10 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
         status = source.get("status") or {} if mutations.get("syncStatus") else status
         for override in mutations.get("overrides") or ():
             text = _rendered(override.get("value", ""), source, owner=owner, local=local)
-            if text is None:
-                return None
-            match override["path"].strip("?").split("/")[1:]:
+            path = override["path"].strip("?").split("/")[1:]
+            if text is None or (override["type"] == "remove" and path[0] not in content):
+                return None  # only the last part of a path is optional
+            match path:
                 case ["metadata", "name"]:
                     name = text
                 case ["metadata", "namespace"]:

@@ -214,23 +214,30 @@ def leaves(stage: Stage, member: Member) -> bool:
 @deed(nothing, weight=2)
 def loses_its_own_cluster(stage: Stage, member: Member) -> bool:
     """Delete the own Cluster; the daemon makes it again."""
-    if member.find("Cluster", member.name) is None or member.name in stage.rebuilt:
+    if not _has_one_name(stage, member):
         return False
     member.delete("Cluster", member.name)
     return True
 
 
+def _has_one_name(stage: Stage, member: Member) -> bool:
+    """Say whether the own Cluster is made again under the name that the rest of the schedule expects."""
+    own = [one["metadata"]["name"] for one in member.list("Cluster") if one["spec"].get("clusterID") == member.id]
+    return own == [member.name] and member.name not in stage.rebuilt
+
+
 @deed(lambda chance, who, names: (chance.choice((0.3, 2.0, 20.0)), chance.random() < 0.5), weight=3)
 def replaces_its_own_cluster(stage: Stage, member: Member, pause_s: float, labelled: bool) -> bool:
     """Delete the own Cluster, and create it again in a moment, if the daemon has not."""
-    found = member.find("Cluster", member.name)
-    if found is None or member.name in stage.rebuilt:
+    if not _has_one_name(stage, member):
         return False
+    found = member.get("Cluster", member.name)
     info = {"name": member.name, **({"labels": {"again": "yes"}} if labelled else {})}
     again = {"kind": "Cluster", "metadata": info, "spec": found["spec"]}
 
     def create() -> None:
-        if member.find("Cluster", member.name) is None and member.server.serves("Cluster"):
+        is_there = member.find("Cluster", member.name) is not None
+        if not is_there and member.name not in stage.rebuilt and member.server.serves("Cluster"):
             member.create(again)
 
     member.delete("Cluster", member.name)
@@ -244,7 +251,7 @@ def has_its_definition_reinstalled(stage: Stage, member: Member, pause_s: float)
 
     The daemon lives: a later one knows only what the Secrets show.
     """
-    if member.name in stage.rebuilt or member.daemon is None or not member.server.serves("Cluster"):
+    if member.daemon is None or not member.server.serves("Cluster") or not _has_one_name(stage, member):
         return False
     member.server.change_served("Cluster", served=True)
     for found in member.list("Cluster"):
