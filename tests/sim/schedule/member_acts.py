@@ -198,11 +198,11 @@ def declares_left(stage: Stage, member: Member, peer: str) -> bool:
 def leaves(stage: Stage, member: Member) -> bool:
     """Bid farewell: the member leaves, until it comes back at the end.
 
-    Not one that was built anew: those who have not heard of that yet would bring the old one back under its name, and
-    that is for people to clear up.
+    Not one with several names, which `leave` refuses. Not one that was built anew: those who have not heard of that
+    yet would bring the old one back under its name, and that is for people to clear up.
     """
     own = member.find("Cluster", member.name)
-    if own is None or own["metadata"].get("deletionTimestamp") or member.name in stage.rebuilt:
+    if own is None or own["metadata"].get("deletionTimestamp") or not _has_one_name(stage, member):
         return False
     stone = Tombstone(member.id, own["metadata"]["uid"], member.id, datetime.now(UTC).date() + LASTS)
     if member.find("ClusterFeature", stone.name) is None:
