@@ -91,6 +91,7 @@ class Daemon:
             today=lambda: datetime.now(UTC).date(),
             log=log,
             lost_clusters=self.engine.lost_clusters,
+            writes_version=self.engine.replicas.writes_version,
             on_change=self.on_peers_changed,
         )
         self.events = EventRecorder(

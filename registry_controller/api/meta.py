@@ -59,12 +59,16 @@ LEFT_MEMBER: Final = f"{_NAMES}/left-member"
 LEFT_MEMBERSHIP: Final = f"{_NAMES}/left-membership"
 LEFT_REPORTED_BY: Final = f"{_NAMES}/left-said-by"
 LEFT_UNTIL: Final = f"{_NAMES}/left-until"
+LEFT_FORMAT: Final = f"{_NAMES}/left-format"
 """Labels of a tombstone, the ClusterFeature that reports that a member has left: see `api.tombstone`."""
 
 LEFT_ORDERED: Final = f"{_NAMES}/left-ordered"
 """Annotation of a tombstone here: `leave` was given here, or this cluster has read it at the member that leaves."""
 LEFT_SECRET: Final = f"{_NAMES}/left-secret"
 """Annotation of a tombstone that a cluster creates for itself: the Secret with its published credentials."""
+
+DAEMON: Final = f"{_NAMES}/daemon"
+"""Annotation of the own Cluster: the version of the daemon there, and the formats that it writes, see `api.formats`."""
 
 CORE_RESOURCE: Final = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"
 """Label, `"true"`, of the rules and the feature that the daemon creates. They are never sources."""

@@ -2,6 +2,10 @@
 
 It depends only on the owner's state, on the rule, and on the cluster that holds the copy. It never contains data of the
 object. It is valid only on the object that it names, because controllers and people copy annotations to other objects.
+
+Its format has a number; without one, it is format 1. A version that changes the meaning of a field writes the next
+number. A version that only adds a field keeps the number, and the field names the state that it is about: an earlier
+version keeps fields that it does not know, also when it writes another state of the copy.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, Manifest, ObjectKey, Target, cluster_id, revision
 
+FORMAT: Final = 1
+
 _LENGTH: Final = 4096  # seven names of 253 characters, five of 64, and some shorter values
+_LATER_LENGTH: Final = 64 * 1024
 _TIME_LENGTH: Final = 40
 
 _OPTIONAL: Final = (
@@ -29,6 +36,10 @@ _OPTIONAL: Final = (
     ("left", "left"),
 )
 """Fields that are left out while they are empty, with their names in the annotation."""
+
+_NAMES: Final = frozenset(("format", "copy", "owner", "policy", "rule", "ruleOwner", "source")) | {
+    name for _, name in _OPTIONAL
+}
 
 _NO_CLUSTER: Final = ClusterUID("")
 _NO_KIND: Final = GVK("", "", "")
@@ -54,6 +65,7 @@ class Provenance:
     - `left` are digests of the places that the rule takes out, and leaves to the copy's cluster. A value at such a
       place, in a copy with its digest, was not wanted by the rule, also where the daemon wrote it.
     - `cluster` is the cluster that holds the copy; empty if an earlier version wrote the copy, in the same cluster.
+    - `unknown` are the fields that a later version of the daemon added, each with its name and its JSON text.
     """
 
     owner: ClusterUID
@@ -73,6 +85,7 @@ class Provenance:
     rule_created: str = ""
     left: tuple[str, ...] = ()
     cluster: ClusterUID = _NO_CLUSTER
+    unknown: tuple[tuple[str, str], ...] = ()
 
     def for_record(self, *, peer: ClusterUID) -> Provenance:
         """Return the parts that a record of a copy at a peer needs: where the copy was made, and its source.
@@ -100,7 +113,8 @@ class Provenance:
     def same_origin(self, other: Provenance) -> bool:
         """Return whether nothing but the revision differs, which alone is not written.
 
-        Nor is the name of the cluster, or the UID of the rule, where an earlier version has not written it.
+        Nor are fields of a later version, and neither is the name of the cluster, or the UID of the rule, where an
+        earlier version has not written it.
         """
         if _NO_CLUSTER not in (self.cluster, other.cluster) and self.cluster != other.cluster:
             return False
@@ -109,7 +123,7 @@ class Provenance:
         return self._essence() == other._essence()
 
     def _essence(self) -> Provenance:
-        return replace(self, revision=0, cluster=_NO_CLUSTER, rule_uid="", rule_created="")
+        return replace(self, revision=0, cluster=_NO_CLUSTER, rule_uid="", rule_created="", unknown=())
 
 
 def encode(provenance: Provenance) -> str:
@@ -138,6 +152,8 @@ def encode(provenance: Provenance) -> str:
     for field, name in _OPTIONAL:
         if value := getattr(provenance, field):
             content[name] = value
+    for name, text in provenance.unknown:
+        content[name] = orjson.Fragment(text)
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -149,7 +165,7 @@ def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
 
 
 def decode(text: str | None, *, of: Target) -> Provenance | None:
-    """Parse the annotation of the object `of`; None if it is missing, invalid, or names another object.
+    """Parse the annotation of the object `of`; None if it is missing, invalid, of a later format, or another object's.
 
     An annotation is invalid if it is longer than valid names allow.
     """
@@ -157,6 +173,8 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
         return None
     try:
         found = orjson.loads(text)
+        if _is_later(found):
+            return None
         source = found["source"]
         cluster = _cluster_of(found["copy"], of=of)
         if cluster is None:
@@ -179,10 +197,29 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             rule_created=_optional_text(found, "ruleCreationTimestamp", most=_TIME_LENGTH),
             left=tuple(text for text in found["left"] if isinstance(text, str)) if _has_list(found, "left") else (),
             cluster=cluster,
+            unknown=() if found.keys() <= _NAMES else _read_unknown(found),
         )
     except _UNREADABLE:
         return None
     return provenance if provenance.owner else None
+
+
+def has_later_format(text: str) -> bool:
+    """Return whether a later version of the daemon wrote the annotation, in a format that this one cannot read."""
+    try:
+        return len(text) <= _LATER_LENGTH and _is_later(orjson.loads(text))
+    except _UNREADABLE:
+        return False
+
+
+def _is_later(found: Mapping[str, Any]) -> bool:
+    number = found.get("format", FORMAT)
+    return isinstance(number, int) and number > FORMAT
+
+
+def _read_unknown(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the fields that this version does not know, with their JSON text."""
+    return tuple((name, orjson.dumps(found[name]).decode()) for name in sorted(found.keys() - _NAMES))
 
 
 def _has_list(found: Mapping[str, Any], key: str) -> bool:

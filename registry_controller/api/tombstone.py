@@ -16,6 +16,9 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 
+FORMAT: Final = 1
+"""The format of the labels. A version that changes their meaning writes the next number in the label `left-format`."""
+
 _LABELS: Final = (meta.LEFT_MEMBER, meta.LEFT_MEMBERSHIP, meta.LEFT_REPORTED_BY)
 _ID: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -48,8 +51,8 @@ def fits_in_tombstone(cluster_id: str) -> bool:
 
 
 def read_tombstone(feature: Feature) -> Tombstone | None:
-    """Parse a tombstone; None for another feature, and for an invalid tombstone."""
-    if feature.feature_name != names.LEFT_FEATURE:
+    """Parse a tombstone; None for another feature, for an invalid tombstone, and for one of a later format."""
+    if feature.feature_name != names.LEFT_FEATURE or meta.LEFT_FORMAT in feature.labels:
         return None
     member, membership, said_by = (feature.labels.get(label, "") for label in _LABELS)
     try:
@@ -61,6 +64,20 @@ def read_tombstone(feature: Feature) -> Tombstone | None:
     ):
         return None
     return Tombstone(ClusterUID(member), membership, ClusterUID(said_by), until)
+
+
+def has_later_format(feature: Feature) -> bool:
+    """Return whether a later version of the daemon wrote a tombstone, in a format that this one cannot read."""
+    return feature.feature_name == names.LEFT_FEATURE and meta.LEFT_FORMAT in feature.labels
+
+
+def is_later_tombstone(manifest: Manifest, *, of: ClusterUID | None = None) -> bool:
+    """Return whether the object is a tombstone of a later format; with `of`, one about that member."""
+    try:
+        feature = read_feature(manifest)
+    except InvalidObject:
+        return False
+    return has_later_format(feature) and (of is None or feature.labels.get(meta.LEFT_MEMBER) == of)
 
 
 def read_original_tombstone(manifest: Manifest) -> Tombstone | None:

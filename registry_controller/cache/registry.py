@@ -21,7 +21,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
-from registry_controller.api.tombstone import is_own_tombstone
+from registry_controller.api.tombstone import is_later_tombstone, is_own_tombstone
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.core.decision.ownership import Marks, read_marks
@@ -201,7 +201,8 @@ class Registry:
         """Return whether the Cluster of the local cluster was here and is missing, but did not leave."""
         if local not in self.deleted_clusters or self.local_clusters(local):
             return False
-        return not any(is_own_tombstone(manifest, of=local) for manifest in self.features.values())
+        found = self.features.values()
+        return not any(is_own_tombstone(one, of=local) or is_later_tombstone(one, of=local) for one in found)
 
     def own_identity(self, local: ClusterUID) -> OwnIdentity | None:
         """Return what selectors see of our own Cluster; None while there is not exactly one."""

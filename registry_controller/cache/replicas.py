@@ -1,5 +1,7 @@
 """The replicas of this cluster's daemon: which one writes the status of an object, so that it has one writer (A7).
 
+Of replicas of different versions, as during an upgrade, the newest ready one writes the version of the daemon (A10).
+
 Laws: there is no leader, and the choice writes nothing · a replica that knows no other Pods writes every status: two
 writers are better than none · replicas that know the same Pods choose the same writer; when a Pod comes or goes,
 only its own objects move (rendezvous hashing).
@@ -7,14 +9,21 @@ only its own objects move (rendezvous hashing).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.event_handler import EventHandler
+
+VERSION_LABEL: Final = "app.kubernetes.io/version"
+"""The label of a Pod with the version of its daemon, as the chart sets it."""
+
+_RELEASE: Final = re.compile(r"v?(\d+(?:\.\d+)*)(.*)", re.DOTALL)
 
 
 class Replicas(EventHandler):
@@ -26,24 +35,39 @@ class Replicas(EventHandler):
     def __init__(self, *, own: str, changed: Callable[[], None]) -> None:
         self._own = own
         self._changed = changed
-        self._ready: set[str] = set()
+        self._ready: Mapping[str, str] = {}
+        """The name of each ready Pod, and its version."""
         self._is_synced = False
 
     def writes_status_of(self, gvr: GVR, name: str) -> bool:
         """Return whether this replica writes the status of an object of our own kinds."""
-        others = self._ready - {self._own}
-        if not self._is_synced or not others:
+        if not self._is_synced or not self._has_others():
             return True
         return chosen(self._ready, f"{gvr.resource}/{name}") == self._own
+
+    def writes_version(self) -> bool:
+        """Return whether this replica writes the version of the daemon: it is ready, and none has a newer version."""
+        if not self._is_synced or not self._has_others():
+            return True
+        newest = max(map(_version_key, self._ready.values()))
+        return chosen([pod for pod, version in self._ready.items() if _version_key(version) == newest], "version") == (
+            self._own
+        )
+
+    def _has_others(self) -> bool:
+        return not self._ready.keys() <= {self._own}
 
     def on_object(self, obj: PartialObject) -> None:
         """Record whether a Pod is ready."""
         is_ready = not obj.deleting and meta.condition_of(decode_manifest(obj.raw), "Ready") == "True"
-        self._set(self._ready | {obj.key.name} if is_ready else self._ready - {obj.key.name})
+        ready = {name: version for name, version in self._ready.items() if name != obj.key.name}
+        if is_ready:
+            ready[obj.key.name] = obj.labels.get(VERSION_LABEL, "")
+        self._set(ready)
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Drop a Pod."""
-        self._set(self._ready - {key.name})
+        self._set({name: version for name, version in self._ready.items() if name != key.name})
 
     def on_synced(self, revision: int) -> None:
         """Record that all Pods are known."""
@@ -57,7 +81,7 @@ class Replicas(EventHandler):
         """Record that the other Pods are known again."""
         self._set_synced(True)
 
-    def _set(self, ready: set[str]) -> None:
+    def _set(self, ready: Mapping[str, str]) -> None:
         if ready != self._ready:
             self._ready = ready
             self._changed()
@@ -66,6 +90,14 @@ class Replicas(EventHandler):
         if is_synced != self._is_synced:
             self._is_synced = is_synced
             self._changed()
+
+
+def _version_key(version: str) -> tuple[tuple[int, ...], bool]:
+    """Return the key that sorts versions: by their numbers, a pre-release before its release; unknown ones first."""
+    found = _RELEASE.fullmatch(version)
+    if found is None:
+        return (), False
+    return tuple(map(int, found[1].split("."))), not found[2].startswith(("-", "a", "b", "rc", ".dev"))
 
 
 def chosen(members: Collection[str], subject: str) -> str | None:

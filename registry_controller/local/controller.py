@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import date
 from typing import Final, NoReturn, Protocol
 
+from registry_controller import __version__
 from registry_controller.api import meta, names
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.deleted_rules import (
@@ -22,8 +23,15 @@ from registry_controller.api.deleted_rules import (
     read_deleted_rules,
 )
 from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError, TooManyRequests
+from registry_controller.api.formats import write_daemon_version
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
-from registry_controller.api.tombstone import Tombstone, is_own_tombstone, published_secret, tombstone_manifest
+from registry_controller.api.tombstone import (
+    Tombstone,
+    is_later_tombstone,
+    is_own_tombstone,
+    published_secret,
+    tombstone_manifest,
+)
 from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.writer import LocalWriter
 from registry_controller.local import manifests
@@ -60,6 +68,9 @@ class DeletedRulesSource(Protocol):
         """List them."""
 
 
+_LATER: Final = "a later version of the daemon wrote it, and this one leaves it alone: upgrade the daemon here"
+
+
 class LocalController:
     """Reconciles this cluster's own objects.
 
@@ -77,6 +88,7 @@ class LocalController:
         today: Callable[[], date],
         log: Logger,
         lost_clusters: LostClusterSource | None = None,
+        writes_version: Callable[[], bool] = lambda: True,
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self.problem = ""
@@ -87,6 +99,7 @@ class LocalController:
         self._deleted_rules = deleted_rules
         self._today = today
         self._log = log
+        self._writes_version = writes_version
         self._on_change = on_change
         self._maker = OwnClusterMaker(
             api=self._api, settings=settings, cluster_id=cluster_id, source=lost_clusters or NoLostClusters(), log=log
@@ -94,6 +107,7 @@ class LocalController:
         self._secret = KubeconfigSecret(api=self._api, settings=settings, log=log)
         self._is_requested = asyncio.Event()
         self._retry_after_s = 0.0
+        self._has_later_record = False
 
     def request_pass(self) -> None:
         """Request a pass; many requests at once cause one."""
@@ -153,7 +167,11 @@ class LocalController:
         current = await self._api.read(meta.FEATURES, key)
         annotations = meta.annotations_of(current) if current is not None else {}
         if has_later_format(annotations):
+            if not self._has_later_record:
+                self._log.warning("the record of deleted rules is of a later format, and is left alone", name=key.name)
+            self._has_later_record = True
             return
+        self._has_later_record = False
         held = read_deleted_rules(annotations)
         known = {rule.uid for rule in held}
         wanted = keep_lasting({*held, *(rule for rule in new if rule.uid not in known)}, today=self._today())
@@ -188,18 +206,18 @@ class LocalController:
 
     async def _provision(self, clusters: Sequence[Manifest]) -> Manifest | None:
         """Make this cluster's Cluster, unless its own tombstone stands: then it has left."""
-        tombstone = await self._own_tombstone()
+        features = await self._api.list(meta.FEATURES)
+        later = next((found for found in features if is_later_tombstone(found, of=self._cluster_id)), None)
+        if later is not None:
+            self._maker.note_farewell()
+            raise BadInput(f"ClusterFeature {meta.metadata_of(later)['name']}: {_LATER}")
+        tombstone = next((found for found in features if is_own_tombstone(found, of=self._cluster_id)), None)
         if tombstone is None:
             return await self._maker.make(clusters)
         self._maker.note_farewell()
         if not clusters and self._settings.manage_local_cluster_secret:
             await self._secret.withdraw(published_secret(tombstone))
         return None
-
-    async def _own_tombstone(self) -> Manifest | None:
-        """Find the tombstone that records that this cluster has left."""
-        features = await self._api.list(meta.FEATURES)
-        return next((manifest for manifest in features if is_own_tombstone(manifest, of=self._cluster_id)), None)
 
     async def _keep(self, manifest: Manifest) -> str:
         """Reconcile the objects of our Cluster; change none of them while it is disabled or being deleted."""
@@ -209,7 +227,10 @@ class LocalController:
             return str(error)
         if cluster.disabled or meta.metadata_of(manifest).get("deletionTimestamp"):
             return ""
-        problems = [await self._attempt(self._keep_core(manifest))]
+        problems = [
+            await self._attempt(self._keep_core(manifest)),
+            await self._attempt(self._keep_version(manifest)),
+        ]
         if self._settings.manage_local_cluster_secret:
             problems.append(await self._attempt(self._secret.keep(cluster)))
         return "; ".join(problem for problem in problems if problem)
@@ -232,6 +253,15 @@ class LocalController:
             await self._ensure(gvr, wanted)
         if not self._settings.core_resources_source_enabled:
             await self._withdraw()
+
+    async def _keep_version(self, cluster: Manifest) -> None:
+        """Keep the annotation of the own Cluster with the version of the daemon, and the formats that it writes."""
+        annotations = meta.annotations_of(cluster)
+        wanted = write_daemon_version(__version__)
+        if annotations.get(meta.DAEMON) == wanted or not self._writes_version():
+            return
+        info = {**meta.metadata_of(cluster), "annotations": {**annotations, meta.DAEMON: wanted}}
+        await self._api.replace(meta.CLUSTERS, {**cluster, "metadata": info})
 
     def _core_objects(self, cluster: Manifest) -> Sequence[tuple[GVR, Manifest]]:
         rules = manifests.core_rules(cluster, namespace=self._settings.namespace)

@@ -19,6 +19,7 @@ from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
     Tombstone,
     fits_in_tombstone,
+    is_later_tombstone,
     is_ordered,
     is_own_tombstone,
     published_secret,
@@ -277,6 +278,11 @@ class LeaveCommand:
             await self._api.create(meta.FEATURES, wanted)
         except AlreadyExists:
             found = await self._api.read(meta.FEATURES, ObjectKey("", stone.name))
+            if found is not None and is_later_tombstone(found):
+                raise BadInput(
+                    f"ClusterFeature {stone.name}: a later version of the daemon wrote it; upgrade this one, and "
+                    "run this again"
+                ) from None
             held = read_original_tombstone(found) if found is not None else None
             is_ours = held is not None and held.reported_by == stone.reported_by and held.until >= self._today
             if found is not None and not (is_ours and is_ordered(found)):

@@ -15,7 +15,14 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, State
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
-from registry_controller.api.tombstone import Tombstone, is_ordered, read_original_tombstone, read_tombstone
+from registry_controller.api.tombstone import (
+    Tombstone,
+    has_later_format,
+    is_later_tombstone,
+    is_ordered,
+    read_original_tombstone,
+    read_tombstone,
+)
 from registry_controller.cache.members import cluster_target, membership_marked, membership_of
 from registry_controller.cache.registry import Registry, StoredCluster
 from registry_controller.clusters.liveness import SilenceTimer
@@ -81,12 +88,14 @@ class TombstoneTracker:
         self._met: dict[ClusterUID, frozenset[str]] = {}
         self._silence = SilenceTimer(peers)
         self._names: set[str] = set()
+        self._later: set[str] = set()
         self._deleted_at_s: dict[str, float] = {}
         self._is_updated = asyncio.Event()
 
     def update(self) -> None:
         """Evaluate all tombstones again, and report the differences."""
         self._absences.update()
+        self._warn_of_later()
         facts = self._gather()
         was, self.now = self.now, leavers(facts)
         self._known_at, before = frozenset(facts.there), self._known_at
@@ -210,6 +219,15 @@ class TombstoneTracker:
             today=self._today(),
             trusts_after_s=self._trusts_after_s,
         )
+
+    def _warn_of_later(self) -> None:
+        """Log each tombstone of a later format, here and at live members, once: it counts for nothing here."""
+        found = {meta.metadata_of(one)["name"] for one in self._registry.features.values() if is_later_tombstone(one)}
+        for peer in self._peers.values():
+            found |= {one.name for one in peer.features.held or () if has_later_format(one)}
+        for name in sorted(found - self._later):
+            log.warning("a later version of the daemon wrote a tombstone: upgrade the daemon here", name=name)
+        self._later = found
 
     def _is_written_here(self, stone: Tombstone) -> bool:
         return self._writes_status_of(meta.FEATURES, stone.name)

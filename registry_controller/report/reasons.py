@@ -65,6 +65,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.MISSING_AT_OWNER: "its own cluster lacks it now, which does not prove that the cluster has left; it stays",
     Reason.DELETION_JUDGED: "it is to be deleted, once all deletions that go with it are counted",
     Reason.RULE_MISSING: "its rule is missing where it was created, and nothing shows that it was deleted there",
+    Reason.LATER_FORMAT: "a later version of the daemon wrote its marks; it stays as it is: upgrade the daemon here",
     Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
     Reason.BEING_DELETED: "it is being deleted here",
 }

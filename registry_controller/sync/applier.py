@@ -145,6 +145,7 @@ class Applier:
             rule_uid=hit.rule_uid,
             rule_created=hit.rank[0].removeprefix("~") if hit.rule_uid else "",
             left=digest_paths(copy.left) if copy.left else (),
+            unknown=held.provenance.unknown if held is not None and held.provenance is not None else (),
         )
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)

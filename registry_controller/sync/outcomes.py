@@ -101,7 +101,7 @@ def _class_of(decision: Apply | Hold | Skip | NeedsProof) -> ResultClass:
     match decision:
         case Apply() | Skip(reason=Reason.IN_SYNC):
             return ResultClass.SYNCED
-        case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING):
+        case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING | Reason.LATER_FORMAT):
             return ResultClass.WAITING
         case Hold() | NeedsProof():
             return ResultClass.HELD
@@ -199,6 +199,7 @@ _MESSAGES: Final = {
         Reason.NAMESPACE_TERMINATING,
         Reason.OWNER_SILENT,
         Reason.DELETED_HERE,
+        Reason.LATER_FORMAT,
         Reason.DELETION_HALTED,
         Reason.NOT_EVALUATED,
         *BARRED.values(),

@@ -3,8 +3,8 @@
 Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched, nor
 is one whose marks nothing binds, unless its owner offers it · no deletion without proof · no copy goes back to an older
 state of its owner · an object at a relay is not a source, except of membership · without an answer a copy is held,
-never deleted · no object of a member whose ID has clones is written or deleted · a rule deletes nothing that it may not
-write here.
+never deleted · a copy that a later version of the daemon wrote is left as it is, except of membership · no object of a
+member whose ID has clones is written or deleted · a rule deletes nothing that it may not write here.
 
 A Decision is Apply, Delete, Hold, Skip or NeedsProof, each with its reason; status, Events, metrics and logs read
 that value.
@@ -155,6 +155,8 @@ def _decide_by_owner(state: TargetState) -> Decision:
     if current is None:
         return _decide_new(state, offers)
     marks = current.marks
+    if marks.binding is Binding.UNREADABLE:
+        return Hold(Reason.LATER_FORMAT, marks.owner or (offers[0].owner if offers else None))
     if marks.owner is None or marks.owner == state.local:
         return _leave_native(offers)
     if marks.frozen:

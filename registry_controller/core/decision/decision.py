@@ -54,6 +54,7 @@ class Reason(enum.Enum):
     OWNER_CLONED = "OwnerCloned"
     OWNER_NOT_HEARD = "OwnerNotHeard"
     RULE_MISSING = "RuleMissing"
+    LATER_FORMAT = "LaterFormat"
     NEEDS_PROOF = "NeedsProof"
     NOT_EVALUATED = "CannotBeEvaluated"
     STALE_SOURCE = "StaleSource"

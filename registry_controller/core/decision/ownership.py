@@ -1,7 +1,8 @@
 """Reads the owner of an object from its marks, and the right by which a peer offers it.
 
 Laws: a mark binds to the object that it names, in the cluster that holds the copy; a label is no mark · an object with
-the mark of another object is native, and so is one whose mark nothing binds · a peer may offer the objects that were
+the mark of another object is native, and so is one whose mark nothing binds · a mark that a later version of the
+daemon wrote proves nothing, and is left alone · a peer may offer the objects that were
 created there · membership (Clusters and registry Secrets) is offered by its natural owner, with any marks.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from registry_controller.api import meta
 from registry_controller.api.last_applied import names_object
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.api.provenance import Provenance, decode, names_another
+from registry_controller.api.provenance import Provenance, decode, has_later_format, names_another
 
 
 class Doubt(enum.Enum):
@@ -30,6 +31,7 @@ class Binding(enum.Enum):
     NAMED = "this very object, which they name"
     UNPROVEN = "not named: only the owner can show that it has an object for this copy"
     PASSED_ON = "another object: a controller or a person copied them from there"
+    UNREADABLE = "not known: a later version of the daemon wrote them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ def read_marks(annotations: Mapping[str, str], *, of: Target) -> Marks:
     provenance = decode(text, of=of)
     if provenance is not None:
         return Marks(provenance.owner, provenance, sync_disabled, False)
+    if text and has_later_format(text):
+        return Marks(meta.cluster_id(owner) if owner else None, None, sync_disabled, False, Binding.UNREADABLE)
     if text and names_another(text, of=of):
         return Marks(None, None, sync_disabled, False, Binding.PASSED_ON)
     if not owner:
@@ -141,6 +145,8 @@ class Voice(enum.Enum):
 
 def voice_of(marks: Marks, *, peer: ClusterUID, local: ClusterUID) -> Voice:
     """Return the right by which `peer` offers an ordinary object (O2, O3)."""
+    if marks.owner is None and marks.binding is Binding.UNREADABLE:
+        return Voice.SILENT
     if marks.owner is None or marks.owner == peer:
         return Voice.OWNER
     return Voice.OURS if marks.owner == local else Voice.SILENT

@@ -60,6 +60,15 @@ def marks_of(manifest: Manifest) -> Marks:
     return Marks(provenance.get("owner") or owner, provenance, disabled and not provenance.get("inherited"))
 
 
+ADDED = "added"
+"""A field of provenance that only a later version knows."""
+
+
+def is_of_later_version(manifest: Manifest) -> bool:
+    """Say whether a later daemon wrote an object's marks, in a format that this one does not know."""
+    return int(marks_of(manifest).provenance.get("format", 1)) > 1
+
+
 def _unpack(text: str) -> Mapping[str, Any]:
     """Read the object that the Go original keeps in an annotation; empty where it cannot be read."""
     try:
@@ -67,6 +76,12 @@ def _unpack(text: str) -> Mapping[str, Any]:
             return dict(json.loads(archive.read(archive.namelist()[0])))
     except zipfile.BadZipFile:
         return {}
+
+
+def is_membership(manifest: Manifest) -> bool:
+    """Say whether an object is a Cluster, or credentials."""
+    kinds = (meta.REGISTRY_SECRET_TYPE, "kubernetes.io/service-account-token")
+    return bool(manifest["kind"] == "Cluster" or manifest.get("type") in kinds)
 
 
 def is_made_by_controller(manifest: Manifest) -> bool:

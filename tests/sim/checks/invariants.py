@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.core.decision import deletion_limit
-from tests.sim.checks.expected_copies import content_of, marks_of
+from tests.sim.checks.expected_copies import ADDED, content_of, is_membership, is_of_later_version, marks_of
 from tests.sim.checks.history import Entry
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
@@ -47,6 +47,8 @@ class Guards:
     def see(self, entry: Entry, member: Member, where: str) -> None:
         """Look at one write of a daemon."""
         before, new = entry.change.before, entry.change.new
+        if before is not None and not is_membership(before):
+            self._see_version(before, new, where)
         if new is None:
             if before is not None:
                 self._see_deletion(entry, member, before, where)
@@ -109,6 +111,17 @@ class Guards:
                 self._tally.clause("S3")
                 if "grant it with a ClusterRole labelled" not in words:
                     self._break("S3", where, f"does not say what grants a right that is lacking: {words}")
+
+    def _see_version(self, before: Manifest, new: Manifest | None, where: str) -> None:
+        """Look whether what a later daemon wrote is left alone, and whether what it added is kept."""
+        if is_of_later_version(before):
+            self._tally.clause("A10")
+            self._break("A10", where, "was written by a later version, and is changed or deleted")
+        added = marks_of(before).provenance.get(ADDED)
+        if added and new is not None and marks_of(new).provenance:
+            self._tally.clause("A10")
+            if marks_of(new).provenance.get(ADDED) != added:
+                self._break("A10", where, "lost a field that a later version added to its provenance")
 
     def _see_deletion(self, entry: Entry, member: Member, before: Manifest, where: str) -> None:
         """W4: while they are halted, no more go than may in any case, before somebody names that moment.

@@ -20,7 +20,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.decision import Reason
 from tests.sim.checks.convergence import Wrong
-from tests.sim.checks.expected_copies import Marks, Place, Rule, content_of, key_of, make_copy, marks_of
+from tests.sim.checks.expected_copies import Marks, Place, Rule, content_of, is_membership, key_of, make_copy, marks_of
 from tests.sim.checks.history import Entry, History
 from tests.sim.checks.invariants import Guards
 from tests.sim.checks.oracle import Fate, Oracle, World
@@ -137,7 +137,7 @@ class Observer:
         if change.before is not None and _same_but_status(change.before, change.new):
             self._check_status(entry, change.new, member, where)
             return
-        if _is_membership(change.new):
+        if is_membership(change.new):
             self._check_way(entry, change.before, change.new, where)
         elif change.kind.kind in WRITTEN and not _is_core(change.new):
             self._check_value(entry, change.new, where)
@@ -171,6 +171,9 @@ class Observer:
         self._tally.clauses["O11"] += marks.were_passed_on
         if new is not None and new["kind"] in ("Cluster", "ResourceSyncRule") and _same_but_status(before, new):
             return
+        if new is not None and new["kind"] == "Cluster" and _same_but_version(before, new):
+            self._tally.clause("A10")
+            return
         if not _is_ours_to_keep(before, cluster=entry.cluster, local=local):
             self._break("O1", where, "is a native object, and was changed or deleted")
 
@@ -182,7 +185,7 @@ class Observer:
             return
         self._tally.clause("O11")
         is_gone = new is None or _is_going(new)
-        if entry.change.kind.kind not in WRITTEN or _is_membership(entry.change.before or {"kind": ""}):
+        if entry.change.kind.kind not in WRITTEN or is_membership(entry.change.before or {"kind": ""}):
             return
         if not is_member or (is_gone and marks.is_named):
             self._break("O11", where, "was changed or deleted, and its mark is not about it, or is of another cluster")
@@ -293,7 +296,7 @@ class Observer:
             return
         self._tally.clause("O5")
         kind = entry.change.kind.kind
-        if kind in WRITTEN and not _is_membership(before):
+        if kind in WRITTEN and not is_membership(before):
             if not self._may_go(entry, before):
                 self._break("O5", where, "was deleted, and its owner had it, and a rule wanted it")
             for gone in self._lost_for_a_moment(entry, before):
@@ -449,11 +452,6 @@ def _is_core(manifest: Manifest) -> bool:
     return (manifest["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE) == "true"
 
 
-def _is_membership(manifest: Manifest) -> bool:
-    kinds = (meta.REGISTRY_SECRET_TYPE, "kubernetes.io/service-account-token")
-    return bool(manifest["kind"] == "Cluster" or manifest.get("type") in kinds)
-
-
 def _is_forged(manifest: Manifest) -> bool:
     texts = [base64.b64decode(value).decode() for value in (manifest.get("data") or {}).values()]
     return any(EVIL in text for text in [*texts, str(manifest.get("spec"))])
@@ -472,6 +470,13 @@ def _is_ours_to_keep(manifest: Manifest, *, cluster: str, local: str) -> bool:
 
 def _same_but_status(old: Manifest, new: Manifest) -> bool:
     return old.get("status") != new.get("status") and _whole(old) == _whole(new)
+
+
+def _same_but_version(old: Manifest, new: Manifest) -> bool:
+    """Say whether a daemon wrote its version on its own Cluster, and nothing else."""
+    version = (new["metadata"].get("annotations") or {}).get(meta.DAEMON, "")
+    annotations = {**(old["metadata"].get("annotations") or {}), meta.DAEMON: version}
+    return _whole({**old, "metadata": {**old["metadata"], "annotations": annotations}}) == _whole(new)
 
 
 def _whole(manifest: Manifest) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import orjson
 
 from registry_controller.api import meta
 from tests.original_marks import last_applied
-from tests.sim.checks.expected_copies import key_of, marks_of
+from tests.sim.checks.expected_copies import ADDED, is_of_later_version, key_of, marks_of
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.store import Refusal
@@ -99,6 +99,41 @@ def forges_copy(stage: Stage, member: Member, which: int) -> bool:
     source = {**said["source"], "resourceVersion": str(int(said["source"]["resourceVersion"]) + 10**6)}
     text = orjson.dumps({**said, "source": source}, option=orjson.OPT_SORT_KEYS).decode()
     return _annotate(stage, member, which, {meta.PROVENANCE: text})
+
+
+def _rewrite_provenance(member: Member, found: Manifest, changes: dict[str, Any]) -> None:
+    said = {**marks_of(found).provenance, **changes}
+    text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS).decode()
+    info = found["metadata"]
+    member.replace({**found, "metadata": {**info, "annotations": {**info["annotations"], meta.PROVENANCE: text}}})
+
+
+@deed(one, weight=2)
+def has_a_copy_of_a_later_version(stage: Stage, member: Member, which: int) -> bool:
+    """Rewrite a copy's provenance in the next format, as a later daemon here does; go back to this one at the end."""
+    found = stage.choose_copy(member, which, of=lambda copy: bool(marks_of(copy).provenance))
+    if found is None or is_of_later_version(found):
+        return False
+    kind, (namespace, name) = found["kind"], key_of(found)
+
+    def go_back() -> None:
+        held = member.find(kind, name, namespace=namespace)
+        if held is not None and is_of_later_version(held):
+            _rewrite_provenance(member, held, {"format": 1})
+
+    _rewrite_provenance(member, found, {"format": 2})
+    stage.at_the_end(go_back)
+    return True
+
+
+@deed(one, weight=2)
+def has_a_field_of_a_later_version(stage: Stage, member: Member, which: int) -> bool:
+    """Add a field to a copy's provenance, as a later daemon of the same format does."""
+    found = stage.choose_copy(member, which, of=lambda copy: bool(marks_of(copy).provenance))
+    if found is None:
+        return False
+    _rewrite_provenance(member, found, {ADDED: {"revision": found["metadata"]["resourceVersion"], "is": [True, None]}})
+    return True
 
 
 @deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((0.5, 5.0, 20.0))), weight=3)

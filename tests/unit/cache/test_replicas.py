@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ObjectKey
-from registry_controller.cache.replicas import Replicas, chosen
+from registry_controller.cache.replicas import VERSION_LABEL, Replicas, chosen
 from registry_controller.kube.object import PartialObject, decode_object
 
 _pods = st.sets(st.text("abc-123", min_size=1, max_size=8), min_size=1, max_size=5)
@@ -100,3 +101,52 @@ def test_nothing_new_of_a_pod_is_no_change() -> None:
     world.replicas.on_object(_pod("one"))
     world.replicas.on_delete(ObjectKey("here", "three"), None)
     assert world.changes == 1
+
+
+def _pod_of(name: str, version: str, *, ready: str = "True") -> PartialObject:
+    info = {"name": name, "namespace": "here", "uid": name, "resourceVersion": "5"}
+    info_labels = {"labels": {VERSION_LABEL: version}} if version else {}
+    pod = {"metadata": {**info, **info_labels}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+    return decode_object(json.dumps(pod).encode())
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "writes"),
+    [
+        ("0.2.0", "0.10.0", False),
+        ("0.10.0", "0.2.0", True),
+        ("v1.0.0", "1.0.0-rc1", True),
+        ("1.0.0-rc1", "v1.0.0", False),
+        ("1.0.0", "", True),
+        ("", "1.0.0", False),
+        ("1.0.0", "latest", True),
+    ],
+)
+def test_the_newest_ready_replica_writes_the_version(own: str, other: str, writes: bool) -> None:
+    replicas = World().replicas
+    replicas.on_synced(5)
+    assert replicas.writes_version()
+    replicas.on_object(_pod_of("one", own))
+    replicas.on_object(_pod_of("two", other))
+    assert replicas.writes_version() is writes
+    replicas.on_object(_pod_of("two", other, ready="False"))
+    assert replicas.writes_version()
+
+
+def test_of_equal_versions_one_replica_writes_it() -> None:
+    writers = 0
+    for own in ("one", "two", "three"):
+        replicas = World(own).replicas
+        replicas.on_synced(5)
+        for name in ("one", "two", "three"):
+            replicas.on_object(_pod_of(name, "1.0.0"))
+        writers += replicas.writes_version()
+    assert writers == 1
+
+
+def test_a_replica_that_is_not_ready_leaves_the_version_to_the_others() -> None:
+    replicas = World().replicas
+    replicas.on_synced(5)
+    replicas.on_object(_pod_of("one", "2.0.0", ready="False"))
+    replicas.on_object(_pod_of("two", "1.0.0"))
+    assert not replicas.writes_version()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from registry_controller import __version__
 from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import (
     LASTS,
@@ -24,6 +25,7 @@ from registry_controller.api.deleted_rules import (
     read_deleted_rules,
 )
 from registry_controller.api.feature import read_feature
+from registry_controller.api.formats import write_daemon_version
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
 from registry_controller.local import client, reader_token
@@ -125,7 +127,8 @@ async def test_an_empty_cluster_gets_everything_that_is_ours(server: FakeServer)
         "clusterID": OUR_ID,
         "authInfo": {"secretRef": {"name": "one", "namespace": NAMESPACE}},
     }
-    assert own["metadata"].keys() == {"name", "uid", "resourceVersion", "creationTimestamp"}
+    assert own["metadata"].keys() == {"name", "uid", "resourceVersion", "creationTimestamp", "annotations"}
+    assert own["metadata"]["annotations"] == {meta.DAEMON: write_daemon_version(__version__)}
     secret = server.find(meta.SECRETS, "one", NAMESPACE)
     assert secret is not None
     assert secret["type"] == meta.REGISTRY_SECRET_TYPE
@@ -193,7 +196,8 @@ async def test_a_local_cluster_that_was_deleted_is_made_again_as_it_was(
     found = server.find(meta.CLUSTERS, "one")
     assert found is not None
     assert found["spec"] == made["spec"]
-    assert (found["metadata"]["labels"], found["metadata"]["annotations"]) == ({"region": "north"}, {"team": "x"})
+    annotations = {"team": "x", meta.DAEMON: write_daemon_version(__version__)}
+    assert (found["metadata"]["labels"], found["metadata"]["annotations"]) == ({"region": "north"}, annotations)
 
 
 async def test_a_name_that_another_cluster_has_is_a_problem_in_words(server: FakeServer) -> None:

@@ -1,0 +1,123 @@
+"""Laws of the formats that daemons write for each other: a later one is left alone, what it adds is kept. A10, O7."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry_controller import __version__
+from registry_controller.api import deleted_rules, meta, provenance
+from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules, write_deleted_rules
+from registry_controller.api.feature import read_feature
+from registry_controller.api.formats import FORMATS, read_daemon_version, write_daemon_version
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, decode, encode
+from registry_controller.api.tombstone import Tombstone, is_own_tombstone, read_tombstone, tombstone_manifest
+from registry_controller.core.decision.decide import decide
+from registry_controller.core.decision.decision import Hold, Reason
+from registry_controller.core.decision.ownership import Binding, Voice, read_marks, voice_of
+from tests.property.test_decide_laws import views
+
+OWNER, HERE = ClusterUID("owner"), ClusterUID("here")
+COPY = Target("", "ConfigMap", "default", "x")
+MADE = Provenance(
+    OWNER,
+    "rule",
+    OWNER,
+    "Delete",
+    GVK("", "v1", "ConfigMap"),
+    ObjectKey("default", "x"),
+    "u",
+    "2026-01-01T00:00:00Z",
+    7,
+    COPY,
+    cluster=HERE,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+LATER = st.integers(2, 99)
+ADDED = st.dictionaries(st.text("xyz", min_size=1, max_size=4), JSON, max_size=3)
+
+
+def _with(**fields: Any) -> str:
+    return orjson.dumps({**orjson.loads(encode(MADE)), **fields}).decode()
+
+
+@given(ADDED)
+def test_fields_of_a_later_version_are_kept_and_are_no_difference(added: dict[str, Any]) -> None:
+    found = decode(_with(**added), of=COPY)
+    assert found is not None
+    assert found.same_origin(MADE)
+    rewritten = replace(MADE, revision=8, unknown=found.unknown)
+    assert orjson.loads(encode(rewritten)) == {**orjson.loads(encode(replace(MADE, revision=8))), **added}
+    assert decode(encode(rewritten), of=COPY) == rewritten
+
+
+@given(LATER, ADDED, st.booleans(), st.sampled_from(["here", "owner", "third"]))
+def test_a_mark_of_a_later_format_proves_nothing(
+    number: int, added: dict[str, Any], has_owner: bool, peer: str
+) -> None:
+    """Whatever its other fields are, also where they seem to name another object."""
+    text = orjson.dumps({**(orjson.loads(encode(MADE)) if has_owner else {}), **added, "format": number}).decode()
+    marks = read_marks({meta.PROVENANCE: text} | ({meta.OWNER: OWNER} if has_owner else {}), of=COPY)
+    assert marks.binding is Binding.UNREADABLE
+    assert marks.provenance is None
+    assert not marks.is_bound_in(HERE)
+    offers = voice_of(marks, peer=ClusterUID(peer), local=HERE) is Voice.OWNER
+    assert offers is (has_owner and peer == OWNER)
+
+
+@given(st.sampled_from([0, 1, True, None, "2", [2], -1]))
+def test_a_number_that_is_no_later_format_changes_nothing(number: object) -> None:
+    assert decode(_with(format=number), of=COPY) == MADE
+
+
+@pytest.mark.clause("A10")
+@given(views())
+def test_a_copy_of_a_later_version_is_never_touched(state: Any) -> None:
+    if state.current is None or state.membership is not None:
+        return
+    marks = replace(state.current.marks, provenance=None, binding=Binding.UNREADABLE)
+    decision = decide(state._replace(current=state.current._replace(marks=marks)))
+    assert isinstance(decision, Hold) or decision.reason in (Reason.NOT_ALLOWED, Reason.CLOSED, Reason.RESERVED)
+
+
+@given(st.text("ab-", min_size=1, max_size=5).filter(lambda text: text[0] != "-" and text[-1] != "-"), st.booleans())
+def test_a_tombstone_of_a_later_format_counts_for_nothing(member: str, is_later: bool) -> None:
+    stone = Tombstone(ClusterUID(member), "u", ClusterUID(member), datetime.date(2027, 1, 1))
+    manifest = tombstone_manifest(stone)
+    if is_later:
+        meta.labels_of(manifest).update({meta.LEFT_FORMAT: "2"})  # type: ignore[attr-defined]
+    assert read_tombstone(read_feature(manifest)) == (None if is_later else stone)
+    assert is_own_tombstone(manifest, of=ClusterUID(member)) is not is_later
+
+
+@given(LATER)
+def test_a_record_of_a_later_format_counts_for_nothing(number: int) -> None:
+    rule = DeletedRule("r", "u", datetime.date(2026, 1, 1))
+    text = write_deleted_rules([rule])
+    assert read_deleted_rules({meta.DELETED_RULES: text}) == {rule}
+    later = orjson.dumps({**orjson.loads(text), "format": number}).decode()
+    assert read_deleted_rules({meta.DELETED_RULES: later}) == frozenset()
+    assert deleted_rules.has_later_format({meta.DELETED_RULES: later})
+
+
+@given(JSON)
+def test_any_value_of_the_version_annotation_is_read_or_ignored(found: Any) -> None:
+    read_daemon_version({meta.DAEMON: orjson.dumps(found).decode()})
+
+
+def test_a_cluster_names_the_version_of_its_daemon_and_its_formats() -> None:
+    found = read_daemon_version({meta.DAEMON: write_daemon_version(__version__)})
+    assert found == (__version__, FORMATS)
+    assert FORMATS == {"provenance": provenance.FORMAT, "tombstone": 1, "deletedRules": deleted_rules.FORMAT}
+    assert read_daemon_version({}) is None

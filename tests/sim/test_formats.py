@@ -1,0 +1,178 @@
+"""What a later version of the daemon wrote is left alone, and delays nobody. A10, O6, O7."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta, names
+from registry_controller.api.meta import OWNER, PROVENANCE, SYNC_DISABLED
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.core.decision.tombstones import LASTS
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import NAMESPACE, Member
+
+ALL = {"match": [{"objectKey": {"namespace": "default"}}]}
+pytestmark = pytest.mark.clause("A10")
+
+
+def _rule(**spec: Any) -> dict[str, Any]:
+    """Write a rule that stays in its cluster."""
+    made = rule("maps", CONFIG_MAP, ALL, **spec)
+    made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+    return made
+
+
+def _find(member: Member, name: str = "x") -> dict[str, Any]:
+    return member.get("ConfigMap", name, namespace="default")
+
+
+def _set_format(member: Member, manifest: dict[str, Any], number: int) -> None:
+    info = manifest["metadata"]
+    text = json.dumps({**json.loads(info["annotations"][PROVENANCE]), "format": number})
+    member.replace({**manifest, "metadata": {**info, "annotations": {**info["annotations"], PROVENANCE: text}}})
+
+
+async def _copied(group: SimGroup) -> None:
+    """Let a hold a copy of b's object, under a's own rule with the policy Delete."""
+    await group.join()
+    group["a"].create(_rule(deletionPolicy="Delete"))
+    group["b"].create(config_map("x", {"a": "1"}))
+    await group.settle()
+    assert _find(group["a"])["data"] == {"a": "1"}
+
+
+@pytest.mark.parametrize("act", ["edit", "delete", "drop rule", "leave"])
+def test_a_copy_of_a_later_version_stays_as_it_is(act: str) -> None:
+    async def play(group: SimGroup) -> None:
+        await _copied(group)
+        a, b = group["a"], group["b"]
+        _set_format(a, _find(a), 2)
+        held = _find(a)
+        match act:
+            case "edit":
+                b.replace(config_map("x", {"a": "2"}))
+            case "delete":
+                b.delete("ConfigMap", "x", namespace="default")
+            case "drop rule":
+                a.delete("ResourceSyncRule", "maps")
+            case "leave":
+                own = b.get("Cluster", "b")["metadata"]["uid"]
+                b.create(tombstone_manifest(Tombstone(b.id, own, b.id, datetime.now(UTC).date() + LASTS), ordered=True))
+                b.delete("Cluster", "b")
+        await group.settle()
+        assert _find(a) == held
+        await a.restart()
+        await group.settle()
+        assert _find(a) == held
+        if act == "edit":
+            status = a.get("ResourceSyncRule", "maps")["status"]
+            assert "a later version of the daemon wrote its marks" in json.dumps(status)
+            _set_format(a, _find(a), 1)
+            await group.settle()
+            assert _find(a)["data"] == {"a": "2"}
+        if act == "leave":
+            assert a.find("Cluster", "b") is None
+
+    simulate(play, n=3)
+
+
+def test_fields_that_a_later_version_added_are_kept_when_the_copy_is_written() -> None:
+    async def play(group: SimGroup) -> None:
+        await _copied(group)
+        a, b = group["a"], group["b"]
+        info = (found := _find(a))["metadata"]
+        added = {"revision": "7", "is": [1]}
+        text = json.dumps({**json.loads(info["annotations"][PROVENANCE]), "later": added})
+        a.replace({**found, "metadata": {**info, "annotations": {**info["annotations"], PROVENANCE: text}}})
+        revision = _find(a)["metadata"]["resourceVersion"]
+        await group.settle()
+        assert _find(a)["metadata"]["resourceVersion"] == revision
+        b.replace(config_map("x", {"a": "2"}))
+        await group.settle()
+        assert _find(a)["data"] == {"a": "2"}
+        assert json.loads(_find(a)["metadata"]["annotations"][PROVENANCE])["later"] == added
+
+    simulate(play, n=2)
+
+
+def test_membership_of_a_later_version_is_kept_up_to_date_without_a_fight() -> None:
+    async def play(group: SimGroup) -> None:
+        await group.join()
+        a, b = group["a"], group["b"]
+        _set_format(a, a.get("Cluster", "b"), 2)
+        _set_format(a, a.get("Secret", "b", namespace=NAMESPACE), 2)
+        await group.settle()
+        assert '"format": 2' in a.get("Cluster", "b")["metadata"]["annotations"][PROVENANCE]
+        cluster = b.get("Cluster", "b")
+        b.replace({**cluster, "metadata": {**cluster["metadata"], "labels": {"region": "north"}}})
+        await group.settle()
+        found = a.get("Cluster", "b")
+        assert found["metadata"]["labels"]["region"] == "north"
+        assert found["metadata"]["annotations"][OWNER] == b.id
+        assert found["status"]["state"] == "Ready"
+
+    simulate(play, n=2)
+
+
+def test_a_cluster_with_a_farewell_of_a_later_format_makes_no_cluster_and_members_do_not_obey_it() -> None:
+    async def play(group: SimGroup) -> None:
+        await _copied(group)
+        a, b = group["a"], group["b"]
+        stone = tombstone_manifest(
+            Tombstone(b.id, b.get("Cluster", "b")["metadata"]["uid"], b.id, datetime.now(UTC).date() + LASTS)
+        )
+        stone["metadata"]["labels"][meta.LEFT_FORMAT] = "2"
+        b.create(stone)
+        await group.settle()
+        assert b.get("Cluster", "b")["status"]["state"] == "Ready"
+        b.delete("Cluster", "b")
+        await group.settle(quiet_s=100.0)
+        assert b.find("Cluster", "b") is None
+        assert a.find("Cluster", "b") is not None
+        assert _find(a)["data"] == {"a": "1"}
+        b.delete("ClusterFeature", stone["metadata"]["name"])
+        await group.settle()
+        assert b.find("Cluster", "b") is not None
+
+    simulate(play, n=2)
+
+
+def test_a_record_of_deleted_rules_of_a_later_format_is_not_rewritten() -> None:
+    async def play(group: SimGroup) -> None:
+        await _copied(group)
+        a = group["a"]
+        record = {
+            "kind": "ClusterFeature",
+            "metadata": {
+                "name": names.DELETED_RULES_OBJECT,
+                "labels": {meta.CORE_RESOURCE: "true"},
+                "annotations": {meta.DELETED_RULES: '{"format":2,"rules":{}}'},
+            },
+            "spec": {"featureName": names.DELETED_RULES_FEATURE},
+        }
+        a.create(record)
+        a.create({**_rule(), "metadata": {"name": "other"}})
+        await group.settle()
+        a.delete("ResourceSyncRule", "other")
+        await group.settle()
+        found = a.get("ClusterFeature", names.DELETED_RULES_OBJECT)
+        assert found["metadata"]["annotations"] == record["metadata"]["annotations"]
+
+    simulate(play, n=2)
+
+
+def test_members_see_the_version_of_each_daemon() -> None:
+    async def play(group: SimGroup) -> None:
+        await group.join()
+        shown = {
+            json.loads(one.get("Cluster", other.name)["metadata"]["annotations"][meta.DAEMON])["formats"]["provenance"]
+            for one in group.members
+            for other in group.members
+        }
+        assert shown == {1}
+
+    simulate(play, n=2)
