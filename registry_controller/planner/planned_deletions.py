@@ -12,7 +12,8 @@ from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, owner_of
 from registry_controller.core.decision.deletion_limit import LimitVerdict, judge
 from registry_controller.planner.dry_run import DryRun, PlannedResult
-from registry_controller.sync.deletion_limiter import allowed_moment, is_limited, stored_window
+from registry_controller.sync.deletion_budget import allowed_moment, stored_window
+from registry_controller.sync.deletion_limiter import is_limited
 from registry_controller.sync.reconciler import Result
 
 

@@ -86,6 +86,8 @@ class Delete:
     owner: ClusterUID
     is_order: bool = False
     """An order to delete all copies of this kind, so that their number is not a mistake."""
+    is_anew: bool = False
+    """A definition, or the owner's history, was made anew, and a list shows since then that the source is gone."""
 
 
 @dataclass(frozen=True, slots=True)
