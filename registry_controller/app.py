@@ -252,7 +252,7 @@ class Daemon:
         self.local_controller.request_pass()
 
     def on_copy_gone(self, target: Target) -> None:
-        """Count a copy that goes, whichever daemon of this cluster deletes it."""
+        """Count a copy that goes; any daemon of this cluster may delete it."""
         self.deletion_limiter.note_gone(target, self.engine.reconciler.decide)
 
     def on_peers_changed(self) -> None:

@@ -18,7 +18,7 @@ from registry_controller.sync.deletion_count import DeletionCount
 class Wish(NamedTuple):
     """A deletion that is to be made. `is_sure` is true for a proven or presumed one.
 
-    `is_anew` means that a definition or a history that was made anew shows it.
+    `is_anew` means that it follows a definition that was installed again, or another history of the owner.
     """
 
     charge: Charge
@@ -33,6 +33,7 @@ class Budget:
     `waiting` holds the deletions that are not evaluated yet, or halted. The owner may be asked about the targets in
     `asked` before the next evaluation. `going` holds the copies that were let go and are still here; of those in
     `excused` the rule's annotation allowed the deletion, so that the limit of their owner does not count them.
+    `is_halted` means that what waits was reported as halted, by the limit of the rule or by that of the owner.
     """
 
     count: DeletionCount
@@ -40,12 +41,13 @@ class Budget:
     asked: set[Target] = field(default_factory=set)
     going: dict[Target, Wish] = field(default_factory=dict)
     excused: set[Target] = field(default_factory=set)
+    is_halted: bool = False
     sequence: int = 0
     timer: asyncio.Handle | None = None
 
     @property
     def is_anew(self) -> bool:
-        """True if any deletion is shown by a definition or a history that was made anew."""
+        """True if any deletion follows a definition that was installed again, or another history of the owner."""
         return any(wish.is_anew for wishes in (self.waiting, self.going) for wish in wishes.values())
 
     @property
@@ -67,7 +69,7 @@ class Budget:
         return self.waiting.get(target) or self.going.get(target)
 
     def let_go(self, *, is_allowed: bool, is_excused: bool) -> list[Target]:
-        """Let everything go that waits, and return it in order."""
+        """Move everything that waits to `going`, and return it in order."""
         going, self.waiting = self.waiting, {}
         self.going |= going
         self.asked -= going.keys()

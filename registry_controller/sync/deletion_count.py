@@ -1,4 +1,4 @@
-"""Counts deletions within one window: those of a rule's copies from one owner, or of all copies of an owner (W4).
+"""Counts deletions within one window: of a rule's copies from one owner, or of all copies of an owner (W4).
 
 Law: a copy that went and counts each time is no loss beside that, however long it is missing.
 """
@@ -38,7 +38,7 @@ class Judged(NamedTuple):
 class DeletionCount:
     """The counts of one window.
 
-    `allowed` holds the copies that the administrator let go, `kept` counts those of them that stay. `is_recorded` is
+    `allowed` holds the copies that the administrator let go, `kept` counts how many of these stay. `is_recorded` is
     false while the window has no proven deletion: a status does not change for questions. `is_here` returns whether a
     copy is at a target.
     """

@@ -1,4 +1,4 @@
-"""Remembers which places and rules were deleted within the limit's window: a second deletion counts each time (W4)."""
+"""Records which places and rules were deleted within the limit's window: a second deletion counts each time (W4)."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Laws: no set is evaluated before every key that was enqueued with it was reconciled · a set is evaluated, and halted,
 before its owner is asked for proof · beyond a few, deletions go only once their window is stored · a deletion that was
-let go and that its proof refutes counts no more · what counts each time is counted when its copy goes, whichever daemon
-of this cluster deletes it · an order counts nowhere · a set goes only if the limit of its rule and that of its owner
-allow it.
+let go and that its proof refutes counts no more · a deletion that counts each time is counted when its copy goes; any
+daemon of this cluster may delete it · an order counts nowhere · a set goes only if the limit of its rule and that of
+its owner allow it.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ class DeletionLimiter:
         self._drop(target, origin, budget, is_here=is_here)
 
     def note_gone(self, target: Target, decide: Callable[[Target], Judgment]) -> None:
-        """Note that a copy, which still counts as here, goes: by this daemon, or by anybody else.
+        """Note that a copy, which still counts as here, goes: by this daemon, or by another writer.
 
         `decide` decides about the copy as it was, where that is not known. A copy that is wanted does not count:
-        somebody here deleted it, or it is made anew.
+        a person deleted it, or the daemon creates it again.
         """
         origin, charge = self.counted.pop(target, None), self._uncounted.pop(target, None)
         if charge is None and origin is not None:
@@ -175,7 +175,7 @@ class DeletionLimiter:
         return Wish(charge, is_sure, deletion.is_anew)
 
     def _let_pass(self, target: Target, origin: RuleAndOwner, charge: Charge) -> None:
-        """Remember a deletion that does not count until its copy is gone, or stays."""
+        """Record a deletion that does not count until its copy is gone, or stays."""
         if self._uncounted.get(target) is not charge:
             self.withdraw(target)
             self.counted[target], self._uncounted[target] = origin, charge
@@ -186,7 +186,7 @@ class DeletionLimiter:
         return going is not None and (going.is_anew or not wish.is_anew)
 
     def _note_proven(self, target: Target, rule: str, budget: Budget, wish: Wish) -> None:
-        """Note what the proof of a deletion shows of its charge."""
+        """Note the charge of a deletion that is proven."""
         budget.going[target] = wish
         if not budget.count.is_recorded:
             budget.count.is_recorded = True

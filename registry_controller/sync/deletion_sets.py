@@ -60,7 +60,8 @@ class DeletionSets:
         budget = self.budgets.get(origin)
         if budget is None:
             count = DeletionCount(stored_window(self._registry, origin), is_here=self._copies.has)
-            budget = self.budgets[origin] = Budget(count)
+            is_halted = bool(count.halted_at) or self.owners.is_halted(origin[1])
+            budget = self.budgets[origin] = Budget(count, is_halted=is_halted)
         return budget
 
     def is_halted(self, origin: RuleAndOwner, budget: Budget) -> bool:
@@ -118,12 +119,12 @@ class DeletionSets:
         self, origin: RuleAndOwner, budget: Budget, ours: Judged | None, theirs: Judged | None, *, is_excused: bool
     ) -> None:
         """Halt a set, let it wait until its counts are stored, or let it go."""
-        was_halted = self.is_halted(origin, budget)
+        was_halted, budget.is_halted = budget.is_halted, _halts(ours) or _halts(theirs)
         if ours is not None and budget.count.keep(ours):
             self._changed(origin[0])
-        if theirs is not None:
-            self.owners.keep(origin[1], theirs)
-        if _halts(ours) or _halts(theirs):
+        if theirs is not None and self.owners.keep(origin[1], theirs):
+            self.look_again(lambda other: other[1] == origin[1])
+        if budget.is_halted:
             if not was_halted:
                 self._report_halt(origin, budget)
             self._look_soon(origin, budget, _HALTED_S)

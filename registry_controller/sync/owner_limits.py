@@ -1,6 +1,6 @@
 """Limits the deletions of all copies of an owner, over all rules (W4). The owner's Cluster here stores and lifts it.
 
-Law: what a rule's own limit has halted, or a person let go there, does not count for its owner.
+Law: a deletion that the limit of its rule has halted, or that a person allowed there, does not count for its owner.
 """
 
 from __future__ import annotations
@@ -61,30 +61,32 @@ class OwnerLimits:
 
         Return None where no Cluster here could lift a halt. The rule's annotation has allowed what waits in `excused`.
         """
-        if not any(True for _ in self._clusters_of(owner)):
+        if not has_cluster(self._registry, owner):
             return None
         wanted = self._list_wanted(owner, excused=excused)
         return self._count_of(owner).judge(
-            stored=self._stored(owner),
+            stored=stored_limit(self._registry, owner),
             present=self._copies.by_owner[owner],
             wanted=len(wanted),
             now=self._now(),
             percent=self._percent,
-            allowed=self._allowed_moment(owner),
+            allowed=moment_allowed(self._registry, owner),
             is_anew=any(budget.is_anew for budget in self.budgets_of(owner)),
         )
 
-    def keep(self, owner: ClusterUID, found: Judged) -> None:
-        """Keep the result of an evaluation."""
+    def keep(self, owner: ClusterUID, found: Judged) -> bool:
+        """Keep the result of an evaluation; return whether it ends a halt."""
         count = self._count_of(owner)
+        was_halted = bool(count.halted_at)
         if count.keep(found) or found.verdict is LimitVerdict.HALT:  # which reports how many wait
             self._changed()
         if found.is_allowed:
             count.allowed = set(self._list_wanted(owner, excused=None))
+        return was_halted and not count.halted_at
 
     def must_store(self, owner: ClusterUID) -> bool:
         """Return whether deletions wait until the window of their owner is stored."""
-        return self._count_of(owner).must_store(self._stored(owner))
+        return self._count_of(owner).must_store(stored_limit(self._registry, owner))
 
     def has_let_go(self, owner: ClusterUID) -> None:
         """Note that nothing waits for the status of the owner's Cluster."""
@@ -116,16 +118,16 @@ class OwnerLimits:
 
     def nothing_waits(self, owner: ClusterUID) -> None:
         """End a halt that an earlier process stored, and for which nothing waits: everything was looked at."""
-        stored = self._stored(owner)
+        stored = stored_limit(self._registry, owner)
         if stored is not None and stored.halted_at:
             self.end_halt(owner)
 
     def report(self, owner: ClusterUID, *, is_settled: bool) -> OwnerDeletions | None:
-        """Return what the owner's Cluster has to store; None while few are counted.
+        """Return the counts that the owner's Cluster has to store; None while they are few.
 
         A window that is over stays there until the next one: an idle group writes nothing.
         """
-        stored, count = self._stored(owner), self._counts.get(owner)
+        stored, count = stored_limit(self._registry, owner), self._counts.get(owner)
         window = stored
         if count is not None and count.is_recorded:
             window = count.shown
@@ -149,18 +151,28 @@ class OwnerLimits:
     def _count_of(self, owner: ClusterUID) -> DeletionCount:
         count = self._counts.get(owner)
         if count is None:
-            count = self._counts[owner] = DeletionCount(self._stored(owner), is_here=self._copies.has)
+            count = self._counts[owner] = DeletionCount(stored_limit(self._registry, owner), is_here=self._copies.has)
         return count
 
-    def _stored(self, owner: ClusterUID) -> Window | None:
-        found = (window_of(read_deletions(stored.manifest.get("status"))) for stored in self._clusters_of(owner))
-        return next((window for window in found if window is not None), None)
 
-    def _allowed_moment(self, owner: ClusterUID) -> str:
-        found = (meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS) for stored in self._clusters_of(owner))
-        return next(filter(None, found), "")
+def has_cluster(registry: Registry, owner: ClusterUID) -> bool:
+    """Return whether a Cluster here can store and lift the limit of an owner."""
+    return any(True for _ in _clusters_of(registry, owner))
 
-    def _clusters_of(self, owner: ClusterUID) -> Iterator[StoredCluster]:
-        for stored in self._registry.clusters.values():
-            if stored.cluster is not None and stored.cluster.cluster_id == owner:
-                yield stored
+
+def stored_limit(registry: Registry, owner: ClusterUID) -> Window | None:
+    """Return the window in the status of the owner's Cluster; None without one."""
+    found = (window_of(read_deletions(stored.manifest.get("status"))) for stored in _clusters_of(registry, owner))
+    return next((window for window in found if window is not None), None)
+
+
+def moment_allowed(registry: Registry, owner: ClusterUID) -> str:
+    """Return the moment of the halt that the annotation of the owner's Cluster lifts; empty for none."""
+    held = (meta.annotations_of(stored.manifest) for stored in _clusters_of(registry, owner))
+    return next(filter(None, (annotations.get(meta.ALLOW_DELETIONS) for annotations in held)), "")
+
+
+def _clusters_of(registry: Registry, owner: ClusterUID) -> Iterator[StoredCluster]:
+    for stored in registry.clusters.values():
+        if stored.cluster is not None and stored.cluster.cluster_id == owner:
+            yield stored

@@ -87,7 +87,7 @@ class Delete:
     is_order: bool = False
     """An order to delete all copies of this kind, so that their number is not a mistake."""
     is_anew: bool = False
-    """A definition, or the owner's history, was made anew, and a list shows since then that the source is gone."""
+    """A list shows that the source is gone, after its definition was installed again or its owner's history changed."""
 
 
 @dataclass(frozen=True, slots=True)

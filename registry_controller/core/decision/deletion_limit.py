@@ -1,7 +1,7 @@
 """Decides whether a set of deletions goes or is halted: the limit for a rule's copies from one owner (W4).
 
-The same limit holds for all copies of an owner. A deletion counts by its charge. What an owner deleted counts by how
-much the copies have become fewer. What goes although its source is there counts each time, also when it comes back.
+The same limit holds for all copies of an owner. A deletion counts by its charge. Sources that their owner deleted count
+by how much the copies have become fewer. Copies whose source may be there count each time, also when they come back.
 
 Laws: a set that is known at once is evaluated as a whole · a halt lasts until the annotation has its moment, however
 long · the annotation allows that set, and no later deletion · a restart never lowers the number of copies at the
@@ -98,7 +98,7 @@ def judge(
 
     `percent` is the part of the baseline that may go, `allowed` the moment in the annotation, empty without one.
     `absent` is how many copies are missing now whose deletion is `counted`. `is_anew` takes the number away that is
-    always allowed: a definition or a history that was made anew shows the deletions.
+    always allowed: the deletions follow a definition that was installed again, or another history of the owner.
     """
     if is_over(window, now):
         window, absent = Window(spell(now), present), 0
@@ -114,6 +114,11 @@ def judge(
         return replace(window, halted_at=window.halted_at or moment), LimitVerdict.HALT
     verdict = LimitVerdict.STORE if gone > ALWAYS else LimitVerdict.GO
     return replace(window, deleted=max(window.deleted, gone), halted_at=""), verdict
+
+
+def count_absent(window: Window | None, present: int) -> int:
+    """Return for how many of the missing copies a counted deletion may stand, while their names are not known."""
+    return max(0, min(window.counted, window.baseline - present)) if window is not None else 0
 
 
 def with_counted(window: Window | None, *, present: int, absent: int, now: datetime) -> Window:
@@ -153,7 +158,7 @@ def joined(window: Window, stored: Window | None, *, now: datetime) -> Window:
 
 
 def is_notable(window: Window) -> bool:
-    """Report whether a window has to be stored beside those of its rules: it may soon, or does, let nothing more go."""
+    """Report whether a window has to be stored beside the windows of its rules: soon nothing more may go."""
     return bool(window.halted_at) or window.deleted > ALWAYS
 
 

@@ -300,8 +300,8 @@ def _build_deletion_halted(facts: ClusterFacts) -> Mapping[str, Any] | None:
         message = f"the deletions of this cluster's copies here are counted; {_COUNTS} {counts}"
         return _build_condition(DELETION_HALTED, False, reason="Counting", message=message, facts=facts)
     message = (
-        f"{facts.deletions_waiting} copies of this cluster's objects would be deleted, with others more than the limit "
-        "over all rules for five minutes; they are kept; to delete them: "
+        f"{facts.deletions_waiting} copies of this cluster's objects would be deleted, more than the limit "
+        "over all rules allows in five minutes; they are kept; to delete them: "
         f"kubectl annotate --overwrite clusters.{GROUP} {facts.name} {ALLOW_DELETIONS}={moment}; {_COUNTS} {counts}"
     )
     return _build_condition(DELETION_HALTED, True, reason="TooManyDeletions", message=message, facts=facts)
