@@ -269,6 +269,9 @@ class LocalCache:
     def on_stream_listing(self, stream: SelectionStream) -> None:
         """Do nothing: no rule is evaluated on local objects."""
 
+    def on_stream_listed(self, stream: SelectionStream) -> None:
+        """Do nothing: the limit on deletions does not concern the local history."""
+
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Note that a stream's list is complete."""
         for key in self._expectations.missed(stream):

@@ -77,7 +77,9 @@ class DeletionCount:
         """Evaluate a set; `keep` keeps the result."""
         before = self.window
         if before is None or (is_over(before, now) and stored is not None and not is_over(stored, now)):
-            before = replace(stored, halted_at="") if stored is not None and before is not None else stored
+            before = (
+                replace(stored, halted_at="", is_anew=False) if stored is not None and before is not None else stored
+            )
         before = before and joined(before, stored, now=now)
         window, verdict = judge(
             before and self._without_kept(before),
@@ -146,7 +148,7 @@ class DeletionCount:
         """End a halt for which nothing waits any more; return whether there was one. Earlier deletions still count."""
         if self.window is None or not self.window.halted_at:
             return False
-        self.window = replace(self.window, halted_at="")
+        self.window = replace(self.window, halted_at="", is_anew=False)
         return True
 
     def _without_kept(self, window: Window) -> Window:

@@ -63,7 +63,8 @@ class Window:
     `baseline` is the highest number of copies since `start`, `deleted` the number that was let go, `allowed` how many
     of these the administrator allowed. `counted` is the number of deletions that went and count each time. `halted_at`
     is the beginning of a halt, empty without one. Moments are RFC 3339 texts with seconds. `percent` is the lowest
-    limit by which a daemon of this cluster evaluates the window.
+    limit by which a daemon of this cluster evaluates the window. `is_anew` means that no number is always allowed until
+    the halt ends.
     """
 
     start: str
@@ -73,6 +74,7 @@ class Window:
     allowed: int = 0
     counted: int = 0
     percent: int = 100
+    is_anew: bool = False
 
 
 class LimitVerdict(enum.Enum):
@@ -107,13 +109,15 @@ def judge(
     window = replace(window, baseline=max(window.baseline, here), percent=percent)
     gone = window.counted + window.baseline - here + wanted
     if window.halted_at and window.halted_at == allowed:
-        return replace(window, start=spell(now), halted_at="", deleted=gone, allowed=gone), LimitVerdict.GO
+        window = replace(window, start=spell(now), halted_at="", deleted=gone, allowed=gone, is_anew=False)
+        return window, LimitVerdict.GO
+    is_anew = is_anew or (window.is_anew and bool(window.halted_at))
     always = 0 if is_anew else ALWAYS
     if gone > window.allowed + max(always, (window.baseline - window.allowed) * percent // 100):
         moment = spell(now) if spell(now) != allowed else spell(now + _SECOND)
-        return replace(window, halted_at=window.halted_at or moment), LimitVerdict.HALT
+        return replace(window, halted_at=window.halted_at or moment, is_anew=is_anew), LimitVerdict.HALT
     verdict = LimitVerdict.STORE if gone > ALWAYS else LimitVerdict.GO
-    return replace(window, deleted=max(window.deleted, gone), halted_at=""), verdict
+    return replace(window, deleted=max(window.deleted, gone), halted_at="", is_anew=False), verdict
 
 
 def count_absent(window: Window | None, present: int) -> int:
@@ -198,6 +202,7 @@ def window_of(stored: Mapping[str, Any] | None) -> Window | None:
         allowed,
         counted,
         percent if isinstance(percent, int) else 100,
+        found.get("anew") in (True, "True"),
     )
 
 
@@ -206,4 +211,5 @@ def stored_form(window: Window) -> Mapping[str, Any]:
     sometimes = {"haltedAt": window.halted_at, "allowed": window.allowed, "counted": window.counted}
     form: dict[str, Any] = {"windowStart": window.start, "baseline": window.baseline, "deleted": window.deleted}
     form |= {name: value for name, value in sometimes.items() if value}
+    form |= {"anew": True} if window.is_anew else {}
     return form if window.percent >= 100 else form | {"percent": window.percent}
