@@ -113,6 +113,7 @@ class Daemon:
             copies=self.engine.copies,
             registry=self.registry,
             changed=self.status_reporter.rule_changed,
+            owner_changed=self.status_reporter.cluster_counts_changed,
             now=functools.partial(datetime.now, UTC),
         )
         self.controller = Controller(
@@ -143,6 +144,8 @@ class Daemon:
             absences=engine.absences,
             quota=engine.quota,
             deletions=engine.rule_deletions,
+            owner_limits=self.deletion_limiter.owners,
+            is_settled=lambda: self.queue.idle and not list_pending(engine),
             local=self.local_controller,
             local_metadata=self._local_metadata,
             writer=self.status_writer,
@@ -226,6 +229,7 @@ class Daemon:
             if name not in self.registry.clusters:
                 self.status_writer.drop(meta.CLUSTERS, name)
             self.status_reporter.clusters_changed()
+            self.deletion_limiter.cluster_changed()
         elif plural == meta.RULES.resource:
             if name not in self.registry.rules:
                 self.status_writer.drop(meta.RULES, name)
@@ -247,6 +251,10 @@ class Daemon:
     def on_records_changed(self) -> None:
         """Write tombstones and the record of deleted rules."""
         self.local_controller.request_pass()
+
+    def on_copy_gone(self, target: Target) -> None:
+        """Count a copy that goes; any daemon of this cluster may delete it."""
+        self.deletion_limiter.note_gone(target, self.engine.reconciler.decide)
 
     def on_peers_changed(self) -> None:
         """Report the status of all Clusters again."""

@@ -60,6 +60,9 @@ class EngineObserver(Protocol):
     def on_target_changed(self, target: Target, flow: str = "") -> None:
         """A target is to be reconciled; `flow` is the member that the change is about, if there is one."""
 
+    def on_copy_gone(self, target: Target) -> None:
+        """A copy is deleted here; it is forgotten after this call."""
+
     def on_peers_changed(self) -> None:
         """The status of a Cluster may differ."""
 
@@ -247,6 +250,10 @@ class Engine:
         self.departures.on_copy_changed(target)
         if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and self.quota.has_surplus:
             self.clusters.request_plan()  # there may be room now for Clusters that peers offer
+
+    def on_copy_gone(self, target: Target) -> None:
+        """Report a copy that goes: the limit on deletions may count it."""
+        self._observer.on_copy_gone(target)
 
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
         """Enqueue the claims that waited for the list."""

@@ -108,6 +108,9 @@ class CopyObserver(Protocol):
     def on_copy_changed(self, target: Target, owner: ClusterUID) -> None:
         """An object that rules may write changed; `owner` is that of the copy, empty for a native object."""
 
+    def on_copy_gone(self, target: Target) -> None:
+        """A copy is deleted here; it is forgotten after this call."""
+
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
         """All objects in a place are known now, for the first time."""
 
@@ -231,6 +234,8 @@ class LocalCache:
         if record is not None:
             if obj is not None and obj.revision < record.revision:
                 return
+            if record.streams == stream.bit:
+                self._index.observer.on_copy_gone(self.target(key))
             record.streams &= ~stream.bit
             if not record.streams:
                 self._forget(key)
@@ -263,6 +268,9 @@ class LocalCache:
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
         """Do nothing: no rule is evaluated on local objects."""
+
+    def on_stream_listed(self, stream: SelectionStream) -> None:
+        """Do nothing: the limit on deletions does not concern the local history."""
 
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Note that a stream's list is complete."""

@@ -289,6 +289,9 @@ class _IgnoreChanges:
     def on_records_changed(self) -> None:
         pass
 
+    def on_copy_gone(self, target: Target) -> None:
+        pass
+
 
 def _ignore(*_: object) -> None:
     pass

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.local_cache import CopyRecord
@@ -17,7 +18,7 @@ from registry_controller.cache.source_records import SourceRecord
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import is_at_home
-from registry_controller.core.decision.state import Claim, Origin, SourceRef, TargetState, Tracking
+from registry_controller.core.decision.state import Claim, Origin, RuleState, SourceRef, TargetState, Tracking
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.core.rules.policy import Barrier
 
@@ -49,17 +50,40 @@ class OriginReader:
         tracking, offered_at = _track(caches, source, provenance)
         owner_leaves = state.membership is not None and state.membership.owner_leaves
         has_chosen_rules = source is None or self._clusters.has_chosen_rules(source.owner, source.kind)
+        rule_state = self._rule_states.state(provenance)
         return Origin(
             rule=provenance.rule if provenance is not None else rules[0].rule.name if rules else "",
             barrier=None if state.membership is not None else self._barrier(state.target, record, source, rules),
             tracking=Tracking.ABSENT if owner_leaves else tracking,
             offered_at=offered_at,
             others_synced=has_chosen_rules and all(map(SourceCache.are_rules_synced, caches)),
-            rule_state=self._rule_states.state(provenance),
+            rule_state=rule_state,
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             source_rule=self._rule_states.state_of_rule(state.target, provenance),
             moved=_is_moved(caches, source, provenance),
             saw_match=tracking is Tracking.ABSENT and _saw_match(rules, source, record),
+            is_anew=source is not None and self._is_anew(caches, source, record, rule_state, tracking),
+        )
+
+    def _is_anew(
+        self,
+        caches: Iterable[SourceCache],
+        source: SourceRef,
+        record: CopyRecord,
+        rule_state: RuleState,
+        tracking: Tracking,
+    ) -> bool:
+        """Return whether a new definition, or another history of the owner, may have removed the source or feature."""
+        if rule_state is RuleState.UNSELECTED:
+            features = self._sources.cache_of(source.owner, meta.FEATURE)
+            return features is not None and features.lost.is_any_lost
+        provenance = record.marks.provenance
+        if tracking is not Tracking.ABSENT or provenance is None or provenance.owner != source.owner:
+            return False
+        return any(
+            cache.lost.is_lost(source.key, revision=provenance.revision)
+            or provenance.revision > max((stream.revision for stream in cache.streams.values()), default=0)
+            for cache in caches
         )
 
     def _barrier(

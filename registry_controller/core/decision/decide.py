@@ -264,7 +264,8 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
         return Apply(rivals[0], Reason.TAKE_OVER)
     if reason in _ALWAYS or state.origin.deletes_unwanted:
         is_order = reason is Reason.OWNER_LEFT and (state.has_left or owner in state.ordered)
-        return Delete(current.uid, current.revision, reason, owner, is_order=is_order)
+        is_anew = state.origin.is_anew or any(answer.is_anew for answer in state.proofs)
+        return Delete(current.uid, current.revision, reason, owner, is_order=is_order, is_anew=is_anew)
     return Skip(reason, owner)
 
 

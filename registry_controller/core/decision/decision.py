@@ -87,6 +87,8 @@ class Delete:
     owner: ClusterUID
     is_order: bool = False
     """An order to delete all copies of this kind, so that their number is not a mistake."""
+    is_anew: bool = False
+    """A list shows that the source is gone, after its definition was installed again or its owner's history changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,13 +139,15 @@ class ProofResult(enum.Enum):
 class OwnerAnswer(NamedTuple):
     """An owner's answer about a source. `revision` is the resourceVersion that was found.
 
-    `wanted` means that a rule makes this very target of the found object: its watch is only late.
+    `wanted` means that a rule makes this very target of the found object: its watch is only late. `is_anew` means that
+    the definition of the kind is being deleted there, or is missing.
     """
 
     source: SourceRef
     answer: ProofResult
     revision: int = 0
     wanted: bool = False
+    is_anew: bool = False
 
 
 class NamespaceState(enum.Enum):
@@ -167,6 +169,8 @@ class Origin(NamedTuple):
     `source_rule` is the state of that rule at its owner; None for another copy. `moved` means that the rule
     makes another copy of the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the
     source, and no answer that the source exists.
+    `is_anew` means that the source, or the feature that the rule asks for, is absent since its definition was installed
+    again, or since its owner has another history.
     """
 
     rule: str = ""
@@ -179,6 +183,7 @@ class Origin(NamedTuple):
     source_rule: RuleState | None = None
     moved: bool = False
     saw_match: bool = False
+    is_anew: bool = False
 
 
 class MembershipState(NamedTuple):

@@ -24,6 +24,7 @@ from tests.sim.checks.expected_copies import Marks, Place, Rule, content_of, is_
 from tests.sim.checks.history import Entry, History
 from tests.sim.checks.invariants import Guards
 from tests.sim.checks.oracle import Fate, Oracle, World
+from tests.sim.checks.repeated_deletions import RepeatedDeletions
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
@@ -58,6 +59,7 @@ class Observer:
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
         self._guards = Guards(tally, self._break, is_order=self._is_order)
+        self._repeated = RepeatedDeletions(self.history, tally, self._break, is_order=self._is_order)
         for member in group.members:
             self._listen(member)
 
@@ -90,6 +92,7 @@ class Observer:
         def hear(change: Change) -> None:
             entry = Entry(asyncio.get_running_loop().time(), member.name, member.server.acting, change)
             self.history.add(entry)
+            self._repeated.see(entry, member)
             if change.kind.kind != "Event":
                 self.say(f"{entry.who or '-'}: {_describe(entry)}")
             if entry.who:

@@ -19,7 +19,7 @@ import orjson
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster import discovery
 from tests.sim.cluster.fields import Manifest, merged
-from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND, KINDS
+from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND, KINDS, Kind
 from tests.sim.cluster.loop import BEGIN_S
 from tests.sim.cluster.request import Answer, Request, parse, select
 from tests.sim.cluster.store import Backup, Change, Refusal, Store
@@ -75,6 +75,7 @@ class ApiServer:
         self.acting = ""
         self._versions = {kind: (kind.version,) if kind.installed else () for kind in KINDS}
         self._documents: dict[str, bytes] = {}
+        self._terminating: set[Kind] = set()
         self.store.listeners.append(self._hear)
         self._pages: dict[str, tuple[int, list[Manifest]]] = {}
         if begins is not None:
@@ -135,6 +136,11 @@ class ApiServer:
         """Serve a kind, or no longer; what is stored of it stays. Its definition says so."""
         self.change_versions(kind, BY_KIND[kind].versions[:1] if served else ())
 
+    def terminate(self, kind: str) -> None:
+        """Delete a definition: nothing of the kind can be created from now on, and it is not served in the end."""
+        self._terminating.add(BY_KIND[kind])
+        self._documents.clear()
+
     def serves(self, kind: str) -> bool:
         """Say whether a kind is served in any version."""
         return bool(self._versions[BY_KIND[kind]])
@@ -142,6 +148,7 @@ class ApiServer:
     def change_versions(self, kind: str, served: Iterable[str]) -> None:
         """Serve a kind in these versions, and no others."""
         found, wanted = BY_KIND[kind], set(served)
+        self._terminating.discard(found)
         info = {"name": f"{found.plural}.{found.group}"}
         versions = [{"name": version, "served": version in wanted} for version in found.versions]
         spec = {"group": found.group, "versions": versions}
@@ -160,7 +167,7 @@ class ApiServer:
     def _document(self, path: str) -> bytes | None:
         """Answer questions about the server itself."""
         if not self._documents:
-            documents = discovery.documents(self.url, self._versions)
+            documents = discovery.documents(self.url, self._versions, terminating=self._terminating)
             self._documents = {place: orjson.dumps(found) for place, found in documents.items()}
         return self._documents.get(path)
 

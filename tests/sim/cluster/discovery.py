@@ -8,8 +8,13 @@ from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import Kind
 
 
-def documents(url: str, served: Mapping[Kind, Collection[str]]) -> dict[str, Manifest]:
-    """Write the documents by path; `served` are the versions in which each kind is served, if any."""
+def documents(
+    url: str, served: Mapping[Kind, Collection[str]], *, terminating: Collection[Kind] = ()
+) -> dict[str, Manifest]:
+    """Write the documents by path; `served` are the versions in which each kind is served, if any.
+
+    Of kinds whose definition is `terminating`, nothing can be created.
+    """
     address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": url.removeprefix("https://")}]
     found: dict[str, Manifest] = {
         "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.1"},
@@ -21,7 +26,11 @@ def documents(url: str, served: Mapping[Kind, Collection[str]]) -> dict[str, Man
         spelled = [f"{group}/{version}" if group else version for version in versions]
         for api_version, version in zip(spelled, versions, strict=True):
             kinds = [kind for kind, its in served.items() if kind.group == group and version in its]
-            resources = [entry for kind in kinds for entry in kind.resource()]
+            resources = [
+                {**entry, "verbs": [verb for verb in entry["verbs"] if kind not in terminating or verb != "create"]}
+                for kind in kinds
+                for entry in kind.resource()
+            ]
             said = {"kind": "APIResourceList", "groupVersion": api_version, "resources": resources}
             found[f"/apis/{api_version}" if group else f"/api/{api_version}"] = said
         if group:

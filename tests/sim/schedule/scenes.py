@@ -178,6 +178,19 @@ def mass_loss(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def comes_and_goes(chance: random.Random, names: str) -> list[Step]:
+    """Let what a rule asks for come and go; where deletions are braked, they are halted."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    place, wish = (kind, "default", chance.choice("xyz")), (kind, "plain", "labels", "Delete", "gold stays")
+    pauses_s = [chance.choice((3.0, 20.0, 40.0)) if chance.random() < 0.2 else 40.0 for _ in range(7)]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", wish)),
+        Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+        *(Step(pause_s, "turns gold", owner) for pause_s in pauses_s),
+    ]
+
+
 def _everything(chance: random.Random, names: str) -> list[Step]:
     """A rule asks for everything of a kind, of which a cluster keeps some to itself."""
     here, owner, _ = _three(chance, names)
@@ -190,5 +203,5 @@ def _everything(chance: random.Random, names: str) -> list[Step]:
 
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
-    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything,
+    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes,
 )  # fmt: skip
