@@ -175,7 +175,7 @@ class Observer:
         if new is not None and new["kind"] in ("Cluster", "ResourceSyncRule") and _same_but_status(before, new):
             return
         if new is not None and new["kind"] == "Cluster" and _same_but_version(before, new):
-            self._tally.clause("A10")
+            self._tally.clause("A11")
             return
         if not _is_ours_to_keep(before, cluster=entry.cluster, local=local):
             self._break("O1", where, "is a native object, and was changed or deleted")
