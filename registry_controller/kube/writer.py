@@ -18,8 +18,8 @@ from registry_controller.kube.rest_config import connect_local_transport
 from registry_controller.kube.transport import DRY_RUN
 
 WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-DRY_RUNNING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
-"""Reads, and dry runs of replacements."""
+DRY_RUNNING: Final = frozenset({"GET", f"PUT {DRY_RUN}", f"POST {DRY_RUN}"})
+"""Reads, and dry runs of replacements and creations."""
 
 _WRITE_S: Final = 30.0  # admission webhooks may take 10 s, and there may be several
 _MANAGER: Final = f"?fieldManager={meta.FIELD_MANAGER}&fieldValidation=Ignore"
@@ -31,8 +31,8 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 class WriteClient(Protocol):
     """Writes to the local API server. Each answer is the stored object; None means that nothing was stored."""
 
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
-        """Create an object."""
+    async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes | None:
+        """Create an object; a dry run returns what would be stored."""
 
     async def replace(
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""

@@ -2,20 +2,24 @@
 
 Laws: compare and merge use the same walk, so compare reports exactly the changes of merge · compare never reports a
 difference for a result of merge · values that the server or its controllers allocate are no drift · the value
-of another manager at a place that the rule takes out is no drift · values are not reported.
+of another manager at a place that the rule takes out is no drift · values are not reported · what remains after a write
+is the same whatever other managers add.
 """
 
 from __future__ import annotations
 
+import base64
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, Final, NamedTuple
 
 from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest, Target
 from registry_controller.core.diff.managed_fields import FieldOwners, read_owners
+from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, digest_found
 from registry_controller.core.diff.walk import MergeWalk, format_place
 from registry_controller.core.mutation.left_fields import LeftFields, LeftPath, build_left_fields
 from registry_controller.core.mutation.local_fields import Path, fit_service, get_local_fields
@@ -47,7 +51,8 @@ class Comparison:
     """The result of compare: the `paths` that differ, and the other `managers` of those fields, all sorted.
 
     `left` are the places where another manager's value stays. `unpaired` are lists in which a place is left, and whose
-    elements cannot be paired: they are written as the rule wants them.
+    elements cannot be paired: they are written as the rule wants them. `remainder` is what is left of the difference
+    if the API server stores the copy as it is.
     """
 
     drift: Drift
@@ -55,6 +60,11 @@ class Comparison:
     managers: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     unpaired: tuple[str, ...] = ()
+    remainder: Remainder = dataclass_field(default=NOTHING_REMAINS, compare=False)
+
+    @property
+    def is_in_sync(self) -> bool:
+        return self.drift is Drift.IN_SYNC
 
 
 NOTHING_LEFT: Final = Left()
@@ -62,27 +72,40 @@ NOTHING_LEFT: Final = Left()
 
 def compare(desired: Manifest, current: Manifest, *, manager: str, left: Left = NOTHING_LEFT) -> Comparison:
     """Compare a copy with the wanted copy; `manager` is the daemon's field manager."""
-    walk = _compare_and_merge(desired, current, manager=manager, left=left)[1]
-    drift = Drift.DIFFERS if walk.paths else Drift.AMBIGUOUS if walk.is_ambiguous else Drift.IN_SYNC
-    found = (walk.paths, walk.managers, walk.left, walk.unpaired)
-    return Comparison(drift, *(tuple(sorted(set(texts))) for texts in found))
+    return compare_and_merge(desired, current, manager=manager, left=left)[0]
 
 
 def merge(desired: Manifest, current: Manifest, *, manager: str, left: Left = NOTHING_LEFT) -> Manifest:
     """Build the body of the PUT that makes `current` the wanted copy; fields of other managers stay."""
-    return _compare_and_merge(desired, current, manager=manager, left=left)[0]
+    return compare_and_merge(desired, current, manager=manager, left=left)[1]
+
+
+def compare_and_merge(
+    desired: Manifest, current: Manifest, *, manager: str, left: Left = NOTHING_LEFT
+) -> tuple[Comparison, Manifest]:
+    """Compare a copy with the wanted copy, and build the body of the PUT that makes it the wanted one."""
+    merged, walk = _walk(desired, current, manager=manager, left=left)
+    drift = Drift.DIFFERS if walk.paths else Drift.AMBIGUOUS if walk.is_ambiguous else Drift.IN_SYNC
+    remainder = NOTHING_REMAINS
+    if drift is not Drift.IN_SYNC:
+        state = digest_found(walk.paths, walk.found) if walk.paths else b""
+        remainder = Remainder(state, tuple(sorted(walk.extras)), tuple(sorted(walk.lost)))
+    paths, managers, kept, unpaired = (
+        tuple(sorted(set(texts))) for texts in (walk.paths, walk.managers, walk.left, walk.unpaired)
+    )
+    return Comparison(drift, paths, managers, kept, unpaired, remainder), merged
 
 
 def carry_over(desired: Manifest, current: Manifest, *, manager: str, left: Left) -> Manifest:
     """Build the copy that takes the place of `current`: the wanted one, with the cluster's values at left places."""
     if not left.paths:
         return desired
-    merged = _compare_and_merge(desired, current, manager=manager, left=left, only_left=True)[0]
+    merged = _walk(desired, current, manager=manager, left=left, only_left=True)[0]
     info = {name: value for name, value in merged["metadata"].items() if name not in _KEPT_METADATA}
     return {**merged, "metadata": info}
 
 
-def _compare_and_merge(
+def _walk(
     desired: Manifest, current: Manifest, *, manager: str, left: Left, only_left: bool = False
 ) -> tuple[Manifest, MergeWalk]:
     target = _get_target(desired)
@@ -90,7 +113,7 @@ def _compare_and_merge(
     walk = MergeWalk(get_local_fields(target.group, target.kind), left.replicas, only_left)
     tree = build_left_fields(left.paths, settled=_read_settled(current, target)) if left.paths else None
     try:
-        content = walk.merge_mapping(_get_content(desired), _get_content(current), owners, (), tree)
+        content = walk.merge_mapping(_get_wanted(desired, target), _get_content(current), owners, (), tree)
         below = tree.field("metadata") if tree is not None else None
         metadata = _merge_metadata(desired, current, owners.of_field("metadata"), walk, below)
     except RecursionError:
@@ -111,6 +134,24 @@ def _read_settled(current: Manifest, target: Target) -> frozenset[str]:
 def _get_content(manifest: Manifest) -> Manifest:
     left_out = ("apiVersion", "kind", "metadata", "status")
     return {name: value for name, value in manifest.items() if name not in left_out}
+
+
+def _get_wanted(manifest: Manifest, target: Target) -> Manifest:
+    """Return the wanted content as servers store it: the `stringData` of a Secret in its `data`."""
+    content = _get_content(manifest)
+    texts = content.get("stringData")
+    if (target.group, target.kind) != ("", "Secret") or not isinstance(texts, Mapping):
+        return content
+    encoded = {name: _encode_text(text) for name, text in texts.items()}
+    return {
+        name: value
+        for name, value in {**content, "data": {**(content.get("data") or {}), **encoded}}.items()
+        if name != "stringData"
+    }
+
+
+def _encode_text(text: object) -> object:
+    return base64.b64encode(text.encode(errors="surrogatepass")).decode() if isinstance(text, str) else text
 
 
 def _get_target(manifest: Manifest) -> Target:
@@ -150,7 +191,9 @@ def _merge_map(
     target = _get_target(desired)
     for name, text in wanted.items():
         if name not in found or not _is_same_text(name, text, found[name], target):
-            walk.add_difference(("metadata", field, name), owners.of_field(name))
+            walk.add_difference(("metadata", field, name), owners.of_field(name), found=found.get(name))
+        if name not in found:
+            walk.lost.append(format_place(("metadata", field, name)))
     merged = dict(wanted)
     for name, text in found.items():
         if name in wanted:
@@ -161,7 +204,7 @@ def _merge_map(
         if is_left:
             walk.left.append(format_place(("metadata", field, name)))
         if not is_left and (walk.only_left or _is_to_be_removed(name, found, by, target)):
-            walk.add_difference(("metadata", field, name), by)
+            walk.add_difference(("metadata", field, name), by, found=text)
         else:
             merged[name] = text
     return merged

@@ -74,7 +74,7 @@ class Bench:
             is_outdated=lambda record, hit: self.is_outdated,
             is_current=lambda key, record, hit: self.cache.records.get(key) is record and not self.is_outdated,
         )
-        self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",))
+        self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",), lost=())
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)
         copies: Any = SimpleNamespace(find=lambda target: (self.local, self.copy if self.local else None))
         updater: Any = self

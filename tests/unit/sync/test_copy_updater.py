@@ -16,7 +16,8 @@ from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.ownership import NATIVE, Marks
 from registry_controller.core.decision.state import CurrentCopy, NamespaceState, TargetState
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.copy_updater import AT_ONCE, PAUSE_S, CopyUpdater
+from registry_controller.sync.contention import AT_ONCE, PAUSE_S
+from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import DesiredCopy, Update
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.pace import AT_ONCE as CHANGES_AT_ONCE
@@ -35,7 +36,10 @@ class Bench:
         self.target = target
         self.log: list[str] = []
         self.immutable = False
+        self.kept: tuple[str, ...] = ()
         self.unpaired: tuple[str, ...] = ()
+        self.lost: list[Target] = []
+        self.changes_nothing = False
         self.metrics = Metrics()
         self.cache: Any = SimpleNamespace(kind=GVK(target.group, "v1", target.kind), records={})
         if is_there:
@@ -53,6 +57,7 @@ class Bench:
             made_once=MadeOnce(),
             recreated=self._recreated,
             put_back=self._put_back,
+            lost=self.lost.append,
         )
 
     @property
@@ -91,7 +96,7 @@ class Bench:
         revision = (before.revision if before is not None else 0) + 1
         self.cache.records[self.target.key] = SimpleNamespace(
             uid="uid", revision=revision, verified=revision if digest else 0, desired=digest or None, baseline=digest,
-            made_from=None, status_digest=None, marks=NATIVE,
+            made_from=None, status_digest=None, marks=NATIVE, lost=(),
         )  # fmt: skip
 
     def _put_back(self, target: Target, rule: str, lists: tuple[str, ...]) -> None:
@@ -114,15 +119,16 @@ class Bench:
 
     async def write(self, wanted: DesiredCopy, record: Any, cache: Any, *, adopt: bool) -> Update:
         if self.immutable:
-            raise Immutable("spec.selector is immutable", managers=("kubectl",))
+            raise Immutable("spec.selector is immutable", managers=("kubectl",), kept=self.kept)
         self.log.append("adopt" if adopt else "write")
-        self._store(wanted.digest)
-        return Update(True, ("kubectl",), self.unpaired)
+        if not self.changes_nothing:
+            self._store(wanted.digest)
+        return Update(not self.changes_nothing, ("kubectl",), self.unpaired)
 
-    async def write_status(self, wanted: DesiredCopy, record: Any, cache: Any) -> bool:
+    async def write_status(self, wanted: DesiredCopy, record: Any, cache: Any) -> Update:
         self.log.append("write status")
         record.status_digest = self.status_digest(wanted)
-        return True
+        return Update(True, ("kubectl",))
 
     def digest(self, manifest: object) -> bytes:
         return b"digest"
@@ -136,6 +142,9 @@ class Bench:
 
     def still_as_written(self, record: Any, obj: Any) -> bool:
         return False
+
+    def still_has_status(self, record: Any, obj: Any) -> bool:
+        return True
 
 
 async def test_a_copy_in_step_is_not_written() -> None:
