@@ -28,7 +28,7 @@ from registry_controller.kube.object import PartialObject, decode_body
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
-from registry_controller.sync.copy_writer import DesiredCopy
+from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment, Result
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of

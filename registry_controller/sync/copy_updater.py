@@ -26,7 +26,8 @@ from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.contention import Contention, Repair
-from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
+from registry_controller.sync.copy_writer import CopyWriter, copy_slot
+from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
 from registry_controller.sync.pace import Pace
 from registry_controller.sync.stored_form import IRREPLACEABLE
@@ -146,7 +147,8 @@ class CopyUpdater:
         if reason is Reason.REBUILT:
             await self._recreate(wanted, record, cache, why="the cluster was rebuilt and has another ID now")
             return True
-        if record.desired == wanted.digest and self._is_as_written(record, cache, state.target):
+        is_answered = record.desired == wanted.digest and not record.remainder.suspects
+        if is_answered and self._is_as_written(record, cache, state.target):
             return False
         is_repair = record.desired == wanted.digest or self._contention.is_repair(state.target, wanted.digest)
         now = self._check_contention(state.target, is_repair=is_repair)
@@ -158,7 +160,7 @@ class CopyUpdater:
             if (state.target.group, state.target.kind) in IRREPLACEABLE:
                 raise Immutable(f"{error}; {_STAYS.format(state.target.kind)}") from None
             why = f"the API server keeps {', '.join(error.kept)}" if error.kept else "a changed field is immutable"
-            await self._recreate(wanted, record, cache, why=why)
+            await self._recreate(wanted, cache.records.get(state.target.key) or record, cache, why=why)
             has_written, managers, unpaired = True, error.managers, ()
         self._contention.record_write(state.target, wanted.digest)
         if has_written and unpaired:

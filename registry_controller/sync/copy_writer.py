@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -20,48 +19,20 @@ from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.write_results import InSync, StatusStored, Stored
-from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.decision.ownership import read_marks
 from registry_controller.core.diff.drift import NOTHING_LEFT, Comparison, Left, carry_over, compare, compare_and_merge
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.core.diff.question import Known, Step, judge_difference
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 from registry_controller.core.diff.walk import list_lost
-from registry_controller.core.mutation.left_fields import LeftPath
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.kube.writer import WriteClient
+from registry_controller.sync.desired_copy import DesiredCopy, Update
 from registry_controller.sync.digest import content_digest, encode
 from registry_controller.sync.stored_form import StoredForm
 from registry_controller.watch.body_cache import BodyCache, BodyKey
-
-
-@dataclass(frozen=True, slots=True)
-class DesiredCopy:
-    """The wanted state of a copy, with its marks; `digest` excludes the provenance's revision.
-
-    `status` is the wanted status, None where no rule asks for it. `left` are the places that the rule leaves to this
-    cluster.
-    """
-
-    target: Target
-    kind: GVK
-    manifest: Manifest
-    digest: bytes
-    marks: Marks
-    status: Manifest | None = None
-    left: tuple[LeftPath, ...] = ()
-
-
-class Update(NamedTuple):
-    """The result of an update: whether it took a write, and the managers of the changes that it undid.
-
-    `unpaired` are lists that were written as the rule wants them, although a place in them is left to this cluster.
-    """
-
-    has_written: bool
-    managers: tuple[str, ...] = ()
-    unpaired: tuple[str, ...] = ()
 
 
 class CopyWriter:
@@ -149,8 +120,12 @@ class CopyWriter:
                 raw = await self._client.replace(gvr, wanted.target.key, encode(body))
             except Immutable as error:
                 raise Immutable(str(error), managers=result.managers) from None
-            stored = self._remember(raw, wanted, cache, left)
-        return result._replace(has_written=stored != record.revision)
+            stored = self._remember(raw, wanted, cache, left, over=record)
+        result = result._replace(has_written=stored != record.revision)
+        fresh = cache.records.get(wanted.target.key) if stored is not None else None
+        if fresh is not None and fresh.remainder.suspects:
+            await self.write(wanted, fresh, cache, adopt=False)
+        return result
 
     async def write_status(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> Update:
         """Replace the status of a copy that differs from the wanted status.
@@ -172,9 +147,9 @@ class CopyWriter:
                 raw = await self._client.replace(gvr, wanted.target.key, encode(body), subresource="status")
                 if raw is None:
                     return Update(True)
-                obj = decode_object(raw)
+                obj, before = decode_object(raw), record.revision
                 self._record_status(wanted, orjson.loads(raw), obj, cache)
-            return Update(obj.revision != record.revision, tuple(sorted(managers)))
+            return Update(obj.revision != before, tuple(sorted(managers)))
         self._record_status(wanted, current, None, cache)
         return Update(False)
 
@@ -243,8 +218,20 @@ class CopyWriter:
         )
         cache.record_write(wanted.target.key, found)
 
-    def _remember(self, raw: bytes | None, wanted: DesiredCopy, cache: LocalCache, left: Left) -> int | None:
-        """Record what was stored, and what remains between it and the wanted copy; return its resourceVersion."""
+    def _remember(
+        self,
+        raw: bytes | None,
+        wanted: DesiredCopy,
+        cache: LocalCache,
+        left: Left,
+        *,
+        over: CopyRecord | None = None,
+    ) -> int | None:
+        """Record what was stored, and what remains between it and the wanted copy; return its resourceVersion.
+
+        Where the copy `over` was replaced unread, because it was exactly what was sent, what is there beside the wanted
+        fields may be of that state.
+        """
         if raw is None:
             return None
         obj = decode_object(raw)
@@ -254,6 +241,8 @@ class CopyWriter:
         remainder = NOTHING_REMAINS
         if not plain:
             remainder = self._share(compare(wanted.manifest, stored, manager=meta.FIELD_MANAGER, left=left))
+            if over is not None and over.is_plain:
+                remainder = remainder._replace(suspects=remainder.extras)
         same = obj.annotations == meta.annotations_of(wanted.manifest)
         marks = wanted.marks if same else read_marks(obj.annotations, of=wanted.target)
         found = Stored(obj, marks, wanted.digest, baseline, is_plain=plain, remainder=remainder)

@@ -54,7 +54,9 @@ def judge_difference(found: Comparison, known: Known) -> Step:
 
 def list_suspects(found: Comparison, known: Known) -> tuple[Path, ...]:
     """List the fields of a copy that are not wanted, and that the last wish may have had."""
-    if known.is_same_wish or (known.is_same_origin and not known.is_remembered):
+    if known.is_same_wish:
+        return tuple(path for path in found.remainder.extras if path in known.remainder.suspects)
+    if known.is_same_origin and not known.is_remembered:
         return ()
     held = frozenset(known.remainder.extras if known.is_remembered else ())
     return tuple(path for path in found.remainder.extras if path not in held)

@@ -23,12 +23,14 @@ class Remainder(NamedTuple):
 
     `state` is the digest of the places that differ, with their present values; empty where none differs. `extras` are
     the fields that are not wanted and that the daemon may have written: defaults, or fields of a former state. `lost`
-    are the wanted fields that are not stored.
+    are the wanted fields that are not stored. `suspects` are those of the extras of which the API server is still to be
+    asked whether it keeps them of a former state.
     """
 
     state: bytes = b""
     extras: tuple[Path, ...] = ()
     lost: tuple[str, ...] = ()
+    suspects: tuple[Path, ...] = ()
 
 
 NOTHING_REMAINS: Final = Remainder()

@@ -19,6 +19,7 @@ import orjson
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster import discovery
 from tests.sim.cluster.fields import Manifest, merged
+from tests.sim.cluster.habits import Habit, Habits
 from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND, KINDS
 from tests.sim.cluster.loop import BEGIN_S
 from tests.sim.cluster.request import Answer, Request, parse, select
@@ -94,6 +95,11 @@ class ApiServer:
         return str(self.store.get(_NAMESPACE, ObjectKey("", "kube-system"))["metadata"]["uid"])
 
     @property
+    def habits(self) -> Habits:
+        """What it makes of the objects that it is sent."""
+        return self.store.habits
+
+    @property
     def unserved(self) -> set[str]:
         """List the kinds whose definitions serve no version."""
         return {kind.kind for kind, versions in self._versions.items() if kind.installed and not versions}
@@ -159,6 +165,8 @@ class ApiServer:
 
     def _document(self, path: str) -> bytes | None:
         """Answer questions about the server itself."""
+        if path == "/openapi/v3":
+            return orjson.dumps(discovery.schemas(self._versions, changes=self.habits.changes))
         if not self._documents:
             documents = discovery.documents(self.url, self._versions)
             self._documents = {place: orjson.dumps(found) for place, found in documents.items()}
@@ -204,6 +212,8 @@ class ApiServer:
 
     def _write(self, method: str, request: Request, body: dict[str, Any]) -> Manifest:
         kind, key, dry = request.kind, request.key, bool(request.query.get("dryRun"))
+        if dry and self.habits.has(kind.kind, Habit.REFUSES_DRY_RUNS):
+            raise Refusal(400, "BadRequest", 'admission webhook "w.sim.example" does not support dry run')
         manager = request.query.get("fieldManager", "unknown")
         if method in ("POST", "PUT") and body.get("apiVersion", request.api_version) != request.api_version:
             raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")

@@ -21,7 +21,7 @@ from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import decode_object
 from registry_controller.sync.applier import Applier, SourceReader
-from registry_controller.sync.copy_writer import DesiredCopy
+from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import Judgment, Result
 from registry_controller.watch.body_cache import BodyCache, BodyKey

@@ -15,10 +15,11 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.ownership import NATIVE, Marks
 from registry_controller.core.decision.state import CurrentCopy, NamespaceState, TargetState
+from registry_controller.core.diff.remainder import NOTHING_REMAINS
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.contention import AT_ONCE, PAUSE_S
 from registry_controller.sync.copy_updater import CopyUpdater
-from registry_controller.sync.copy_writer import DesiredCopy, Update
+from registry_controller.sync.desired_copy import DesiredCopy, Update
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.pace import AT_ONCE as CHANGES_AT_ONCE
 from registry_controller.sync.pace import OPEN_S
@@ -97,6 +98,7 @@ class Bench:
         self.cache.records[self.target.key] = SimpleNamespace(
             uid="uid", revision=revision, verified=revision if digest else 0, desired=digest or None, baseline=digest,
             made_from=None, status_digest=None, marks=NATIVE, lost=(),
+            remainder=NOTHING_REMAINS,
         )  # fmt: skip
 
     def _put_back(self, target: Target, rule: str, lists: tuple[str, ...]) -> None:

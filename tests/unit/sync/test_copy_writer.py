@@ -13,7 +13,8 @@ from registry_controller.api.errors import InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, ObjectKey, Target
 from registry_controller.core.decision.ownership import NATIVE
 from registry_controller.core.diff.remainder import NOTHING_REMAINS
-from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy
+from registry_controller.sync.copy_writer import CopyWriter
+from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.watch.body_cache import BodyCache
 
 
