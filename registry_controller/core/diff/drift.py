@@ -8,7 +8,6 @@ is the same whatever other managers add.
 
 from __future__ import annotations
 
-import base64
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -113,7 +112,7 @@ def _walk(
     walk = MergeWalk(get_local_fields(target.group, target.kind), left.replicas, only_left)
     tree = build_left_fields(left.paths, settled=_read_settled(current, target)) if left.paths else None
     try:
-        content = walk.merge_mapping(_get_wanted(desired, target), _get_content(current), owners, (), tree)
+        content = walk.merge_mapping(_get_content(desired), _get_content(current), owners, (), tree)
         below = tree.field("metadata") if tree is not None else None
         metadata = _merge_metadata(desired, current, owners.of_field("metadata"), walk, below)
     except RecursionError:
@@ -134,24 +133,6 @@ def _read_settled(current: Manifest, target: Target) -> frozenset[str]:
 def _get_content(manifest: Manifest) -> Manifest:
     left_out = ("apiVersion", "kind", "metadata", "status")
     return {name: value for name, value in manifest.items() if name not in left_out}
-
-
-def _get_wanted(manifest: Manifest, target: Target) -> Manifest:
-    """Return the wanted content as servers store it: the `stringData` of a Secret in its `data`."""
-    content = _get_content(manifest)
-    texts = content.get("stringData")
-    if (target.group, target.kind) != ("", "Secret") or not isinstance(texts, Mapping):
-        return content
-    encoded = {name: _encode_text(text) for name, text in texts.items()}
-    return {
-        name: value
-        for name, value in {**content, "data": {**(content.get("data") or {}), **encoded}}.items()
-        if name != "stringData"
-    }
-
-
-def _encode_text(text: object) -> object:
-    return base64.b64encode(text.encode(errors="surrogatepass")).decode() if isinstance(text, str) else text
 
 
 def _get_target(manifest: Manifest) -> Target:

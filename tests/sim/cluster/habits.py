@@ -43,6 +43,11 @@ class Habits:
         """Say whether the server has a habit."""
         return (kind, habit) in self.held
 
+    def keeps(self, manifest: Manifest) -> bool:
+        """Say whether an object has a field that an update without it keeps."""
+        path = self.held.get((manifest["kind"], Habit.KEEPS))
+        return path is not None and get(manifest, path) is not None
+
     def stored_form(self, kind: str, manifest: Mapping[str, Any], old: Manifest | None) -> dict[str, Any]:
         """Return what is stored of an object that is sent; `old` is what is there."""
         made = dict(manifest)
