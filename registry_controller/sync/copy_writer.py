@@ -1,7 +1,7 @@
 """Sends the writes of copies: compares a copy with the wanted state, and creates, replaces or deletes it.
 
-Laws: a copy in step costs no write, however the API server spells it · a difference of which nothing is remembered is
-put to a dry run · the watch event of our own write changes nothing · a write carries the uid and the
+Laws: a copy in step costs no write, however the API server spells it · after a restart a difference is put to a dry
+run · the watch event of our own write changes nothing · a write carries the uid and the
 resourceVersion that the Decision was taken on.
 """
 
@@ -197,7 +197,7 @@ class CopyWriter:
         return orjson.loads(obj.raw) if is_same else None
 
     def _known(self, wanted: DesiredCopy, record: CopyRecord) -> Known:
-        """Gather what is remembered of the last write, and what the provenance shows of it."""
+        """Gather the facts about the last write: from the record, and from the provenance."""
         there, ours = record.marks.provenance, wanted.marks.provenance
         is_of_now = there is not None and there.revision == wanted.marks.revision
         is_same = is_of_now and there is not None and ours is not None and there.same_origin(ours)
@@ -227,10 +227,10 @@ class CopyWriter:
         *,
         over: CopyRecord | None = None,
     ) -> int | None:
-        """Record what was stored, and what remains between it and the wanted copy; return its resourceVersion.
+        """Record the stored object, and the remainder between it and the wanted one; return its resourceVersion.
 
-        Where the copy `over` was replaced unread, because it was exactly what was sent, what is there beside the wanted
-        fields may be of that state.
+        The copy `over` was replaced unread if it was exactly the sent one: all fields beside the wanted ones may be of
+        that state then.
         """
         if raw is None:
             return None

@@ -1,7 +1,7 @@
-"""Asks the API server, by dry runs, what it stores of a wanted copy.
+"""Sends dry runs, which show how the API server stores a wanted copy.
 
-Laws: a dry run that is refused proves nothing: the copy is written then · a copy is made anew only where the API server
-shows that it keeps a field which a new object would not have.
+Laws: a dry run that is refused proves nothing: the copy is written then · a copy is made again only where the API
+server shows that it keeps a field which a new object would not have.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StoredForm:
         body: Manifest,
         known: Known,
     ) -> Step:
-        """Ask what a replacement by `body` would store: IN_STEP if that is what is there.
+        """Send a dry run of a replacement by `body`: IN_STEP if it would store the present object.
 
         Raises Immutable where the server keeps a field of the former wish.
         """
@@ -90,12 +90,12 @@ class StoredForm:
         return Step.IN_STEP if is_same else Step.WRITE
 
     async def is_status_stored_so(self, gvr: GVR, target: Target, current: Manifest, *, body: Manifest) -> bool:
-        """Return whether a replacement of the status by that of `body` would store what is there."""
+        """Return whether a replacement of the status by that of `body` would store the present one."""
         stored = await self._replace(gvr, target, body, subresource="status")
         return stored is not None and (stored.get("status") or {}) == (current.get("status") or {})
 
     async def _replace(self, gvr: GVR, target: Target, body: Manifest, *, subresource: str = "") -> Manifest | None:
-        """Return what a replacement would store; None where the dry run is refused."""
+        """Return the object that a replacement would store; None where the dry run is refused."""
         try:
             raw = await self._client.replace(gvr, target.key, encode(body), dry_run=True, subresource=subresource)
         except Immutable:
@@ -105,7 +105,7 @@ class StoredForm:
         return _decode(raw)
 
     async def _create(self, gvr: GVR, target: Target, wanted: Manifest) -> Manifest | None:
-        """Return what would be stored of a new object of another name; None where the dry run is refused."""
+        """Return a new object of another name as it would be stored; None where the dry run is refused."""
         info: dict[str, Any] = {name: value for name, value in wanted["metadata"].items() if name != "name"}
         body = {**wanted, "metadata": {**info, "generateName": f"{target.name}-"}}
         try:

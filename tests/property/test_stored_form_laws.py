@@ -15,7 +15,7 @@ from registry_controller.core.diff.question import Known, Step, judge_difference
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, list_kept, list_staying
 from registry_controller.core.diff.schema_hashes import NOTHING_SEEN, look
 
-pytestmark = pytest.mark.clause("A1")
+pytestmark = pytest.mark.clause("A10")
 
 US = meta.FIELD_MANAGER
 NAMES = st.sampled_from("abcd")

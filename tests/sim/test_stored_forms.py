@@ -1,4 +1,4 @@
-"""What the API server here stores of a copy: spelled otherwise, without a field, with a label more. A1, A2, S1."""
+"""What the API server here stores of a copy: spelled otherwise, without a field, with a label more. A10, A2, S1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simu
 from tests.sim.cluster.habits import Habit
 from tests.sim.cluster.member import Member
 
-pytestmark = pytest.mark.clause("A1")
+pytestmark = pytest.mark.clause("A10")
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 HEALS_S = 120.0

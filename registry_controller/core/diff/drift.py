@@ -2,8 +2,8 @@
 
 Laws: compare and merge use the same walk, so compare reports exactly the changes of merge · compare never reports a
 difference for a result of merge · values that the server or its controllers allocate are no drift · the value
-of another manager at a place that the rule takes out is no drift · values are not reported · what remains after a write
-is the same whatever other managers add.
+of another manager at a place that the rule takes out is no drift · values are not reported · the remainder
+after a write does not depend on the additions of other managers.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Comparison:
     """The result of compare: the `paths` that differ, and the other `managers` of those fields, all sorted.
 
     `left` are the places where another manager's value stays. `unpaired` are lists in which a place is left, and whose
-    elements cannot be paired: they are written as the rule wants them. `remainder` is what is left of the difference
-    if the API server stores the copy as it is.
+    elements cannot be paired: they are written as the rule wants them. `remainder` is the rest of the
+    difference if the API server stores the copy as it is.
     """
 
     drift: Drift

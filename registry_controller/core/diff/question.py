@@ -1,7 +1,7 @@
-"""Decides whether a copy that differs from the wanted one is written, accepted, or put to the API server (A1, A2).
+"""Decides whether a copy that differs from the wanted one is written, accepted, or put to the API server (A10, A2).
 
-Laws: a difference of which nothing is remembered is asked about, and never written unasked · the same wish with the
-same fields as after the last answer is in step, whatever else changed in the copy · only a field that the last wish may
+Laws: after a restart a difference leads to a question, and to no write without it · the same wish with the same fields
+as after the last answer is in step, also where other fields of the copy changed · only a field that the last wish may
 have had is suspected to be kept.
 """
 
@@ -16,18 +16,18 @@ from registry_controller.core.mutation.local_fields import Path
 
 
 class Step(enum.Enum):
-    """What to do about a difference."""
+    """The next step for a difference."""
 
     IN_STEP = "nothing: the API server stores the wanted copy in this way"
     WRITE = "write the wanted copy"
-    ASK = "ask the API server, by a dry run, what it stores of the wanted copy"
+    ASK = "ask the API server, by a dry run, how it stores the wanted copy"
 
 
 class Known(NamedTuple):
-    """What is known about the last wish that was written, or accepted.
+    """The facts about the last wish that was written, or accepted.
 
     `is_remembered` is False after a restart. `is_same_wish` is True if the last wish was the present one, and
-    `remainder` is what remained then. `is_of_now` means that the provenance names the source's present state, and
+    `remainder` is that of then. `is_of_now` means that the provenance names the source's present state, and
     `is_same_origin` that it names the present rule and its overrides as well.
     """
 
@@ -39,7 +39,7 @@ class Known(NamedTuple):
 
 
 def judge_difference(found: Comparison, known: Known) -> Step:
-    """Judge a comparison of a copy with the wanted one."""
+    """Return the next step for a comparison of a copy with the wanted one."""
     if found.drift is Drift.IN_SYNC:
         return Step.IN_STEP
     if list_suspects(found, known):

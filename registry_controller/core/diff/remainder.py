@@ -1,7 +1,7 @@
-"""What remains between the wanted object and the stored one, after the API server was told what is wanted.
+"""The remainder between the wanted object and the stored one, after the wanted one was sent to the API server.
 
-Laws: the same fields with the same values have the same state, whatever else is in the object · a field that the server
-would also give a new object is a default, and not kept · values leave this module as a digest only.
+Laws: the same fields with the same values have the same state, with any other fields in the object · a field that the
+server would also give a new object is a default, and not kept · values leave this module as a digest only.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MISSING: Final = object()
 
 
 class Remainder(NamedTuple):
-    """What remains between a wanted object and the stored one.
+    """The remainder between a wanted object and the stored one.
 
     `state` is the digest of the places that differ, with their present values; empty where none differs. `extras` are
     the fields that are not wanted and that the daemon may have written: defaults, or fields of a former state. `lost`
-    are the wanted fields that are not stored. `suspects` are those of the extras of which the API server is still to be
-    asked whether it keeps them of a former state.
+    are the wanted fields that are not stored. `suspects` are the extras of which the API server may keep some of a
+    former state; it is still to be asked.
     """
 
     state: bytes = b""
@@ -48,7 +48,7 @@ def digest_found(places: Sequence[str], found: Sequence[object]) -> bytes:
 def list_kept(extras: Iterable[Path], *, stored: Manifest, anew: Manifest) -> tuple[Path, ...]:
     """List the fields that the server keeps of a former state: they are in `stored`, and otherwise in a new object.
 
-    `stored` is what an update stores, `anew` what the server would store of a new object.
+    `stored` is the result of an update, `anew` the object that the server would store for a new one.
     """
     return tuple(path for path in extras if (value := _get(stored, path)) is not _MISSING and value != _get(anew, path))
 

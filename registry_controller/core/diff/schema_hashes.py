@@ -20,7 +20,7 @@ NOTHING_SEEN: Final = SeenSchemas({})
 
 
 def look(before: SeenSchemas, now: Mapping[str, str]) -> tuple[SeenSchemas, frozenset[str]]:
-    """Return what is seen now, and the API versions of which the server is to be asked again.
+    """Return the hashes that are seen now, and the API versions of which the server is to be asked again.
 
     A version that was not there before counts as changed, except at the first look.
     """

@@ -241,7 +241,7 @@ def _list_lost(
 
 
 def _is_empty(value: object) -> bool:
-    """Return whether a value says nothing: false, zero, an empty text, or a map or list of such values."""
+    """Return whether a value is empty: false, zero, an empty text, or a map or list of such values."""
     if isinstance(value, Mapping):
         return all(_is_empty(child) for child in value.values())
     return not value or (isinstance(value, list) and all(_is_empty(child) for child in value))

@@ -151,6 +151,7 @@ class _End(NamedTuple):
             forms = stored_forms(claim.copy, self.oracle.world.habits(self.cluster), None)
             told = [form.differs(found) for form in forms]
             if not all(told):
+                self.tally.clauses["A10"] += bool(told[0])
                 return None
             said = told[0]
         return "O8" if "older" in said else "W1", said

@@ -89,7 +89,7 @@ class Observer:
                 self._break("R5", where, "a write")
             is_update = write.verb == "update" and write.kind in WRITTEN and write.status == 200
             if is_update and not write.changed and not server.habits.has(write.kind, Habit.REFUSES_DRY_RUNS):
-                self._break("A1", where, "was sent, and is what is stored")
+                self._break("A10", where, "was sent, and is what is stored")
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:

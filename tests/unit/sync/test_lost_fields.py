@@ -1,4 +1,4 @@
-"""A1: copies that lack fields are asked about again when a schema has changed, and nothing is asked without them."""
+"""A10: copies that lack fields are asked about again when a schema has changed, and nothing is asked without them."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_no_rule_is_in_step_while_the_older_one_that_has_its_place_fails() -> No
 
 
 def test_a_copy_that_lacks_fields_is_not_in_step_and_they_are_named() -> None:
-    """A1, S1: also for the younger rules that make the same copy."""
+    """A10, S1: also for the younger rules that make the same copy."""
     claim = _claim(FIRST, created="2026-01-01", rule="a")._replace(rivals=(Rival("b", None),))
     view = _view(None)._replace(claims=(claim,))
     lost = tuple(f"spec.field{number}" for number in range(7))

@@ -1,4 +1,4 @@
-"""A1, A2: what the API server is asked about a copy, and what a refusal means."""
+"""A10, A2: what the API server is asked about a copy, and what a refusal means."""
 
 from __future__ import annotations
 

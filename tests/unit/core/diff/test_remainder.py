@@ -1,4 +1,4 @@
-"""A1: what of a wanted object is lost in the stored one, and what is only spelled otherwise."""
+"""A10: what of a wanted object is lost in the stored one, and what is only spelled otherwise."""
 
 from __future__ import annotations
 
