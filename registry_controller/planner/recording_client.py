@@ -29,19 +29,30 @@ class RecordingClient:
         self.writes: list[RecordedWrite] = []
         self._local_client = local_client
 
-    async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes | None:
+    async def create(
+        self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False, unknown: list[str] | None = None
+    ) -> bytes | None:
         """Record a create; with `dry_run` return the object that the API server would store."""
         if dry_run:
-            return await self._local_client.create(gvr, namespace, body, dry_run=True)
+            return await self._local_client.create(gvr, namespace, body, dry_run=True, unknown=unknown)
         self.writes.append(RecordedWrite("create", gvr, namespace, ""))
         return None
 
     async def replace(
-        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+        self,
+        gvr: GVR,
+        key: ObjectKey,
+        body: bytes,
+        *,
+        dry_run: bool = False,
+        subresource: str = "",
+        unknown: list[str] | None = None,
     ) -> bytes | None:
         """Record an update; with `dry_run` return the object that the API server would store."""
         if dry_run:
-            return await self._local_client.replace(gvr, key, body, dry_run=True, subresource=subresource)
+            return await self._local_client.replace(
+                gvr, key, body, dry_run=True, subresource=subresource, unknown=unknown
+            )
         self.writes.append(RecordedWrite("update", gvr, *key, subresource))
         return None
 

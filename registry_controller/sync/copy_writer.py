@@ -8,7 +8,7 @@ resourceVersion that the Decision was taken on.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -20,10 +20,10 @@ from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import read_marks
-from registry_controller.core.diff.drift import NOTHING_LEFT, Comparison, Left, carry_over, compare, compare_and_merge
+from registry_controller.core.diff.drift import NOTHING_LEFT, Left, carry_over, compare, compare_and_merge
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.core.diff.question import Known, Step, judge_difference
-from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
+from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, with_unknown
 from registry_controller.core.diff.walk import list_lost
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -73,8 +73,9 @@ class CopyWriter:
             manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=left)
         body = encode(manifest)
         with cache.writing(wanted.target.key):
-            raw = await self._client.create(gvr, wanted.target.namespace, body)
-            self._remember(raw, wanted, cache, left)
+            unknown: list[str] = []
+            raw = await self._client.create(gvr, wanted.target.namespace, body, unknown=unknown)
+            self._remember(raw, wanted, cache, left, unknown=unknown)
 
     async def create_namespace(self, name: str) -> None:
         """Create a namespace for a copy, unless it exists by now."""
@@ -95,7 +96,7 @@ class CopyWriter:
         copy must be deleted and created again.
         """
         gvr = await self._discovery.resolve(wanted.kind)
-        result, left = Update(has_written=True), NOTHING_LEFT
+        result, left, unknown = Update(has_written=True), NOTHING_LEFT, list[str]()
         if record.is_plain and record.verified == record.revision and not wanted.left:
             body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
         else:
@@ -108,19 +109,21 @@ class CopyWriter:
             if not adopt or verdict.is_in_sync:
                 known = self._known(wanted, record)
                 step = judge_difference(verdict, known)
+                remainder = known.remainder if known.is_same_wish else verdict.remainder
                 if step is Step.ASK:
-                    step = await self._stored_form.ask(
-                        gvr, wanted.target, wanted.manifest, current, verdict=verdict, body=body, known=known
-                    )
+                    asked = (gvr, wanted.target, wanted.manifest, current)
+                    step = await self._stored_form.ask(*asked, verdict=verdict, body=body, known=known, unknown=unknown)
+                    remainder = with_unknown(verdict.remainder, unknown)
                 if step is Step.IN_STEP:
-                    self._accept(current, wanted, cache, verdict)
+                    self._accept(current, wanted, cache, remainder)
                     return result._replace(has_written=False)
+                unknown.clear()
         with cache.writing(wanted.target.key):
             try:
-                raw = await self._client.replace(gvr, wanted.target.key, encode(body))
+                raw = await self._client.replace(gvr, wanted.target.key, encode(body), unknown=unknown)
             except Immutable as error:
                 raise Immutable(str(error), managers=result.managers) from None
-            stored = self._remember(raw, wanted, cache, left, over=record)
+            stored = self._remember(raw, wanted, cache, left, unknown=unknown, over=record)
         result = result._replace(has_written=stored != record.revision)
         fresh = cache.records.get(wanted.target.key) if stored is not None else None
         if fresh is not None and fresh.remainder.suspects:
@@ -141,23 +144,34 @@ class CopyWriter:
             raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
         body = {**current, "status": wanted.status}
         managers = read_owners(current, manager=meta.FIELD_MANAGER).of_field("status").other_managers
-        is_there = (current.get("status") or {}) == wanted.status
-        if not is_there and not await self._stored_form.is_status_stored_so(gvr, wanted.target, current, body=body):
+        is_there, unknown, target = (current.get("status") or {}) == wanted.status, list[str](), wanted.target
+        if not is_there and not await self._stored_form.is_status_stored_so(
+            gvr, target, current, body=body, unknown=unknown
+        ):
+            unknown.clear()
             with cache.writing(wanted.target.key):
-                raw = await self._client.replace(gvr, wanted.target.key, encode(body), subresource="status")
+                raw = await self._client.replace(
+                    gvr, wanted.target.key, encode(body), subresource="status", unknown=unknown
+                )
                 if raw is None:
                     return Update(True)
                 obj, before = decode_object(raw), record.revision
-                self._record_status(wanted, orjson.loads(raw), obj, cache)
+                self._record_status(wanted, orjson.loads(raw), obj, cache, unknown)
             return Update(obj.revision != before, tuple(sorted(managers)))
-        self._record_status(wanted, current, None, cache)
+        self._record_status(wanted, current, None, cache, unknown)
         return Update(False)
 
     def _record_status(
-        self, wanted: DesiredCopy, stored: Manifest, obj: PartialObject | None, cache: LocalCache
+        self,
+        wanted: DesiredCopy,
+        stored: Manifest,
+        obj: PartialObject | None,
+        cache: LocalCache,
+        unknown: Sequence[str],
     ) -> None:
         there = stored.get("status") or {}
-        lost = list_lost(wanted.status or {}, there, at=("status",))
+        missing = list_lost(wanted.status or {}, there, at=("status",))
+        lost = tuple(sorted({*missing, *(place for place in unknown if place.startswith("status."))}))
         baseline = self._digest_status(there) if wanted.status is not None else None
         cache.record_write(wanted.target.key, StatusStored(self.status_digest(wanted), obj, baseline, lost))
 
@@ -209,10 +223,10 @@ class CopyWriter:
             is_same_origin=is_same,
         )
 
-    def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache, verdict: Comparison) -> None:
+    def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache, remainder: Remainder) -> None:
         baseline = self.digest(current)
         info, is_plain = meta.metadata_of(current), _is_plain(current, baseline, wanted)
-        revision, remainder = meta.revision(info.get("resourceVersion")), self._share(verdict)
+        revision, remainder = meta.revision(info.get("resourceVersion")), self._share(remainder)
         found = InSync(
             str(info.get("uid", "")), revision, wanted.digest, baseline, is_plain=is_plain, remainder=remainder
         )
@@ -225,6 +239,7 @@ class CopyWriter:
         cache: LocalCache,
         left: Left,
         *,
+        unknown: Sequence[str],
         over: CopyRecord | None = None,
     ) -> int | None:
         """Record the stored object, and the remainder between it and the wanted one; return its resourceVersion.
@@ -240,7 +255,8 @@ class CopyWriter:
         plain = _is_plain(stored, baseline, wanted)
         remainder = NOTHING_REMAINS
         if not plain:
-            remainder = self._share(compare(wanted.manifest, stored, manager=meta.FIELD_MANAGER, left=left))
+            verdict = compare(wanted.manifest, stored, manager=meta.FIELD_MANAGER, left=left)
+            remainder = self._share(with_unknown(verdict.remainder, unknown))
             if over is not None and over.is_plain:
                 remainder = remainder._replace(suspects=remainder.extras)
         same = obj.annotations == meta.annotations_of(wanted.manifest)
@@ -250,9 +266,8 @@ class CopyWriter:
         self._on_stored(wanted.target, wanted.manifest, stored)
         return obj.revision
 
-    def _share(self, verdict: Comparison) -> Remainder:
-        """Return what remains, with extras that copies of one kind share."""
-        found = verdict.remainder
+    def _share(self, found: Remainder) -> Remainder:
+        """Return a remainder, with extras that copies of one kind share."""
         return found._replace(extras=self._extras.one(found.extras)) if found.extras else found
 
     def still_as_written(self, record: CopyRecord, obj: PartialObject) -> bool:

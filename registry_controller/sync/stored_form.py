@@ -39,8 +39,10 @@ class DryRunClient(Protocol):
     async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool) -> bytes | None:
         """Create an object."""
 
-    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str) -> bytes | None:
-        """Replace an object."""
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str, unknown: list[str]
+    ) -> bytes | None:
+        """Replace an object; the fields that the server's schema lacks are added to `unknown`."""
 
 
 class StoredForm:
@@ -60,13 +62,15 @@ class StoredForm:
         verdict: Comparison,
         body: Manifest,
         known: Known,
+        unknown: list[str],
     ) -> Step:
         """Send a dry run of a replacement by `body`: IN_STEP if it would store the present object.
 
-        Raises Immutable where the server keeps a field of the former wish.
+        The fields that the server's schema lacks are added to `unknown`. Raises Immutable where the server keeps a
+        field of the former wish.
         """
         try:
-            stored = await self._replace(gvr, target, body)
+            stored = await self._replace(gvr, target, body, unknown=unknown)
         except Immutable as error:
             raise Immutable(str(error), managers=verdict.managers) from None
         suspects = list_suspects(verdict, known)
@@ -89,15 +93,21 @@ class StoredForm:
         is_same = self._digest(without_provenance(stored)) == self._digest(without_provenance(current))
         return Step.IN_STEP if is_same else Step.WRITE
 
-    async def is_status_stored_so(self, gvr: GVR, target: Target, current: Manifest, *, body: Manifest) -> bool:
+    async def is_status_stored_so(
+        self, gvr: GVR, target: Target, current: Manifest, *, body: Manifest, unknown: list[str]
+    ) -> bool:
         """Return whether a replacement of the status by that of `body` would store the present one."""
-        stored = await self._replace(gvr, target, body, subresource="status")
+        stored = await self._replace(gvr, target, body, subresource="status", unknown=unknown)
         return stored is not None and (stored.get("status") or {}) == (current.get("status") or {})
 
-    async def _replace(self, gvr: GVR, target: Target, body: Manifest, *, subresource: str = "") -> Manifest | None:
+    async def _replace(
+        self, gvr: GVR, target: Target, body: Manifest, *, unknown: list[str], subresource: str = ""
+    ) -> Manifest | None:
         """Return the object that a replacement would store; None where the dry run is refused."""
         try:
-            raw = await self._client.replace(gvr, target.key, encode(body), dry_run=True, subresource=subresource)
+            raw = await self._client.replace(
+                gvr, target.key, encode(body), dry_run=True, subresource=subresource, unknown=unknown
+            )
         except Immutable:
             raise
         except (Forbidden, Invalid):

@@ -133,11 +133,14 @@ def test_a_webhook_that_refuses_dry_runs_costs_one_write_a_restart() -> None:
     simulate(scenario, n=2)
 
 
-def test_a_lost_field_is_named_and_comes_with_the_upgrade_of_the_definition() -> None:
+@pytest.mark.parametrize("value", ["red", False, {"deep": [0]}])
+def test_a_lost_field_is_named_and_comes_with_the_upgrade_of_the_definition(value: object) -> None:
+    """Also one that is empty: the API server warns of it."""
+
     async def scenario(group: SimGroup) -> None:
         habits = group["a"].server.habits
         habits.add("Widget", Habit.PRUNES, "spec", "colour")
-        here, owner = await a_copy(group, widget(value="small", colour="red"))
+        here, owner = await a_copy(group, widget(value="small", colour=value))
         owner.create({**widget(value="other"), "metadata": {"name": "two", "namespace": "default"}})
         await group.settle()
         for _ in range(2):
@@ -157,7 +160,7 @@ def test_a_lost_field_is_named_and_comes_with_the_upgrade_of_the_definition() ->
         await asyncio.sleep(200.0)
         habits.drop("Widget", Habit.PRUNES)
         await asyncio.sleep(HEALS_S)
-        assert spec_of(here) == {"value": "small", "colour": "red"}
+        assert spec_of(here) == {"value": "small", "colour": value}
         await group.settle()
         assert writes_of(here) == count + 1
         assert here.condition("ResourceSyncRule", "widgets", "Synced")["status"] == "True"

@@ -36,6 +36,12 @@ class Remainder(NamedTuple):
 NOTHING_REMAINS: Final = Remainder()
 
 
+def with_unknown(found: Remainder, unknown: Iterable[str]) -> Remainder:
+    """Return a remainder in which the fields that the server's schema lacks are lost, too; one may be empty."""
+    lost = tuple(sorted({*found.lost, *unknown}))
+    return found if lost == found.lost else found._replace(lost=lost)
+
+
 def digest_found(places: Sequence[str], found: Sequence[object]) -> bytes:
     """Return the digest of places with their present values: 16 bytes, for memory only."""
     try:

@@ -119,9 +119,18 @@ class ApiServer:
         if method == "GET" and (document := self._document(urlsplit(path).path)):
             return Answer(200, document)
         try:
-            return _json(200, self._serve(method, path, body, who=who))
+            answer = _json(200, self._serve(method, path, body, who=who))
         except Refusal as refused:
             return _refuse(refused)
+        return answer if method == "GET" else answer._replace(warnings=self._warn(path, body))
+
+    def _warn(self, path: str, body: bytes | None) -> tuple[str, ...]:
+        """Name the fields that a definition lacks, where the client wants to know them."""
+        request = parse(path)
+        if request.query.get("fieldValidation") != "Warn":
+            return ()
+        unknown = self.habits.unknown(request.kind.kind, orjson.loads(body or b"{}"))
+        return tuple(f'299 - "unknown field \\"{place}\\""' for place in unknown)
 
     def watch(self, path: str, *, lag: int = 0, behind_s: float = 0.0) -> Watch | Answer:
         """Open a watch, on a cache that is `lag` changes behind what is stored, and for so long."""

@@ -43,6 +43,14 @@ class Habits:
         """Say whether the server has a habit."""
         return (kind, habit) in self.held
 
+    def unknown(self, kind: str, manifest: Manifest) -> list[str]:
+        """List the fields of an object that its definition lacks."""
+        path = self.held.get((kind, Habit.PRUNES), ())
+        has_field = (
+            bool(path) and isinstance(get(manifest, path[:-1]), Mapping) and path[-1] in get(manifest, path[:-1])
+        )
+        return [".".join(path)] if has_field else []
+
     def keeps(self, manifest: Manifest) -> bool:
         """Say whether an object has a field that an update without it keeps."""
         path = self.held.get((manifest["kind"], Habit.KEEPS))

@@ -26,7 +26,7 @@ class Servings:
     async def resolve(self, kind: GVK) -> GVR:
         return GVR(kind.group, kind.version, "widgets", True)
 
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
+    async def create(self, gvr: GVR, namespace: str, body: bytes, *, unknown: list[str]) -> bytes | None:
         raise AssertionError("nothing is written")
 
 
@@ -87,12 +87,19 @@ class Stored(Servings):
         self.reads += 1
         return orjson.dumps(self.held)
 
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
+    async def create(self, gvr: GVR, namespace: str, body: bytes, *, unknown: list[str]) -> bytes | None:
         self.sent.append(orjson.loads(body))
         return None
 
     async def replace(
-        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+        self,
+        gvr: GVR,
+        key: ObjectKey,
+        body: bytes,
+        *,
+        unknown: list[str],
+        dry_run: bool = False,
+        subresource: str = "",
     ) -> bytes | None:
         if dry_run:
             return body

@@ -34,8 +34,11 @@ class Server:
         self.created = created
         self.sent: list[str] = []
 
-    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str) -> bytes:
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str, unknown: list[str]
+    ) -> bytes:
         assert dry_run
+        unknown.append("spec.unknown")
         self.sent.append(f"replace {subresource}".strip())
         return answer(self.replaced)
 
@@ -59,7 +62,11 @@ async def ask(server: Server, wanted: Manifest, current: Manifest, *, target: Ta
     form = StoredForm(server, digest=lambda manifest: content_digest(manifest, key=b"k"))
     verdict, body = compare_and_merge(wanted, current, manager=meta.FIELD_MANAGER)
     known = Known(False, False, NOTHING_REMAINS, is_of_now=False, is_same_origin=False)
-    return await form.ask(WIDGETS, target, wanted, current, verdict=verdict, body=body, known=known)
+    unknown: list[str] = []
+    asked = (WIDGETS, target, wanted, current)
+    step = await form.ask(*asked, verdict=verdict, body=body, known=known, unknown=unknown)
+    assert unknown == ["spec.unknown"]
+    return step
 
 
 async def test_a_copy_is_in_step_where_the_server_stores_what_is_there() -> None:
