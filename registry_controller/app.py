@@ -37,6 +37,7 @@ from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
+from registry_controller.sync.lost_fields import LostFields
 from registry_controller.sync.reconciler import Controller
 from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import Results
@@ -116,6 +117,7 @@ class Daemon:
             owner_changed=self.status_reporter.cluster_counts_changed,
             now=functools.partial(datetime.now, UTC),
         )
+        self.lost_fields = LostFields(reader=writer, copies=self.engine.copies, enqueue=self.queue.add)
         self.controller = Controller(
             queue=self.queue,
             reconcile=functools.partial(
@@ -186,6 +188,7 @@ class Daemon:
             made_once=engine.made_once,
             recreated=self._report_recreated,
             put_back=self._report_put_back,
+            lost=self.lost_fields.note,
         )
         return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
@@ -198,6 +201,7 @@ class Daemon:
             scope.create_task(self.events.run(), name="events")
             scope.create_task(self.local_controller.run(), name="local controller")
             scope.create_task(self._local_metadata.run(), name="local metadata")
+            scope.create_task(self.lost_fields.run(), name="lost fields")
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
                 scope.create_task(self.controller.run(), name=f"worker {number}")
             await self.engine.registry_reader.read()

@@ -18,8 +18,17 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.expectations import Expectations, PendingEvent
 from registry_controller.cache.key_groups import KeyGroups
-from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged, WriteResult
+from registry_controller.cache.write_results import (
+    Doubted,
+    InSync,
+    Rendered,
+    StatusStored,
+    Stored,
+    Unchanged,
+    WriteResult,
+)
 from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
+from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.stream import SelectionStream
@@ -53,7 +62,9 @@ class CopyRecord:
     if the stored object is exactly the sent one: the next replacement then has nothing to carry over.
     `made_from` is everything that decided the copy's content: while it is equal, no body is needed.
     `outranked_rules` are the younger rules that want the copy otherwise. `status_digest` is that of the status that was
-    written last, where a rule asks for it. `birth` is the source as the Go original recorded it.
+    written last, where a rule asks for it, `status_baseline` that of its stored form, and `status_lost` are the fields
+    that this lacks. `remainder` is what remains between the last wanted object and its stored form.
+    `birth` is the source as the Go original recorded it.
     `streams` are the bits of the streams that have the object; 0 for our own write in a place that is not watched.
     `owner_had_it` means that the owner was seen to have the source of this copy.
     """
@@ -73,7 +84,15 @@ class CopyRecord:
     made_from: object = None
     outranked_rules: tuple[str, ...] = ()
     status_digest: bytes | None = None
+    status_baseline: bytes | None = None
+    status_lost: tuple[str, ...] = ()
+    remainder: Remainder = NOTHING_REMAINS
     owner_had_it: bool = False
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The wanted fields that the API server here does not store."""
+        return self.remainder.lost + self.status_lost
 
     @property
     def source(self) -> tuple[GVK, ObjectKey] | None:
@@ -222,6 +241,8 @@ class LocalCache:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
             fresh.made_from, fresh.outranked_rules = record.made_from, record.outranked_rules
             fresh.status_digest, fresh.owner_had_it = record.status_digest, record.owner_had_it
+            fresh.status_baseline, fresh.status_lost = record.status_baseline, record.status_lost
+            fresh.remainder = record.remainder
         self._keep(key, fresh)
         self._index.bodies.put(BodyKey(HERE, self.kind, key), obj)
         self._index.observer.on_copy_changed(target, marks.owner or HERE)
@@ -254,10 +275,14 @@ class LocalCache:
             case InSync() if record is not None and record.uid == result.uid:
                 record.desired, record.baseline = result.desired, result.baseline
                 record.verified, record.is_plain = result.revision, result.is_plain
+                record.remainder = result.remainder
             case Unchanged() if record is not None:
                 record.verified = record.revision
             case StatusStored() if record is not None:
                 _record_status(record, result)
+            case Doubted() if record is not None:
+                record.desired = record.made_from = record.status_digest = None
+                record.verified = 0
             case Rendered() if record is not None:
                 record.made_from, record.outranked_rules = result.made_from, result.outranked_rules
             case _:
@@ -308,6 +333,7 @@ class LocalCache:
         is_known = bool(told) or (held is not None and held.uid == obj.uid)
         if held is not None and is_known and held.revision > obj.revision:
             held.desired, held.baseline, held.verified = stored.desired, stored.baseline, obj.revision
+            held.remainder = stored.remainder
             return
         streams = self._streams_for(key)
         if not is_known and any(stream.revision >= obj.revision for stream in streams):
@@ -331,6 +357,7 @@ class LocalCache:
             stored.baseline,
             obj.revision,
             stored.is_plain,
+            remainder=stored.remainder,
         )
         self._keep(key, fresh)
         if held is not None and held.marks.owner != stored.marks.owner:  # what waits for this one to go need not wait
@@ -357,7 +384,9 @@ class LocalCache:
         """Read the kind in another version from now on: digests of the other one compare with nothing."""
         for key, record in self.records.items():
             self._index.bodies.drop(BodyKey(HERE, self.kind, key))
-            self.records[key] = replace(record, desired=None, baseline=None, verified=0, is_plain=False, made_from=None)
+            self.records[key] = replace(
+                record, desired=None, baseline=None, verified=0, is_plain=False, made_from=None, status_digest=None
+            )
         self.kind = kind
 
     def _hand_over(self, going: Collection[SelectionStream]) -> None:
@@ -427,7 +456,10 @@ def _record_status(record: CopyRecord, result: StatusStored) -> None:
     obj = result.obj
     if obj is not None and obj.uid != record.uid:
         return
-    record.status_digest = result.status_digest
+    record.status_digest, record.status_baseline = result.status_digest, result.baseline
+    record.status_lost = result.lost
+    if result.status_digest is None:
+        record.made_from = None
     if obj is not None and obj.revision > record.revision:
         record.verified = obj.revision if record.verified == record.revision else 0
         record.revision = obj.revision

@@ -162,6 +162,7 @@ class DryRun:
             made_once=MadeOnce(),  # nothing is made here
             recreated=_ignore,
             put_back=_ignore,
+            lost=_ignore,
         )
         return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 

@@ -49,12 +49,13 @@ class Result(NamedTuple):
     """A decision that was carried out: an Apply that needed no write is a Skip.
 
     `losers` are the younger rules that make another copy of the same source (W2). `left` are the places of a rendered
-    copy that its rule leaves to this cluster (A9).
+    copy that its rule leaves to this cluster (A9). `lost` are wanted fields that the API server here does not store.
     """
 
     decision: Decision
     losers: tuple[str, ...] = ()
     left: tuple[LeftPath, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ import base64
 import io
 import json
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.vocabulary import LEFT, LETS_IN, TEMPLATES
 
@@ -228,6 +229,14 @@ class Copy:
         if self.status is not None and (found.get("status") or {}) != self.status:
             return f"its status is {found.get('status')} and not {self.status}"
         return ""
+
+
+def stored_forms(copy: Copy, habits: Habits, over: Manifest | None) -> Iterator[Copy]:
+    """Spell a copy as it may be stored: as it is wanted, and as the server spells it now; `over` is what is there."""
+    yield copy
+    sent = {**copy.content, "metadata": {"labels": copy.labels}, "status": copy.status}
+    made = habits.stored_form(copy.place.kind, sent, over)
+    yield replace(copy, content=content_of(made), labels=made["metadata"]["labels"], status=made["status"])
 
 
 def content_of(manifest: Manifest) -> dict[str, Any]:

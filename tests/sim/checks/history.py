@@ -9,6 +9,7 @@ from typing import NamedTuple
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND, Kind
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.store import Change
@@ -154,6 +155,10 @@ class Now:
     def option(self, cluster: str, name: str) -> str:
         """Tell an option of a cluster's daemon; empty where it has none."""
         return self._members[cluster].options.get(name, "")
+
+    def habits(self, cluster: str) -> Habits:
+        """Tell what a cluster's API server makes of objects."""
+        return self._members[cluster].server.habits
 
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
         """Tell what an object was before it was deleted."""

@@ -20,7 +20,17 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.decision import Reason
 from tests.sim.checks.convergence import Wrong
-from tests.sim.checks.expected_copies import Marks, Place, Rule, content_of, is_membership, key_of, make_copy, marks_of
+from tests.sim.checks.expected_copies import (
+    Marks,
+    Place,
+    Rule,
+    content_of,
+    is_membership,
+    key_of,
+    make_copy,
+    marks_of,
+    stored_forms,
+)
 from tests.sim.checks.history import Entry, History
 from tests.sim.checks.invariants import Guards
 from tests.sim.checks.oracle import Fate, Oracle, World
@@ -28,6 +38,7 @@ from tests.sim.checks.repeated_deletions import RepeatedDeletions
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
+from tests.sim.cluster.habits import Habit, Habits
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change
@@ -85,8 +96,12 @@ class Observer:
     def _check_journal(self, server: ApiServer, name: str) -> None:
         self._tally.clauses["R5"] += len(server.journal)
         for write in server.journal:
+            where = f"{write.verb} {write.kind} {write.key} at {name} by {write.who}"
             if write.who != name:
-                self._break("R5", f"{write.verb} {write.kind} {write.key} at {name} by {write.who}", "a write")
+                self._break("R5", where, "a write")
+            is_update = write.verb == "update" and write.kind in WRITTEN and write.status == 200
+            if is_update and not write.changed and not server.habits.has(write.kind, Habit.REFUSES_DRY_RUNS):
+                self._break("A10", where, "was sent, and is what is stored")
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:
@@ -262,10 +277,11 @@ class Observer:
             copy = make_copy(state, rule, owner=called, owner_id=marks.owner, local=entry.cluster)
             if copy is None or copy.place != Place(new["kind"], key_of(new)):
                 continue
-            wrong = dataclasses.replace(copy, status=None).differs(new)
-            if not wrong:
+            forms = stored_forms(dataclasses.replace(copy, status=None), self._habits(entry), new)
+            wrong = [form.differs(new) for form in forms]
+            if not all(wrong):
                 return ""
-            said = f"differs from {owner}'s: {wrong}"
+            said = f"differs from {owner}'s: {wrong[0]}"
         return said
 
     def _rules(self, entry: Entry, name: str) -> Iterator[Rule]:
@@ -315,6 +331,9 @@ class Observer:
 
     def _may_go(self, entry: Entry, before: Manifest) -> bool:
         place = Place(before["kind"], key_of(before))
+        if self._habits(entry).keeps(before):
+            self._tally.clause("A2")
+            return True
         rivals = [dict(claim.copy.content) for claim in self.oracle().claims(entry.cluster).get(place, ())]
         if any(_is_replaced(before, rival) for rival in rivals):
             self._tally.clause("A2")
@@ -427,6 +446,9 @@ class Observer:
     ) -> Iterator[Manifest | None]:
         """List what an object was of late, and not before what the copy was made from."""
         return self.history.states_since(owner, kind, key, at=max(since_s, entry.at - WINDOW_S))
+
+    def _habits(self, entry: Entry) -> Habits:
+        return self.history.members[entry.cluster].server.habits
 
     def _id(self, cluster: str) -> str:
         return self.history.ids[cluster]

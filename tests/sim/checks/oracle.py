@@ -26,6 +26,7 @@ from tests.sim.checks.expected_copies import (
     source_named_by,
 )
 from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.vocabulary import LETS_IN, WRITTEN
 
@@ -45,6 +46,8 @@ class World(Protocol):
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None: ...
 
     def option(self, cluster: str, name: str) -> str: ...
+
+    def habits(self, cluster: str) -> Habits: ...
 
 
 class Claim(NamedTuple):

@@ -19,6 +19,7 @@ import orjson
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster import discovery
 from tests.sim.cluster.fields import Manifest, merged
+from tests.sim.cluster.habits import Habit, Habits
 from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND, KINDS, Kind
 from tests.sim.cluster.loop import BEGIN_S
 from tests.sim.cluster.request import Answer, Request, parse, select
@@ -95,6 +96,11 @@ class ApiServer:
         return str(self.store.get(_NAMESPACE, ObjectKey("", "kube-system"))["metadata"]["uid"])
 
     @property
+    def habits(self) -> Habits:
+        """What it makes of the objects that it is sent."""
+        return self.store.habits
+
+    @property
     def unserved(self) -> set[str]:
         """List the kinds whose definitions serve no version."""
         return {kind.kind for kind, versions in self._versions.items() if kind.installed and not versions}
@@ -114,9 +120,18 @@ class ApiServer:
         if method == "GET" and (document := self._document(urlsplit(path).path)):
             return Answer(200, document)
         try:
-            return _json(200, self._serve(method, path, body, who=who))
+            answer = _json(200, self._serve(method, path, body, who=who))
         except Refusal as refused:
             return _refuse(refused)
+        return answer if method == "GET" else answer._replace(warnings=self._warn(path, body))
+
+    def _warn(self, path: str, body: bytes | None) -> tuple[str, ...]:
+        """Name the fields that a definition lacks, where the client wants to know them."""
+        request = parse(path)
+        if request.query.get("fieldValidation") != "Warn":
+            return ()
+        unknown = self.habits.unknown(request.kind.kind, orjson.loads(body or b"{}"))
+        return tuple(f'299 - "unknown field \\"{place}\\""' for place in unknown)
 
     def watch(self, path: str, *, lag: int = 0, behind_s: float = 0.0) -> Watch | Answer:
         """Open a watch, on a cache that is `lag` changes behind what is stored, and for so long."""
@@ -166,6 +181,8 @@ class ApiServer:
 
     def _document(self, path: str) -> bytes | None:
         """Answer questions about the server itself."""
+        if path == "/openapi/v3":
+            return orjson.dumps(discovery.schemas(self._versions, changes=self.habits.changes))
         if not self._documents:
             documents = discovery.documents(self.url, self._versions, terminating=self._terminating)
             self._documents = {place: orjson.dumps(found) for place, found in documents.items()}
@@ -211,6 +228,8 @@ class ApiServer:
 
     def _write(self, method: str, request: Request, body: dict[str, Any]) -> Manifest:
         kind, key, dry = request.kind, request.key, bool(request.query.get("dryRun"))
+        if dry and self.habits.has(kind.kind, Habit.REFUSES_DRY_RUNS):
+            raise Refusal(400, "BadRequest", 'admission webhook "w.sim.example" does not support dry run')
         manager = request.query.get("fieldManager", "unknown")
         if method in ("POST", "PUT") and body.get("apiVersion", request.api_version) != request.api_version:
             raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")

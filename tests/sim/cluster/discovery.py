@@ -39,6 +39,13 @@ def documents(
     return found | {"/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}}
 
 
+def schemas(served: Mapping[Kind, Collection[str]], *, changes: int) -> Manifest:
+    """Write the index of schemas: a place for each API version, with a hash that differs after each change."""
+    names = {f"{kind.group}/{version}" if kind.group else version for kind, its in served.items() for version in its}
+    paths = {f"apis/{name}" if "/" in name else f"api/{name}" for name in names}
+    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={changes}"} for path in sorted(paths)}}
+
+
 def _versions(group: str, served: Mapping[Kind, Iterable[str]]) -> list[str]:
     """List the versions of a group as a server does: what is stable before what is not."""
     its = {kind: (*versions, *((kind.version,) if kind.installed else ())) for kind, versions in served.items()}

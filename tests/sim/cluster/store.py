@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest, copied, managed
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND, Kind
 
 _NAMESPACE = BY_KIND["Namespace"]
@@ -68,6 +69,7 @@ class Store:
         self.history: list[Change] = []
         self.listeners: list[Callable[[Change], None]] = []
         self.now = now
+        self.habits = Habits()
         self._chance = chance
         self._objects: dict[Kind, dict[ObjectKey, Manifest]] = {}
 
@@ -114,12 +116,13 @@ class Store:
     ) -> Manifest:
         """Create an object; `uid` and `born` (creationTimestamp) are what no client can choose, but a test may."""
         info = body.get("metadata") or {}
-        key = ObjectKey(namespace, info.get("name") or "")
+        drawn = f"{info['generateName']}{self._chance.getrandbits(24):06x}" if info.get("generateName") else ""
+        key = ObjectKey(namespace, info.get("name") or drawn)
         self._check_new(kind, key, info)
         made = {"name": key.name, "uid": uid or self.new_uid(), "creationTimestamp": born or self.now()}
         made |= {"namespace": namespace} if kind.namespaced else {}
         made |= {"generation": 1} if kind.tracks_generation else {}
-        new = _shaped(kind, {**body, "metadata": {**_settable(info), **made}})
+        new = self.habits.stored_form(kind.kind, _shaped(kind, {**body, "metadata": {**_settable(info), **made}}), None)
         if kind.has_status and kind != _NAMESPACE:
             new.pop("status", None)
         return self._commit(kind, key, None, new, manager=manager, dry_run=dry_run)
@@ -136,12 +139,14 @@ class Store:
             raise conflict(kind, key, "Precondition failed: UID in precondition differs")
         new: dict[str, Any]
         if subresource == "status":
-            new = {**old, "status": body.get("status")}
+            new = self.habits.stored_form(kind.kind, {**old, "status": body.get("status")}, old)
         elif subresource == "scale":
             new = {**old, "spec": {**(old.get("spec") or {}), "replicas": body["spec"]["replicas"]}}
         else:
             kept = {name: was[name] for name in _MADE if name in was}
-            new = {**_shaped(kind, body), "metadata": {**_settable(info), **kept}}
+            new = self.habits.stored_form(
+                kind.kind, _shaped(kind, {**body, "metadata": {**_settable(info), **kept}}), old
+            )
             if kind.has_status:
                 new["status"] = old.get("status")
             _check_immutable(kind, key, old, new)
