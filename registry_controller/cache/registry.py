@@ -18,13 +18,14 @@ from registry_controller.api import meta, names
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
+from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.api.tombstone import is_own_tombstone
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.decision.rule_state import Maker
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
@@ -74,10 +75,19 @@ class StoredRule:
         """Prepare the rule for acting; return None when it does not act."""
         if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
             return None
-        provenance = self.marks.provenance
-        born, uid = (provenance.created, provenance.uid) if provenance else (self.rule.created, self.rule.uid)
+        provenance, maker = self.marks.provenance, self.maker(local)
+        assert maker is not None
+        born = provenance.created if provenance else self.rule.created
         fence = TargetPolicy(allowance, self.is_synced(local))
-        return activate(self.rule, created_at=born, owner=self.marks.owner or local, target_policy=fence, uid=uid)
+        return activate(self.rule, created_at=born, owner=maker.owner, target_policy=fence, uid=maker.uid)
+
+    def maker(self, local: ClusterUID) -> Maker | None:
+        """Return what makes the copies of this rule; None where it cannot be read."""
+        if self.rule is None:
+            return None
+        provenance, kind = self.marks.provenance, self.rule.kind
+        uid = provenance.uid if provenance else self.rule.uid
+        return Maker(self.marks.owner or local, uid, GroupKind(kind.group, kind.kind))
 
 
 class OwnIdentity(NamedTuple):

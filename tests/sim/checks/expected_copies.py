@@ -116,6 +116,12 @@ class Rule:
         return str(self.manifest["metadata"]["name"])
 
     @property
+    def uid(self) -> str:
+        """Tell the uid where it was made."""
+        made_of = marks_of(self.manifest).provenance.get("source") or self.manifest["metadata"]
+        return str(made_of["uid"])
+
+    @property
     def spec(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.manifest["spec"]
         return found

@@ -188,7 +188,22 @@ def _everything(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _another_kind(chance: random.Random, names: str) -> list[Step]:
+    """A rule has copies, and reads another kind from then on; its daemon may be down meanwhile."""
+    here, owner, _ = _three(chance, names)
+    kind, other = chance.sample(("ConfigMap", "Widget", "Secret"), 2)
+    name, place = f"{kind.lower()}s-1", (kind, "default", chance.choice("xyz"))
+    policy = chance.choice(("Delete", "Delete", "Orphan"))
+    down = [Step(3.0, "is down", here, (8.0,))] if chance.random() < 0.4 else []
+    return [
+        Step(0.0, "rules", here, (name, (kind, "plain", "labels", policy, "stays"))),
+        Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+        *down,
+        Step(3.0, "rules", here, (name, (other, "plain", "labels", chance.choice(("Delete", "Orphan")), "stays"))),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
-    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything,
+    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, _another_kind,
 )  # fmt: skip
