@@ -54,6 +54,8 @@ class Provenance:
     - `left` are digests of the places that the rule takes out, and leaves to the copy's cluster. A value at such a
       place, in a copy with its digest, was not wanted by the rule, also where the daemon wrote it.
     - `cluster` is the cluster that holds the copy; empty if an earlier version wrote the copy, in the same cluster.
+    - `spec` is, for the copy of a rule, the digest of its spec as the owner has it at `revision`; else empty. It is
+      empty, too, where the digest in the annotation belongs to another revision.
     """
 
     owner: ClusterUID
@@ -73,6 +75,7 @@ class Provenance:
     rule_created: str = ""
     left: tuple[str, ...] = ()
     cluster: ClusterUID = _NO_CLUSTER
+    spec: str = ""
 
     def for_record(self, *, peer: ClusterUID) -> Provenance:
         """Return the parts that a record of a copy at a peer needs: where the copy was made, and its source.
@@ -100,16 +103,19 @@ class Provenance:
     def same_origin(self, other: Provenance) -> bool:
         """Return whether nothing but the revision differs, which alone is not written.
 
-        Nor is the name of the cluster, or the UID of the rule, where an earlier version has not written it.
+        Nor is the name of the cluster, the UID of the rule, or a rule's digest, where an earlier version has not
+        written it.
         """
         if _NO_CLUSTER not in (self.cluster, other.cluster) and self.cluster != other.cluster:
             return False
         if self.rule_uid and other.rule_uid and self.rule_uid != other.rule_uid:
             return False
+        if self.spec and other.spec and self.spec != other.spec:
+            return False
         return self._essence() == other._essence()
 
     def _essence(self) -> Provenance:
-        return replace(self, revision=0, cluster=_NO_CLUSTER, rule_uid="", rule_created="")
+        return replace(self, revision=0, cluster=_NO_CLUSTER, rule_uid="", rule_created="", spec="")
 
 
 def encode(provenance: Provenance) -> str:
@@ -135,6 +141,8 @@ def encode(provenance: Provenance) -> str:
             "resourceVersion": str(provenance.revision),
         },
     }
+    if provenance.spec:
+        content["spec"] = {"digest": provenance.spec, "resourceVersion": str(provenance.revision)}
     for field, name in _OPTIONAL:
         if value := getattr(provenance, field):
             content[name] = value
@@ -179,10 +187,22 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             rule_created=_optional_text(found, "ruleCreationTimestamp", most=_TIME_LENGTH),
             left=tuple(text for text in found["left"] if isinstance(text, str)) if _has_list(found, "left") else (),
             cluster=cluster,
+            spec=_spec_of(found, revision_text=_text(source, "resourceVersion")) if "spec" in found else "",
         )
     except _UNREADABLE:
         return None
     return provenance if provenance.owner else None
+
+
+def _spec_of(found: Mapping[str, Any], *, revision_text: str) -> str:
+    """Return the digest of a rule's spec; empty where it belongs to another revision than the rest of the provenance.
+
+    A daemon of another version may have written the rest.
+    """
+    spec = found["spec"]
+    if not isinstance(spec, Mapping) or spec.get("resourceVersion") != revision_text:
+        return ""
+    return _optional_text(spec, "digest", most=UID_LENGTH)
 
 
 def _has_list(found: Mapping[str, Any], key: str) -> bool:

@@ -26,6 +26,7 @@ from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.rule_state import Maker
+from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE, goes_on, may_obey
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
@@ -101,8 +102,9 @@ class Registry:
     """The objects of our own kinds. `on_change` receives the plural and the name of each changed object.
 
     `allowance` holds the limits that the local administrator set for rules. `rules` are the rules that are here;
-    `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`. A rule that is not
-    in `acting` is missing once `shows_missing_rules` is true: a window after the first complete list.
+    `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`; of a copy that
+    was altered here it holds the rule as its owner wrote it, where this daemon knows it. A rule that is not in `acting`
+    is missing once `shows_missing_rules` is true: a window after the first complete list.
     """
 
     def __init__(
@@ -256,13 +258,23 @@ class Registry:
             rule, verdict = read_and_validate(manifest)
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
-            self.rules[name] = self.acting[name] = StoredRule(rule, verdict, marks, manifest)
+            if not may_obey(manifest, marks):
+                verdict = RuleVerdict(False, NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE)
+            self.rules[name] = stored = StoredRule(rule, verdict, marks, manifest)
+            if not self._goes_on(name, stored):
+                self.acting[name] = stored
             if self._ends_at_s.pop(name, None) is not None:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
             self.features[name] = manifest
             if name == names.DELETED_RULES_OBJECT:
                 self.deleted_rules = read_deleted_rules(meta.annotations_of(manifest))
+
+    def _goes_on(self, name: str, stored: StoredRule) -> bool:
+        """Return whether the rule that acts goes on, because its copy here was altered, which is undone."""
+        acting = self.acting.get(name)
+        is_altered = stored.verdict.reason == NOT_AS_WRITTEN
+        return is_altered and acting is not None and goes_on(acting.manifest, acting.marks, marks=stored.marks)
 
     def _known(self, plural: str, name: str) -> int:
         """Return the last known revision of an object, also of a deleted one; 0 where none is known."""

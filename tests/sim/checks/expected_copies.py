@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import zipfile
@@ -120,6 +121,16 @@ class Rule:
         """Tell the uid where it was made."""
         made_of = marks_of(self.manifest).provenance.get("source") or self.manifest["metadata"]
         return str(made_of["uid"])
+
+    @property
+    def is_altered(self) -> bool:
+        """Say whether it is a copy that is not as its owner wrote it, and is not to be obeyed (A8)."""
+        marks = marks_of(self.manifest)
+        written = marks.provenance.get("spec")
+        if not written or marks.frozen or written["resourceVersion"] != marks.provenance["source"]["resourceVersion"]:
+            return False
+        text = json.dumps(self.manifest["spec"], sort_keys=True, separators=(",", ":"))
+        return bool(written["digest"] != hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
     @property
     def spec(self) -> Mapping[str, Any]:

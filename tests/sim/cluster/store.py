@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -60,7 +60,10 @@ class Backup(NamedTuple):
 
 
 class Store:
-    """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once."""
+    """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once.
+
+    `unknown` are the fields that it drops, as an older definition does: each a kind and the path of a field.
+    """
 
     def __init__(self, *, now: Callable[[], str], chance: random.Random) -> None:
         self.revision = chance.randrange(100, 1000)
@@ -68,6 +71,7 @@ class Store:
         self.history: list[Change] = []
         self.listeners: list[Callable[[Change], None]] = []
         self.now = now
+        self.unknown: set[tuple[str, ...]] = set()
         self._chance = chance
         self._objects: dict[Kind, dict[ObjectKey, Manifest]] = {}
 
@@ -119,7 +123,7 @@ class Store:
         made = {"name": key.name, "uid": uid or self.new_uid(), "creationTimestamp": born or self.now()}
         made |= {"namespace": namespace} if kind.namespaced else {}
         made |= {"generation": 1} if kind.tracks_generation else {}
-        new = _shaped(kind, {**body, "metadata": {**_settable(info), **made}})
+        new = _shaped(kind, {**self._pruned(kind, body), "metadata": {**_settable(info), **made}})
         if kind.has_status and kind != _NAMESPACE:
             new.pop("status", None)
         return self._commit(kind, key, None, new, manager=manager, dry_run=dry_run)
@@ -141,7 +145,7 @@ class Store:
             new = {**old, "spec": {**(old.get("spec") or {}), "replicas": body["spec"]["replicas"]}}
         else:
             kept = {name: was[name] for name in _MADE if name in was}
-            new = {**_shaped(kind, body), "metadata": {**_settable(info), **kept}}
+            new = {**_shaped(kind, self._pruned(kind, body)), "metadata": {**_settable(info), **kept}}
             if kind.has_status:
                 new["status"] = old.get("status")
             _check_immutable(kind, key, old, new)
@@ -197,6 +201,11 @@ class Store:
                 raise Refusal(403, "Forbidden", "the namespace is being terminated", details)
         if key in self.all(kind):
             raise Refusal(409, "AlreadyExists", f"{key} already exists", details_of(kind, key))
+
+    def _pruned(self, kind: Kind, body: Manifest) -> Manifest:
+        for held, *path in self.unknown:
+            body = _without(body, path) if held == kind.kind else body
+        return body
 
     def _commit(
         self,
@@ -265,6 +274,17 @@ def _shaped(kind: Kind, body: Manifest) -> dict[str, Any]:
 def _encoded(texts: Manifest) -> dict[str, str]:
 
     return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    """Drop a field; `*` stands for every element of a list."""
+    if not path or not isinstance(value, dict | list):
+        return value
+    first, *rest = path
+    if isinstance(value, list):
+        return [_without(item, rest) for item in value] if first == "*" else value
+    below = {} if not rest or first not in value else {first: _without(value[first], rest)}
+    return {name: item for name, item in value.items() if name != first} | below
 
 
 def _content(manifest: Manifest) -> dict[str, Any]:

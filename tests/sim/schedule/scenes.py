@@ -203,7 +203,28 @@ def _another_kind(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _altered_rule(chance: random.Random, names: str) -> list[Step]:
+    """A rule has copies at several members, and its copy at one of them is edited, or loses a field there."""
+    here, home, owner = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    wish = (kind, "plain", "labels", "Delete", chance.choice(("", "targets")))
+    edited = Step(3.0, "edits a rules copy", here, (chance.randrange(1000), chance.randrange(4)))
+    lost = [
+        Step(0.0, "drops a field of rules", here, (("targetClusters",), 60.0)),
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", (*wish[:4], "targets"))),
+    ]
+    silent = [Step(0.0, "is cut off from", here, (home, 60.0))] if chance.random() < 0.5 else []
+    return [
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", wish)),
+        Step(0.0, "puts", owner, ((kind, "default", chance.choice("xyz")), f"v{chance.randrange(10**6)}", "sync")),
+        *(lost if chance.random() < 0.4 else [*silent, edited]),
+        Step(3.0, chance.choice(("restarts", "is killed")), here),
+        Step(5.0, "puts", owner, ((kind, "default", chance.choice("xyz")), f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, _another_kind,
+    _altered_rule,
 )  # fmt: skip
