@@ -22,7 +22,8 @@ from registry_controller.watch.event_handler import EventHandler
 
 log = get_logger(__name__)
 
-_OF_RULES: Final = f"{meta.RULES.resource}.{meta.GROUP}"
+OF_RULES: Final = f"{meta.RULES.resource}.{meta.GROUP}"
+"""The name of the definition of ResourceSyncRules."""
 DEFINITION: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
@@ -63,7 +64,7 @@ class DefinitionCache(EventHandler):
     def on_object(self, obj: PartialObject) -> None:
         """Record a definition."""
         self._known[obj.key] = obj.generation
-        if obj.key.name == _OF_RULES:
+        if obj.key.name == OF_RULES:
             known = self.of_rules
             revision = known.revision if known is not None and known.uid == obj.uid else obj.revision
             self.of_rules = Definition(obj.uid, obj.created, obj.deleting, revision)
@@ -75,7 +76,7 @@ class DefinitionCache(EventHandler):
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Drop a definition."""
         self._logged.pop(key.name, None)
-        if key.name == _OF_RULES:
+        if key.name == OF_RULES:
             self.of_rules = None
             self.lost_of_rules = ()
         if self._known.pop(key, None) is not None:
@@ -93,7 +94,7 @@ class DefinitionCache(EventHandler):
         name = obj.key.name
         installed = decode_manifest(obj.raw)
         lost = find_unknown_properties(self._ours[name], installed=installed, version=meta.VERSION)
-        if name == _OF_RULES:
+        if name == OF_RULES:
             has_schema = get_schema(installed, meta.VERSION) is not None
             self.lost_of_rules = tuple(path for path in lost if has_schema and path.startswith("spec."))
         if self._logged.get(name, ()) != lost:

@@ -22,6 +22,7 @@ from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, Manife
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.api.tombstone import is_own_tombstone
+from registry_controller.cache.crds import OF_RULES, read_bundled
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.core.decision.ownership import Marks, read_marks
@@ -255,7 +256,7 @@ class Registry:
             except InvalidObject as error:
                 self.clusters[name] = StoredCluster(None, str(error), manifest)
         elif plural == meta.RULES.resource:
-            rule, verdict = read_and_validate(manifest)
+            rule, verdict = read_and_validate(manifest, definition=read_bundled()[OF_RULES])
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
             if not may_obey(manifest, marks):

@@ -240,3 +240,35 @@ def test_a_rule_without_a_digest_acts_as_it_is() -> None:
         assert marks_of(here.get("ResourceSyncRule", "r")).provenance["spec"]
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W1")
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+@pytest.mark.parametrize("place", ["the spec", "an entry", "a match"])
+def test_a_rule_with_fields_that_the_daemon_does_not_know_does_nothing_and_keeps_its_copies(
+    place: str, restarted: bool
+) -> None:
+    async def scenario(group: SimGroup) -> None:
+        home, here, other = await _synced(group)
+        uids = _copies(here)
+        found = home.get("ResourceSyncRule", "r")
+        spec = {**found["spec"], "rules": [{"match": [{"objectKey": {"name": "none"}}]}]}
+        at = {"the spec": spec, "an entry": spec["rules"][0], "a match": spec["rules"][0]["match"][0]}[place]
+        at["ofALaterRelease"] = {"a": "b"}
+        home.replace({**found, "spec": spec})
+        await group.settle()
+        if restarted:
+            await here.restart()
+        other.create(config_map("late", {"a": "1"}, labels=LABELS))
+        other.delete("ConfigMap", "c0", namespace="default")
+        await group.settle()
+        for member in (home, here):
+            accepted = member.condition("ResourceSyncRule", "r", "Accepted")
+            assert (accepted["status"], accepted["reason"]) == ("False", "UnknownFields")
+            assert "ofALaterRelease" in accepted["message"]
+        assert _copies(here) == uids
+        home.replace({**home.get("ResourceSyncRule", "r"), "spec": found["spec"]})
+        await group.settle()
+        assert _copies(here).keys() == uids.keys() - {"c0"} | {"late"}
+
+    simulate(scenario, n=3)

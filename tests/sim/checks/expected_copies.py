@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
-from tests.sim.schedule.vocabulary import LEFT, LETS_IN, TEMPLATES
+from tests.sim.schedule.vocabulary import LEFT, LETS_IN, NEWER, TEMPLATES
 
 
 class Marks(NamedTuple):
@@ -121,6 +121,11 @@ class Rule:
         """Tell the uid where it was made."""
         made_of = marks_of(self.manifest).provenance.get("source") or self.manifest["metadata"]
         return str(made_of["uid"])
+
+    @property
+    def is_idle(self) -> bool:
+        """Say whether it does nothing: by its own word, because it is altered here, or because it is of the future."""
+        return bool(self.spec.get("suspend") or NEWER in self.spec or self.is_altered)
 
     @property
     def is_altered(self) -> bool:

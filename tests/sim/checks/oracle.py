@@ -130,12 +130,7 @@ class Oracle:
         if (source["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE) or is_made_by_controller(source):
             return
         for rule in self.rules(local):
-            acts = (
-                not rule.spec.get("suspend")
-                and not rule.is_altered
-                and self.is_for(rule, local)
-                and self.reads(rule, owner)
-            )
+            acts = not rule.is_idle and self.is_for(rule, local) and self.reads(rule, owner)
             if rule.kind == source["kind"] and acts and rule.matching(source):
                 copy = make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
                 if copy is None or not self.is_barred(rule, copy, local):
@@ -228,7 +223,7 @@ class Oracle:
             if not self._is_recorded(home, marks.provenance.get("ruleUID", "")):
                 return Fate.OPEN  # nothing may show that it was deleted
             return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
-        if rule.spec.get("suspend") or rule.is_altered:
+        if rule.is_idle:
             return Fate.STAYS
         is_maker = self._is_maker(rule, marks)
         goes = rule.deletes if is_maker and rule.kind == kind else marks.provenance["policy"] == "Delete"
@@ -251,8 +246,7 @@ class Oracle:
 
     def _fate_without_rule(self, cluster: str, owner: str, kind: str) -> Fate:
         """Say what becomes of a copy that names no rule and whose source is gone."""
-        acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.spec.get("suspend")]
-        acting = [rule for rule in acting if not rule.is_altered]
+        acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.is_idle]
         obj = [rule for rule in acting if self.is_for(rule, cluster) and self.reads(rule, owner)]
         return Fate.GOES if any(_is_wide(rule) for rule in obj) else Fate.OPEN
 
