@@ -162,6 +162,7 @@ class Daemon:
             copies=engine.copies,
             results=self.results,
             deletion_limiter=self.deletion_limiter,
+            definitions=engine.local_cluster.definitions,
             writer=self.status_writer,
             is_idle=lambda: self.queue.idle,
         )

@@ -18,13 +18,16 @@ from registry_controller.api import meta, names
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
+from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.api.tombstone import is_later_tombstone, is_own_tombstone
+from registry_controller.cache.crds import OF_RULES, read_bundled
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.decision.rule_state import Maker
+from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE, goes_on, may_obey
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
@@ -74,10 +77,19 @@ class StoredRule:
         """Prepare the rule for acting; return None when it does not act."""
         if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
             return None
-        provenance = self.marks.provenance
-        born, uid = (provenance.created, provenance.uid) if provenance else (self.rule.created, self.rule.uid)
+        provenance, maker = self.marks.provenance, self.maker(local)
+        assert maker is not None
+        born = provenance.created if provenance else self.rule.created
         fence = TargetPolicy(allowance, self.is_synced(local))
-        return activate(self.rule, created_at=born, owner=self.marks.owner or local, target_policy=fence, uid=uid)
+        return activate(self.rule, created_at=born, owner=maker.owner, target_policy=fence, uid=maker.uid)
+
+    def maker(self, local: ClusterUID) -> Maker | None:
+        """Return what makes the copies of this rule; None where it cannot be read."""
+        if self.rule is None:
+            return None
+        provenance, kind = self.marks.provenance, self.rule.kind
+        uid = provenance.uid if provenance else self.rule.uid
+        return Maker(self.marks.owner or local, uid, GroupKind(kind.group, kind.kind))
 
 
 class OwnIdentity(NamedTuple):
@@ -91,8 +103,9 @@ class Registry:
     """The objects of our own kinds. `on_change` receives the plural and the name of each changed object.
 
     `allowance` holds the limits that the local administrator set for rules. `rules` are the rules that are here;
-    `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`. A rule that is not
-    in `acting` is missing once `shows_missing_rules` is true: a window after the first complete list.
+    `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`; of a copy that
+    was altered here it holds the rule as its owner wrote it, where this daemon knows it. A rule that is not in `acting`
+    is missing once `shows_missing_rules` is true: a window after the first complete list.
     """
 
     def __init__(
@@ -244,16 +257,26 @@ class Registry:
             except InvalidObject as error:
                 self.clusters[name] = StoredCluster(None, str(error), manifest)
         elif plural == meta.RULES.resource:
-            rule, verdict = read_and_validate(manifest)
+            rule, verdict = read_and_validate(manifest, definition=read_bundled()[OF_RULES])
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
-            self.rules[name] = self.acting[name] = StoredRule(rule, verdict, marks, manifest)
+            if not may_obey(manifest, marks):
+                verdict = RuleVerdict(False, NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE)
+            self.rules[name] = stored = StoredRule(rule, verdict, marks, manifest)
+            if not self._goes_on(name, stored):
+                self.acting[name] = stored
             if self._ends_at_s.pop(name, None) is not None:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
             self.features[name] = manifest
             if name == names.DELETED_RULES_OBJECT:
                 self.deleted_rules = read_deleted_rules(meta.annotations_of(manifest))
+
+    def _goes_on(self, name: str, stored: StoredRule) -> bool:
+        """Return whether the rule that acts goes on, because its copy here was altered, which is undone."""
+        acting = self.acting.get(name)
+        is_altered = stored.verdict.reason == NOT_AS_WRITTEN
+        return is_altered and acting is not None and goes_on(acting.manifest, acting.marks, marks=stored.marks)
 
     def _known(self, plural: str, name: str) -> int:
         """Return the last known revision of an object, also of a deleted one; 0 where none is known."""

@@ -33,6 +33,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.RULE_GONE: "its rule was deleted",
     Reason.NOT_SELECTED: "its rule does not read from its owner any more",
     Reason.NOT_FOR_THIS_CLUSTER: "its rule is for other clusters than this one",
+    Reason.OTHER_KIND: "its rule reads another kind now",
     Reason.SYNC_DISABLED: "resource-sync-disabled is on the source: no new copy is made",
     Reason.COPY_FROZEN: "resource-sync-disabled is on the copy: it is left alone until that is removed",
     Reason.DELETED_HERE: "it was deleted here, and would run again: it is made again for a new source, or when the "

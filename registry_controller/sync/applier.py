@@ -21,6 +21,7 @@ from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import Claim, TargetState
+from registry_controller.core.decision.stored_spec import digest_spec
 from registry_controller.core.mutation.left_fields import digest_paths
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
@@ -35,6 +36,7 @@ from registry_controller.sync.rule_conflicts import hits_beside, losers_of
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.fairness import EvaluationLimiter
 
+_RULE: Final = (meta.RULE.group, meta.RULE.kind)
 LARGE_BYTES: Final = 256 * 1024
 _LARGE_AT_ONCE: Final = 2
 """The most large objects of one member: decoded, an object may take ten times its length until it is written."""
@@ -149,6 +151,7 @@ class Applier:
             rule_uid=hit.rule_uid,
             rule_created=hit.rank[0].removeprefix("~") if hit.rule_uid else "",
             left=digest_paths(copy.left) if copy.left else (),
+            spec=digest_spec(copy.manifest) if target[:2] == _RULE and not copy.left else "",
             unknown=held.provenance.unknown if held is not None and held.provenance is not None else (),
         )
         marked = with_provenance(copy.manifest, provenance)

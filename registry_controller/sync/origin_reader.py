@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.local_cache import CopyRecord
 from registry_controller.cache.source_cache import SourceCache
@@ -18,6 +18,7 @@ from registry_controller.cache.source_records import SourceRecord
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import is_at_home
+from registry_controller.core.decision.rule_state import Maker
 from registry_controller.core.decision.state import Claim, Origin, RuleState, SourceRef, TargetState, Tracking
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.core.rules.policy import Barrier
@@ -135,11 +136,20 @@ def _saw_match(rules: Iterable[ActiveRule], source: SourceRef | None, record: Co
 
 
 def _is_moved(caches: Iterable[SourceCache], source: SourceRef | None, provenance: Provenance | None) -> bool:
-    """Return whether the rule that made a copy makes another copy of its source now."""
+    """Return whether the rule that made a copy, and no other of its name, makes another copy of its source now."""
     if source is None or provenance is None:
         return False
     held = [cache.records[source.key] for cache in caches if source.key in cache.records]
-    return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
+    return any(_is_by(hit, provenance) and hit.barrier is None for record in held for hit in record.hits)
+
+
+def _is_by(hit: Hit, provenance: Provenance) -> bool:
+    """Return whether a match is of the rule that made a copy."""
+    if hit.rule != provenance.rule:
+        return False
+    reads = GroupKind(provenance.source.group, provenance.source.kind)
+    maker = Maker(provenance.rule_owner, provenance.rule_uid, reads)
+    return maker.is_same_rule(Maker(hit.rule_owner, hit.rule_uid, reads))
 
 
 def _was_evaluated(cache: SourceCache, key: ObjectKey, rules: Iterable[str]) -> bool:

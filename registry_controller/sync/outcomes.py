@@ -206,7 +206,7 @@ def _winner(state: TargetState, decision: Decision) -> Claim | None:
 
 _UNREPORTED: Final = frozenset({
     Reason.NO_LONGER_WANTED, Reason.RULE_GONE, Reason.NOT_SELECTED, Reason.NOT_FOR_THIS_CLUSTER,
-    Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
+    Reason.OTHER_KIND, Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
 })  # fmt: skip
 
 _MESSAGES: Final = {

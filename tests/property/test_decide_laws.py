@@ -256,6 +256,7 @@ _UNWANTED = {
     Reason.RULE_GONE: RuleState.GONE,
     Reason.NOT_SELECTED: RuleState.UNSELECTED,
     Reason.NOT_FOR_THIS_CLUSTER: RuleState.NOT_HERE,
+    Reason.OTHER_KIND: RuleState.OTHER_KIND,
     Reason.NO_LONGER_MATCHES: RuleState.READS,
     Reason.MOVED: RuleState.READS,
 }

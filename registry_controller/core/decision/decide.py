@@ -295,6 +295,7 @@ _UNWANTED = {
     RuleState.GONE: Reason.RULE_GONE,
     RuleState.UNSELECTED: Reason.NOT_SELECTED,
     RuleState.NOT_HERE: Reason.NOT_FOR_THIS_CLUSTER,
+    RuleState.OTHER_KIND: Reason.OTHER_KIND,
 }
 _ALWAYS = frozenset({Reason.SOURCE_DELETED, Reason.MOVED})
 """The deletions under both policies: the source is gone, or the rule gives the copy another name."""

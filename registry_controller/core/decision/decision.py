@@ -33,6 +33,7 @@ class Reason(enum.Enum):
     RULE_GONE = "RuleGone"
     NOT_SELECTED = "OwnerNotSelected"
     NOT_FOR_THIS_CLUSTER = "NotForThisCluster"
+    OTHER_KIND = "RuleReadsAnotherKind"
     SYNC_DISABLED = "SyncDisabled"
     COPY_FROZEN = "CopyFrozen"
     DELETED_HERE = "DeletedHere"

@@ -118,10 +118,11 @@ class Tracking(enum.Enum):
 
 
 class RuleState(enum.Enum):
-    """The state of the rule that made the copy, towards the copy's owner."""
+    """The state of the rule that made the copy, or of the rule that has its name now, towards the copy's owner."""
 
     READS = "it acts here, and reads from the owner"
     MISSING = "its owner does not have it, and nothing shows that it was deleted there"
+    OTHER_KIND = "it acts here, and reads another kind than that of the copy's source"
     UNSELECTED = "it acts here, and the live owner has no features that it asks for"
     NOT_HERE = "it is for other clusters than this one"
     GONE = "it was deleted, here or proven at its owner"
@@ -165,10 +166,11 @@ class Origin(NamedTuple):
     is a rule that reads its owner. `barrier` keeps that rule from changing the copy, which stays as it is unless
     another rule claims it. `offered_at` is the resourceVersion of the source in the caches, 0 if it is not there.
     `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
-    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy. For a copy of a rule,
-    `source_rule` is the state of that rule at its owner; None for another copy. `moved` means that the rule
-    makes another copy of the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the
-    source, and no answer that the source exists.
+    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy; where another rule has its
+    name here, the state of the latter, and the policy in the copy. For a copy of a rule, `source_rule` is the state of
+    that rule at its owner; None for another copy. `moved` means that the rule that made the copy makes another copy of
+    the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the source, and no answer
+    that the source exists.
     `is_anew` means that the source, or the feature that the rule asks for, is absent since its definition was installed
     again, or since its owner has another history.
     """

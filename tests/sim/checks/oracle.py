@@ -77,6 +77,7 @@ class Fate(Enum):
     OPEN = "may stay or go"
 
 
+_CORE_RANK = "~"
 _CORE = {"groupVersionKind": {"kind": "ResourceSyncRule"}, "rules": [{}]}
 
 
@@ -113,7 +114,7 @@ class Oracle:
                 born = marks.provenance["source"]["creationTimestamp"] if marks.provenance else ""
                 owner = marks.owner or self.world.id_of(cluster)
                 found.append(Rule(manifest, (born or info["creationTimestamp"], owner, key.name)))
-            core = Rule({"metadata": {"name": names.RULES_SINK}, "spec": _CORE}, ("~", "~", "~"))
+            core = Rule({"metadata": {"name": names.RULES_SINK}, "spec": _CORE}, (_CORE_RANK, _CORE_RANK, _CORE_RANK))
             self._rules[cluster] = [*sorted(found, key=lambda rule: rule.rank), core]
         return self._rules[cluster]
 
@@ -132,7 +133,7 @@ class Oracle:
         if (source["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE) or is_made_by_controller(source):
             return
         for rule in self.rules(local):
-            acts = not rule.spec.get("suspend") and self.is_for(rule, local) and self.reads(rule, owner)
+            acts = not rule.is_idle and self.is_for(rule, local) and self.reads(rule, owner)
             if rule.kind == source["kind"] and acts and rule.matching(source):
                 copy = make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
                 if copy is None or not self.is_barred(rule, copy, local):
@@ -225,23 +226,30 @@ class Oracle:
             if not self._is_recorded(home, marks.provenance.get("ruleUID", "")):
                 return Fate.OPEN  # nothing may show that it was deleted
             return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
-        if rule.spec.get("suspend"):
+        if rule.is_idle:
             return Fate.STAYS
+        is_maker = self._is_maker(rule, marks)
+        goes = rule.deletes if is_maker and rule.kind == kind else marks.provenance["policy"] == "Delete"
         if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not deletes:
             return Fate.OPEN  # while there was none it was an orphan, of which nobody may have thought since
-        if not self.is_for(rule, cluster) or not self.reads(rule, owner):
-            return Fate.GOES if deletes or rule.deletes else Fate.STAYS
+        if not self.is_for(rule, cluster) or rule.kind != kind or not self.reads(rule, owner):
+            return Fate.GOES if deletes or goes else Fate.STAYS
         if source is None:
             return Fate.GOES
         made = list(self.made_of(source, owner=owner, local=cluster))
         if any(copy is None for _, copy in made):
             return Fate.STAYS
-        moved = any(found.name == rule.name for found, _ in made)
-        return Fate.GOES if moved or deletes or rule.deletes else Fate.STAYS
+        moved = is_maker and any(found.name == rule.name for found, _ in made)
+        return Fate.GOES if moved or deletes or goes else Fate.STAYS
+
+    def _is_maker(self, rule: Rule, marks: Marks) -> bool:
+        """Say whether a rule is the one that made a copy, and not another one of its name."""
+        made_by = (marks.provenance.get("ruleOwner"), marks.provenance.get("ruleUID", rule.uid))
+        return rule.rank[1] == _CORE_RANK or made_by == (rule.rank[1], rule.uid)
 
     def _fate_without_rule(self, cluster: str, owner: str, kind: str) -> Fate:
         """Say what becomes of a copy that names no rule and whose source is gone."""
-        acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.spec.get("suspend")]
+        acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.is_idle]
         obj = [rule for rule in acting if self.is_for(rule, cluster) and self.reads(rule, owner)]
         return Fate.GOES if any(_is_wide(rule) for rule in obj) else Fate.OPEN
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -61,7 +61,10 @@ class Backup(NamedTuple):
 
 
 class Store:
-    """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once."""
+    """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once.
+
+    `unknown` are the fields that it drops, as an older definition does: each a kind and the path of a field.
+    """
 
     def __init__(self, *, now: Callable[[], str], chance: random.Random) -> None:
         self.revision = chance.randrange(100, 1000)
@@ -70,6 +73,7 @@ class Store:
         self.listeners: list[Callable[[Change], None]] = []
         self.now = now
         self.habits = Habits()
+        self.unknown: set[tuple[str, ...]] = set()
         self._chance = chance
         self._objects: dict[Kind, dict[ObjectKey, Manifest]] = {}
 
@@ -122,7 +126,9 @@ class Store:
         made = {"name": key.name, "uid": uid or self.new_uid(), "creationTimestamp": born or self.now()}
         made |= {"namespace": namespace} if kind.namespaced else {}
         made |= {"generation": 1} if kind.tracks_generation else {}
-        new = self.habits.stored_form(kind.kind, _shaped(kind, {**body, "metadata": {**_settable(info), **made}}), None)
+        new = self.habits.stored_form(
+            kind.kind, _shaped(kind, {**self._pruned(kind, body), "metadata": {**_settable(info), **made}}), None
+        )
         if kind.has_status and kind != _NAMESPACE:
             new.pop("status", None)
         return self._commit(kind, key, None, new, manager=manager, dry_run=dry_run)
@@ -145,7 +151,7 @@ class Store:
         else:
             kept = {name: was[name] for name in _MADE if name in was}
             new = self.habits.stored_form(
-                kind.kind, _shaped(kind, {**body, "metadata": {**_settable(info), **kept}}), old
+                kind.kind, _shaped(kind, {**self._pruned(kind, body), "metadata": {**_settable(info), **kept}}), old
             )
             if kind.has_status:
                 new["status"] = old.get("status")
@@ -202,6 +208,11 @@ class Store:
                 raise Refusal(403, "Forbidden", "the namespace is being terminated", details)
         if key in self.all(kind):
             raise Refusal(409, "AlreadyExists", f"{key} already exists", details_of(kind, key))
+
+    def _pruned(self, kind: Kind, body: Manifest) -> Manifest:
+        for held, *path in self.unknown:
+            body = _without(body, path) if held == kind.kind else body
+        return body
 
     def _commit(
         self,
@@ -270,6 +281,17 @@ def _shaped(kind: Kind, body: Manifest) -> dict[str, Any]:
 def _encoded(texts: Manifest) -> dict[str, str]:
 
     return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    """Drop a field; `*` stands for every element of a list."""
+    if not path or not isinstance(value, dict | list):
+        return value
+    first, *rest = path
+    if isinstance(value, list):
+        return [_without(item, rest) for item in value] if first == "*" else value
+    below = {} if not rest or first not in value else {first: _without(value[first], rest)}
+    return {name: item for name, item in value.items() if name != first} | below
 
 
 def _content(manifest: Manifest) -> dict[str, Any]:

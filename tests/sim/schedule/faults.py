@@ -278,6 +278,23 @@ def has_a_controller_that_changes(stage: Stage, member: Member, kind: str, durat
     stage.until(duration_s, meddler.stop)
 
 
+_LOST = (("targetClusters",), ("clusterFeatureMatch",), ("createNamespaces",))
+
+
+@deed(lambda chance, who, names: (chance.choice(_LOST), chance.choice((20.0, 60.0))), fault=True, weight=4)
+def drops_a_field_of_rules(stage: Stage, member: Member, path: tuple[str, ...], duration_s: float) -> None:
+    """Have an older definition of rules, without a field; once it is replaced, the daemon is started again."""
+    unknown, field = member.server.store.unknown, ("ResourceSyncRule", "spec", *path)
+    unknown.add(field)
+
+    def install() -> None:
+        unknown.discard(field)
+        member.kill()
+        member.start_again()
+
+    stage.until(duration_s, install)
+
+
 class Meddler:
     """A controller that thinks that it knows better."""
 

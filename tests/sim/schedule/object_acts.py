@@ -122,6 +122,15 @@ def edits_a_rule(stage: Stage, member: Member, name: str, wish: Wish) -> bool:
     return bool(names) and rules(stage, member, names[0], wish)
 
 
+@deed(a_rule, weight=4)
+def lets_a_rule_read_another_kind(stage: Stage, member: Member, name: str, wish: Wish) -> bool:
+    """Change one of the own rules into one that reads another kind; its name stays."""
+    for found in stage.own_rules(member):
+        if member.get("ResourceSyncRule", found)["spec"]["groupVersionKind"] != gvk(wish[0]):
+            return rules(stage, member, found, wish)
+    return False
+
+
 @deed(one, weight=3)
 def suspends(stage: Stage, member: Member, which: int) -> bool:
     """Suspend one of the own rules, or let it go on."""

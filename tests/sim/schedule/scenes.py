@@ -201,7 +201,43 @@ def _everything(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _another_kind(chance: random.Random, names: str) -> list[Step]:
+    """A rule has copies, and reads another kind from then on; its daemon may be down meanwhile."""
+    here, owner, _ = _three(chance, names)
+    kind, other = chance.sample(("ConfigMap", "Widget", "Secret"), 2)
+    name, place = f"{kind.lower()}s-1", (kind, "default", chance.choice("xyz"))
+    policy = chance.choice(("Delete", "Delete", "Orphan"))
+    down = [Step(3.0, "is down", here, (8.0,))] if chance.random() < 0.4 else []
+    return [
+        Step(0.0, "rules", here, (name, (kind, "plain", "labels", policy, "stays"))),
+        Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+        *down,
+        Step(3.0, "rules", here, (name, (other, "plain", "labels", chance.choice(("Delete", "Orphan")), "stays"))),
+    ]
+
+
+def _altered_rule(chance: random.Random, names: str) -> list[Step]:
+    """A rule has copies at several members, and its copy at one of them is edited, or loses a field there."""
+    here, home, owner = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    wish = (kind, "plain", "labels", "Delete", chance.choice(("", "targets")))
+    edited = Step(3.0, "edits a rules copy", here, (chance.randrange(1000), chance.randrange(4)))
+    lost = [
+        Step(0.0, "drops a field of rules", here, (("targetClusters",), 60.0)),
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", (*wish[:4], "targets"))),
+    ]
+    silent = [Step(0.0, "is cut off from", here, (home, 60.0))] if chance.random() < 0.5 else []
+    return [
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", wish)),
+        Step(0.0, "puts", owner, ((kind, "default", chance.choice("xyz")), f"v{chance.randrange(10**6)}", "sync")),
+        *(lost if chance.random() < 0.4 else [*silent, edited]),
+        Step(3.0, chance.choice(("restarts", "is killed")), here),
+        Step(5.0, "puts", owner, ((kind, "default", chance.choice("xyz")), f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
-    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes,
+    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _another_kind,
+    _altered_rule,
 )  # fmt: skip

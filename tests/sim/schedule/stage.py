@@ -105,6 +105,10 @@ class Stage:
             if not marks_of(item).owner and CORE_RESOURCE not in (item["metadata"].get("labels") or {})
         ]
 
+    def copied_rules(self, member: Member) -> list[Manifest]:
+        """List the rules that came from other members."""
+        return [item for item in member.list("ResourceSyncRule") if marks_of(item).owner not in ("", member.id)]
+
     def native_at(self, member: Member, place: Spot) -> dict[str, Any] | None:
         """Find a native object."""
         found = self.find(member, place)
