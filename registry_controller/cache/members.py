@@ -75,6 +75,10 @@ class Members:
         if old is not None and (cluster is None or _naming(old) != _naming(cluster)):
             self._report_related(old)
 
+    def report(self, target: Target) -> None:
+        """Report a Cluster or Secret that needs a new decision."""
+        self._on_change(target)
+
     def _report_related(self, gone: Cluster) -> None:
         """Report the Clusters at peers of the same member, or with the same Secret, as a local Cluster that is gone."""
         for held in self._there.values():

@@ -139,6 +139,7 @@ class StateReader:
     def _membership(self, target: Target, claims: Iterable[Claim], current: CurrentCopy | None) -> MembershipState:
         natural = current.natural if current is not None and target.group == meta.GROUP else None
         gone = self._tombstones.gone(natural, current.marks if current is not None else None)
+        marked = current.marks.owner if current is not None and target.group != meta.GROUP else None
         owner_leaves = natural is not None and self._absences.has_left(natural)
         return MembershipState(
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
@@ -149,6 +150,7 @@ class StateReader:
             and (owner_leaves or natural in gone)
             and self._departures.leaves_behind(natural),
             has_cluster_here=current is None or self._members.has_here(current.natural or current.marks.owner),
+            needs_way=marked is not None and not self._clusters.stands(marked),
             successors=self._clusters.rebuilt.successors(target.name) if natural is not None else frozenset(),
         )
 

@@ -100,11 +100,11 @@ def _is_missing_for_a_while(state: TargetState, member: MembershipState, current
     """Report whether an object that its live member needs is missing there, which is no departure.
 
     These are the member's own Cluster, and the Secret that the member's Cluster here names, or named before the Cluster
-    was lost.
+    was lost, or before it named another one that does not work yet.
     """
     if state.target.group == meta.GROUP:
         return not (member.owner_is_present or member.owner_leaves)
-    return current.natural is not None or not member.has_cluster_here
+    return current.natural is not None or not member.has_cluster_here or member.needs_way
 
 
 def relayed_claims(state: TargetState) -> list[Claim]:

@@ -304,6 +304,7 @@ class Observer:
                 self._tally.clause("P11")  # its cluster was built anew
             elif owner and not self._has_left(entry, owner):
                 is_alone = key_of(before).name == self.history.called(owner) and not self._has_another_name(owner)
+                is_alone = is_alone and (kind == "Cluster" or self._is_named(entry.cluster, key_of(before)))
                 if is_alone or not self._was_absent(entry, owner, kind, key_of(before)):
                     self._break("O5", where, f"was deleted, and {owner} had it, or lacked it for a moment")
 
@@ -391,6 +392,12 @@ class Observer:
         owner, here = self._name(owner_id), entry.cluster
         places = [(owner, here), (owner, owner)] if owner in self.history.members else []
         return any(self._is_said_to_have_left(entry, one, at=at) for one, at in [*places, (here, here)])
+
+    def _is_named(self, cluster: str, secret: ObjectKey) -> bool:
+        """Say whether a Cluster somewhere names a Secret."""
+        found = self.history.world().all(cluster, "Cluster").values()
+        named = [((one["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") for one in found]
+        return secret.name in named
 
     def _has_another_name(self, owner: str) -> bool:
         """Say whether a member has a Cluster of itself under another name than others know it by."""

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.sim.schedule import copy_acts, faults, member_acts, object_acts  # noqa: F401 -- they put their deeds on the list
+from tests.sim.schedule import copy_acts, credential_acts, faults, member_acts, object_acts  # noqa: F401 -- they put their deeds on the list
 from tests.sim.schedule.scenes import SCENES, mass_loss, race_on_slow_ways
 from tests.sim.schedule.stage import DEEDS, Deed, Step
 
