@@ -44,7 +44,7 @@ class RelayedCredentialsSource(Protocol):
 class Dialer:
     """Connects to one peer, with its own credentials, over other ways, or with credentials that other members hold.
 
-    `problem` is why the peer's own credentials do not work, while it is read with others; empty without one.
+    `problem` is why the peer's own credentials do not work, while it is read with other credentials; empty without one.
     `on_problem` is called when it changed.
     """
 

@@ -104,7 +104,7 @@ class Peer:
 
     @property
     def problem_of_own(self) -> str:
-        """Why its own credentials do not work, while it is read with others; empty without one."""
+        """The reason why its own credentials do not work, while other ones do; empty without one."""
         return self._dialer.problem if self.is_connected else ""
 
     def is_read_with(self, credentials: Credentials | None) -> bool:

@@ -278,7 +278,7 @@ class ClusterProvider:
         return member in self._standing
 
     def _report_standing(self) -> None:
-        """Let the unnamed Secrets of members be decided on again that are read with other credentials than before."""
+        """Report the unnamed Secrets of members that are read with their own credentials now."""
         before = self._standing
         self._standing = frozenset(
             found.cluster.cluster_id

@@ -1,8 +1,8 @@
 """Decides about copies of Clusters and registry Secrets, which belong to their natural owner (O4, O7).
 
-Laws: the local cluster's own objects are never replaced · an object that a person carried here stays until its natural
-owner is alive · a relay never deletes an object, and never brings an older state · no relay brings back a member that
-has left.
+Laws: the local cluster's own objects are never replaced, and nothing takes the name under which it makes them · an
+object that a person carried here stays until its natural owner is alive · a relay never deletes an object, and never
+brings an older state · no relay brings back a member that has left.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ def _remove(state: TargetState, current: CurrentCopy, owner: ClusterUID) -> Dele
 
 
 def _decide_new_member(state: TargetState, member: MembershipState, claims: list[Claim], own: Claim | None) -> Decision:
+    if claims and member.is_own_name:
+        return Skip(Reason.RESERVED, claims[0].owner)
     if own is not None:
         return Skip(Reason.SYNC_DISABLED, own.owner) if own.sync_disabled else Apply(own, Reason.CREATE)
     relayed = _best_relayed(claims)

@@ -1,7 +1,7 @@
 """Decides with which credentials a peer is read: its ways (P7).
 
-The first way are the credentials that the peer's Cluster here names. The other ways are those of Clusters of the same
-ID, and of registry Secrets that belong to the peer and that no Cluster names.
+The first way are the credentials that the peer's Cluster here names. The other ways are the credentials of other
+Clusters of the same ID, and of registry Secrets that belong to the peer and that no Cluster names.
 
 Laws: a way that works is tried before the peer counts as failed · the first way is preferred as soon as it works · a
 way that is not here any more is not used · a server that did not answer is asked once, however many ways lead to it.
@@ -29,8 +29,8 @@ _W = TypeVar("_W", bound=Way)
 def other_ways(own: _W | None, *, aliases: Iterable[_W], unnamed: Iterable[_W]) -> tuple[_W, ...]:
     """List the ways beside a Cluster's own credentials (None without usable ones), each once.
 
-    `aliases` are the credentials of other Clusters of the ID, `unnamed` those of the peer's Secrets that no Cluster
-    names. A person carried the former here, so they come first.
+    `aliases` are the credentials of other Clusters of the ID, `unnamed` are in the peer's Secrets that no
+    Cluster names. A person carried the former here, so they come first.
     """
     return tuple(dict.fromkeys(way for way in (*aliases, *unnamed) if way != own))
 

@@ -139,6 +139,8 @@ class Observer:
             return
         if _is_membership(change.new):
             self._check_way(entry, change.before, change.new, where)
+            if change.new["kind"] == "Secret" and change.before is None:
+                self._check_named(entry, change.new, where)
         elif change.kind.kind in WRITTEN and not _is_core(change.new):
             self._check_value(entry, change.new, where)
 
@@ -153,6 +155,28 @@ class Observer:
         self._tally.clause("O4")
         if _is_forged(new) and not _is_forged(before):
             self._break("O4", where, "leads to an address that its owner never had")
+
+    def _check_named(self, entry: Entry, new: Manifest, where: str) -> None:
+        """Look whether credentials that come are named by a Cluster here, or come from their member itself."""
+        owner, key = self._name(marks_of(new).owner), entry.change.key
+        if not owner or owner not in self.history.members or owner == entry.cluster:
+            return
+        self._tally.clause("O4")
+        had_it = any(found is not None for found in self._lately(entry, owner, "Secret", key))
+        if not had_it and not self._was_named(entry, key):
+            self._break("O4", where, f"came from a relay, and no Cluster here names it; {owner} does not have it")
+
+    def _was_named(self, entry: Entry, secret: ObjectKey) -> bool:
+        """Say whether a Cluster here named a Secret of late."""
+        found = [
+            one
+            for key in self.history.keys(entry.cluster, "Cluster")
+            for one in self.history.states_since(entry.cluster, "Cluster", key, at=entry.at - WINDOW_S)
+            if one is not None
+        ]
+        return secret.name in [
+            ((one["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") for one in found
+        ]
 
     def _check_secrecy(self, new: Manifest, where: str) -> None:
         self._tally.clause("A6")
