@@ -160,6 +160,8 @@ class Engine:
                 deletions=self.rule_deletions,
                 local_cluster=self.local_cluster,
                 orphans=self.orphans,
+                window_s=window_s,
+                now_s=_now_s,
             ),
             factory=PeerFactory(
                 connect_peer=connect_peer,

@@ -44,9 +44,9 @@ class MembershipFacts:
     departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
     here, or the member's own was read at the member. `lasting` are the live members whose own Cluster has been missing
     for long. `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the
-    memberships that were here before others of the same member. `silent_s` is for how many seconds a member has been
-    silent while other members answered. After `trusts_after_s` seconds of silence the report of another member counts;
-    0 means never.
+    memberships that were here before a later one of the same member. `silent_s` is for how many seconds a member has
+    been silent while other members answered. After `trusts_after_s` seconds of silence the report of another member
+    counts; 0 means never.
     """
 
     local: ClusterUID

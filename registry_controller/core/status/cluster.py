@@ -65,8 +65,8 @@ class ClusterFacts:
 
     `failure` is why the peer is not read (unreachable, another cluster, 401). `connected` is true while the peer is
     read and its identity is proven. Before the first answer, there is neither. `unused_auth` is why the credentials and
-    the endpoint that the Cluster names are not used, while the peer is read with others. `reported_left_by` has the
-    names of members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another
+    the endpoint that the Cluster names are not used, while the peer is read over another way. `reported_left_by` has
+    the names of members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another
     cluster of its name at another address. `missing_rules` are rules that are missing there without a trace since
     `missing_since`, while copies here wait for them; `name` is the name of the Cluster. `own_cluster` is about the
     Cluster of a peer at the peer; an absence of `absence_s` seconds is a departure, 0 for never. `metadata` and
