@@ -21,7 +21,7 @@ from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.local_cache import LocalCache
-from registry_controller.cache.members import Members, cluster_target
+from registry_controller.cache.members import Members, cluster_target, secret_target
 from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.registry import Registry, RegistryReader
 from registry_controller.cache.replicas import Replicas
@@ -101,7 +101,7 @@ class Engine:
         # cache
         self.discovery = Discovery(client)
         self.bodies = BodyCache()
-        self.members = Members(on_change=observer.on_target_changed)
+        self.members = Members(on_change=observer.on_target_changed, own_targets=_own_targets(settings))
         self.enqueue = Enqueuer(add=observer.on_target_changed)
         self.sources = SourceIndex(
             bodies=self.bodies, observer=self.enqueue, status_changed=observer.on_watches_changed
@@ -163,6 +163,8 @@ class Engine:
                 deletions=self.rule_deletions,
                 local_cluster=self.local_cluster,
                 orphans=self.orphans,
+                window_s=window_s,
+                now_s=_now_s,
             ),
             factory=PeerFactory(
                 connect_peer=connect_peer,
@@ -367,6 +369,13 @@ def _local_options(settings: Settings) -> LocalOptions:
         tokens=Selection(namespace=namespace, fields=f"type={tokens}"),
         pods=Selection(namespace=namespace, labels=settings.pod_selector) if has_pods else None,
     )
+
+
+def _own_targets(settings: Settings) -> frozenset[Target]:
+    """Return the Cluster and the Secret that the daemon makes for this cluster; none without the option."""
+    name = settings.provision_local_cluster
+    secret = secret_target(ObjectKey(settings.namespace, name))
+    return frozenset((cluster_target(name), secret)) if name else frozenset()
 
 
 def _rule_policy(settings: Settings) -> RulePolicy:

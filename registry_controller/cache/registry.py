@@ -31,6 +31,7 @@ from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, NOT_AS
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
+from registry_controller.core.stabilization import Settled, settle
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.listing import list_objects
 from registry_controller.kube.object import decode_manifest
@@ -124,7 +125,11 @@ class Registry:
         self.pruned: dict[str, tuple[str, ...]] = {}
         self._bars: dict[str, tuple[StoredRule, BarredRule | None]] = {}
         self.deleted_clusters: dict[ClusterUID, Manifest] = {}
-        """The last states of the Clusters that were deleted since the start, by cluster ID; the newest ones."""
+        """The last states of the Clusters that were deleted since the start, by cluster ID; the newest ones.
+
+        Of several Clusters of one ID it is the one that was there first.
+        """
+        self._settled: dict[ClusterUID, Settled[Manifest]] = {}
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
@@ -256,6 +261,8 @@ class Registry:
                 self.clusters[name] = StoredCluster(read_cluster(manifest), "", manifest)
             except InvalidObject as error:
                 self.clusters[name] = StoredCluster(None, str(error), manifest)
+            if (cluster := self.clusters[name].cluster) is not None:
+                self._settle(cluster.cluster_id)
         elif plural == meta.RULES.resource:
             rule, verdict = read_and_validate(manifest, definition=read_bundled()[OF_RULES])
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
@@ -289,9 +296,11 @@ class Registry:
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
         if plural == meta.CLUSTERS.resource:
-            stored = self.clusters.pop(name, None)
+            stored = self.clusters.get(name)
             if stored is not None and stored.cluster is not None:
-                self._record_deleted(stored.cluster.cluster_id, last or stored.manifest)
+                self._settle(stored.cluster.cluster_id)
+                self._record_deleted(stored.cluster.cluster_id, name, last or stored.manifest)
+            self.clusters.pop(name, None)
         elif plural == meta.RULES.resource:
             if self.rules.pop(name, None) is not None:
                 self._ends_at_s[name] = self._now_s() + self._window_s
@@ -307,7 +316,26 @@ class Registry:
         if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
             self.deletions.on_delete(name, str(info.get("uid", "")), revision)
 
-    def _record_deleted(self, cluster_id: ClusterUID, manifest: Manifest) -> None:
+    def _settle(self, cluster_id: ClusterUID) -> None:
+        """Record the Cluster of an ID while it is the only one."""
+        same = [held for held in self.clusters.values() if held.cluster and held.cluster.cluster_id == cluster_id]
+        only = same[0] if len(same) == 1 else None
+        settled = settle(
+            only.manifest if only is not None else None,
+            meta.metadata_of(only.manifest).get("name") if only is not None else None,
+            self._settled.get(cluster_id),
+            now_s=self._now_s(),
+            window_s=self._window_s,
+        )
+        if settled is not None:
+            self._settled[cluster_id] = settled
+            if len(self._settled) > _MOST_DELETED:
+                del self._settled[next(iter(self._settled))]
+
+    def _record_deleted(self, cluster_id: ClusterUID, name: str, manifest: Manifest) -> None:
+        settled = self._settled.get(cluster_id)
+        if settled is not None and settled.identity != name:
+            manifest = settled.value
         self.deleted_clusters.pop(cluster_id, None)
         self.deleted_clusters[cluster_id] = manifest
         if len(self.deleted_clusters) > _MOST_DELETED:

@@ -100,7 +100,8 @@ class ClusterStatusReporter:
                 local_problem=self._local.problem,
             )
         peer = self._clusters.peers.get(cluster.cluster_id)
-        is_read = peer is not None and not choice.alias_of and choice.credentials is not None
+        is_read = peer is not None and not choice.alias_of and bool(choice.ways)
+        is_over_other = is_read and peer is not None and peer.is_connected and bool(choice.unusable)
         is_settled = self._is_settled()
         if peer is not None and peer.is_alive and is_settled:
             self._owner_limits.nothing_waits(cluster.cluster_id)
@@ -111,8 +112,9 @@ class ClusterStatusReporter:
             missing_rules=rules,
             missing_since=since,
             disabled=choice.disabled,
-            missing_auth=choice.missing_auth,
-            auth_problem=choice.auth_problem,
+            missing_auth=choice.missing_auth and not is_over_other,
+            auth_problem="" if is_over_other else choice.auth_problem,
+            unused_auth=choice.unusable or (peer.problem_of_own if is_read and peer is not None else ""),
             alias_of=choice.alias_of,
             conflict=choice.conflict,
             known_here=known_here,

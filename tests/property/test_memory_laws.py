@@ -321,19 +321,21 @@ def test_what_a_complete_list_does_not_have_is_gone() -> None:
 
 
 def test_a_secret_belongs_to_whom_its_cluster_names() -> None:
-    """O7: and one that two members' Clusters name belongs to nobody."""
+    """O4, O7: a relay's Clusters decide nothing; and one that two members' Clusters name belongs to nobody."""
     changed: list[Target] = []
     members = Members(on_change=changed.append)
     secret = ObjectKey("ns", "s")
     view = MemberRecord("a", ClusterUID("a"), secret, "Ready", "Peer", False, "uid")
-    assert members.set_there(PEER, "a", view)
-    assert not members.set_there(PEER, "a", view)
-    assert members.natural_of_secret(secret, peer=PEER) == {"a"}
-    assert members.natural_of_secret(secret, peer=ClusterUID("other")) == set()
-    members.set_there(PEER, "b", view._replace(name="b", cluster_id=ClusterUID("b")))
-    assert members.natural_of_secret(secret, peer=PEER) == {"a", "b"}
-    members.drop_peer(PEER)
+    own = ClusterUID("a")
+    assert members.set_there(own, "a", view)
+    assert not members.set_there(own, "a", view)
+    members.set_there(PEER, "a", view)
+    assert members.natural_of_secret(secret, peer=own) == {"a"}
     assert members.natural_of_secret(secret, peer=PEER) == set()
+    members.set_there(own, "b", view._replace(name="b", cluster_id=ClusterUID("b")))
+    assert members.natural_of_secret(secret, peer=own) == set()
+    members.drop_peer(own)
+    assert members.natural_of_secret(secret, peer=own) == set()
     assert secret_target(secret) in changed
 
 

@@ -195,8 +195,9 @@ class MembershipState(NamedTuple):
     whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_is_present`
     means that its live member is known to have a Cluster of itself now, of any name, `owner_leaves` that it has had
     none for so long that it has left, and `leaves_behind` that copies of its objects must be deleted first.
-    `has_cluster_here` means that any Cluster of the object's owner is here. `successors` are the proven new IDs of the
-    cluster of that name (P11).
+    `has_cluster_here` means that any Cluster of the object's owner is here. `needs_way` means that its member is not
+    read yet with the credentials that its Cluster here names, so that an earlier Secret is kept (P7). `successors` are
+    the proven new IDs of the cluster of that name (P11).
     """
 
     tombstone: int = 0
@@ -205,6 +206,9 @@ class MembershipState(NamedTuple):
     owner_leaves: bool = False
     leaves_behind: bool = False
     has_cluster_here: bool = True
+    needs_way: bool = False
+    is_own_name: bool = False
+    """This cluster itself makes the object of this name, which may be missing."""
     successors: frozenset[ClusterUID] = frozenset()
 
 

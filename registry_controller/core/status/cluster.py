@@ -17,6 +17,8 @@ from registry_controller.api.meta import ALLOW_DELETIONS, GROUP, ClusterUID
 
 OWN_CLUSTER_MISSING: Final = "OwnClusterMissing"
 """The condition of a peer that has no Cluster of itself; its time is when that began."""
+AUTH_INFO_NOT_USED: Final = "AuthInfoNotUsed"
+"""The condition of a peer that is read with other credentials than those that its Cluster names."""
 MISSING_FOR_LONG: Final = "MissingForLong"
 """The reason of the condition once `leave NAME` may remove the peer."""
 
@@ -25,7 +27,7 @@ DELETION_HALTED: Final = "DeletionHalted"
 
 CONDITIONS: Final = (
     "LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced", "RulesMissing",
-    OWN_CLUSTER_MISSING, DELETION_HALTED,
+    OWN_CLUSTER_MISSING, AUTH_INFO_NOT_USED, DELETION_HALTED,
 )  # fmt: skip
 """The condition types that the daemon writes."""
 
@@ -67,14 +69,15 @@ class ClusterFacts:
     """The facts that determine a Cluster's status. Texts are for people, and empty when there is nothing to report.
 
     `failure` is why the peer is not read (unreachable, another cluster, 401). `connected` is true while the peer is
-    read and its identity is proven. Before the first answer, there is neither. `reported_left_by` has the names of
-    members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another cluster of
-    its name at another address. `missing_rules` are rules that are missing there without a trace since `missing_since`,
-    while copies here wait for them; `name` is the name of the Cluster. `own_cluster` is about the Cluster of a peer at
-    the peer; an absence of `absence_s` seconds is a departure, 0 for never. `deletions` is the stored form of the limit
-    on deletions of the peer's copies, None without one; `deletions_waiting` is how many its halt keeps back, and
-    `deletions_known` is false until that is known after a start.
-    `metadata` and `known_there` (the Clusters in the peer) are None until they were read.
+    read and its identity is proven. Before the first answer, there is neither. `unused_auth` is why the credentials and
+    the endpoint that the Cluster names are not used, while the peer is read over another way. `reported_left_by` has
+    the names of members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another
+    cluster of its name at another address. `missing_rules` are rules that are missing there without a trace since
+    `missing_since`, while copies here wait for them; `name` is the name of the Cluster. `own_cluster` is about the
+    Cluster of a peer at the peer; an absence of `absence_s` seconds is a departure, 0 for never.
+    `deletions` is the stored form of the limit on deletions of the peer's copies, None without one; `deletions_waiting`
+    is how many its halt keeps back, and `deletions_known` is false until that is known after a start. `metadata` and
+    `known_there` (the Clusters in the peer) are None until they were read.
     """
 
     is_local: bool
@@ -83,6 +86,7 @@ class ClusterFacts:
     auth_problem: str = ""
     failure: str = ""
     connected: bool = False
+    unused_auth: str = ""
     reported_left_by: Sequence[str] = ()
     reported_rebuilt_by: Sequence[str] = ()
     conflict: str = ""
@@ -142,6 +146,7 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         _build_clusters_synced(facts, verdict),
         _build_rules_missing(facts),
         _build_own_cluster_missing(facts),
+        _build_auth_info_not_used(facts),
         _build_deletion_halted(facts),
     )
     status["conditions"] = [condition for condition in found if condition]
@@ -288,6 +293,13 @@ def _build_own_cluster_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
         message = "it has no Cluster of itself"
     advice = "; if it has left, run `registry-controller leave NAME` here" if is_lasting else ""
     return _build_condition(OWN_CLUSTER_MISSING, True, reason=reason, message=message + advice, facts=facts)
+
+
+def _build_auth_info_not_used(facts: ClusterFacts) -> Mapping[str, Any]:
+    if not (facts.unused_auth and facts.connected):
+        return {"type": AUTH_INFO_NOT_USED, "status": None}
+    message = f"it is read with other credentials or at its earlier endpoint, because: {facts.unused_auth}"
+    return _build_condition(AUTH_INFO_NOT_USED, True, reason="OtherCredentialsUsed", message=message, facts=facts)
 
 
 def _build_deletion_halted(facts: ClusterFacts) -> Mapping[str, Any] | None:

@@ -157,6 +157,8 @@ class Observer:
             return
         if is_membership(change.new):
             self._check_way(entry, change.before, change.new, where)
+            if change.new["kind"] == "Secret" and change.before is None:
+                self._check_named(entry, change.new, where)
         elif change.kind.kind in WRITTEN and not _is_core(change.new):
             self._check_value(entry, change.new, where)
 
@@ -171,6 +173,28 @@ class Observer:
         self._tally.clause("O4")
         if _is_forged(new) and not _is_forged(before):
             self._break("O4", where, "leads to an address that its owner never had")
+
+    def _check_named(self, entry: Entry, new: Manifest, where: str) -> None:
+        """Look whether credentials that come are named by a Cluster here, or come from their member itself."""
+        owner, key = self._name(marks_of(new).owner), entry.change.key
+        if not owner or owner not in self.history.members or owner == entry.cluster:
+            return
+        self._tally.clause("O4")
+        had_it = any(found is not None for found in self._lately(entry, owner, "Secret", key))
+        if not had_it and not self._was_named(entry, key):
+            self._break("O4", where, f"came from a relay, and no Cluster here names it; {owner} does not have it")
+
+    def _was_named(self, entry: Entry, secret: ObjectKey) -> bool:
+        """Say whether a Cluster here named a Secret of late."""
+        found = [
+            one
+            for key in self.history.keys(entry.cluster, "Cluster")
+            for one in self.history.states_since(entry.cluster, "Cluster", key, at=entry.at - WINDOW_S)
+            if one is not None
+        ]
+        return secret.name in [
+            ((one["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") for one in found
+        ]
 
     def _check_secrecy(self, new: Manifest, where: str) -> None:
         self._tally.clause("A6")
@@ -334,6 +358,7 @@ class Observer:
                 self._tally.clause("P11")  # its cluster was built anew
             elif owner and not self._has_left(entry, owner):
                 is_alone = key_of(before).name == self.history.called(owner) and not self._has_another_name(owner)
+                is_alone = is_alone and (kind == "Cluster" or self._is_named(entry.cluster, key_of(before)))
                 if is_alone or not self._was_absent(entry, owner, kind, key_of(before)):
                     self._break("O5", where, f"was deleted, and {owner} had it, or lacked it for a moment")
 
@@ -424,6 +449,12 @@ class Observer:
         owner, here = self._name(owner_id), entry.cluster
         places = [(owner, here), (owner, owner)] if owner in self.history.members else []
         return any(self._is_said_to_have_left(entry, one, at=at) for one, at in [*places, (here, here)])
+
+    def _is_named(self, cluster: str, secret: ObjectKey) -> bool:
+        """Say whether a Cluster somewhere names a Secret."""
+        found = self.history.world().all(cluster, "Cluster").values()
+        named = [((one["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") for one in found]
+        return secret.name in named
 
     def _has_another_name(self, owner: str) -> bool:
         """Say whether a member has a Cluster of itself under another name than others know it by."""

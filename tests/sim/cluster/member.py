@@ -162,6 +162,12 @@ class Member:
         """List what this cluster's daemon asked to have written."""
         return [write for write in self.server.journal if write.who == self.name]
 
+    @property
+    def published(self) -> str:
+        """The name of the Secret that the own Cluster names; that of the cluster without one."""
+        own = self.find("Cluster", self.name) or {"spec": {}}
+        return str(((own["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") or self.name)
+
     # The daemon.
 
     def start(self) -> None:

@@ -79,7 +79,7 @@ def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> bo
 def introduce_again(member: Member, other: Member) -> bool:
     """Carry a rebuilt cluster's Cluster and Secret over what another has of the one that it was, and the other's."""
     for giver, taker in ((member, other), (other, member)):
-        if not giver.find("Cluster", giver.name) or not giver.find("Secret", giver.name, namespace=NAMESPACE):
+        if not giver.find("Cluster", giver.name) or not giver.find("Secret", giver.published, namespace=NAMESPACE):
             return False
         held = taker.find("Cluster", giver.name)
         if held is None or held["spec"]["clusterID"] != giver.id:

@@ -6,7 +6,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.sim.schedule import copy_acts, faults, habit_acts, member_acts, object_acts  # noqa: F401 -- they put their deeds on the list
+from tests.sim.schedule import (  # noqa: F401 -- they put their deeds on the list
+    copy_acts,
+    credential_acts,
+    faults,
+    habit_acts,
+    member_acts,
+    object_acts,
+)
 from tests.sim.schedule.scenes import SCENES, comes_and_goes, mass_loss, race_on_slow_ways
 from tests.sim.schedule.stage import DEEDS, Deed, Step
 

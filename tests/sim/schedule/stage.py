@@ -40,6 +40,7 @@ class Stage:
         self.group = group
         self.observer = observer
         self.tally = tally
+        self.is_mended = False
         self._mending: list[tuple[Callable[[], None], asyncio.TimerHandle | None]] = []
 
     @property
@@ -58,6 +59,7 @@ class Stage:
 
     def mend(self) -> None:
         """Mend everything that is still broken."""
+        self.is_mended = True
         mending, self._mending = self._mending, []
         for mend, handle in mending:
             if handle is not None:
