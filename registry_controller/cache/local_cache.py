@@ -87,6 +87,14 @@ class CopyRecord:
         provenance = self.marks.provenance
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
 
+    @property
+    def stands_for(self) -> tuple[object, ...] | None:
+        """The source of this copy and the cluster that made it; None while it is being deleted."""
+        provenance = self.marks.provenance
+        if self.deleting or not self.marks.is_copy:
+            return None
+        return (self.marks.owner, self.source, provenance.cluster if provenance is not None else None)
+
     def group(self, kind: GVK) -> CopyGroup:
         """Return the group of this object of a kind."""
         source, provenance = self.source, self.marks.provenance
@@ -126,6 +134,9 @@ class LocalCacheIndex(Protocol):
 
     def discard(self, target: Target, record: CopyRecord) -> None:
         """Count a copy no more: it is gone, or is another one."""
+
+    def on_copy_stands(self, target: Target, record: CopyRecord) -> None:
+        """Report the other copies of a source of which a copy is here now: they may wait for it."""
 
 
 class LocalCache:
@@ -389,6 +400,8 @@ class LocalCache:
         self.records[key] = record
         before = self._group_of(old) if old is not None else None
         self._groups.move(key, before=before, after=self._group_of(record))
+        if record.stands_for != (old.stands_for if old is not None else None):
+            self._index.on_copy_stands(self.target(key), record)
 
     def _group_of(self, record: CopyRecord) -> CopyGroup:
         return record.group(self.kind)

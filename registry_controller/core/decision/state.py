@@ -156,6 +156,14 @@ class NamespaceState(enum.Enum):
     TERMINATING = "terminating"
 
 
+class Move(enum.Enum):
+    """Whether the rule that made a copy gives the copy's source another place now."""
+
+    NONE = "its rule gives the source no other place"
+    WAITS = "its rule gives the source another place, and no copy of the source is there"
+    DONE = "a copy of the source is at the place that its rule gives it now"
+
+
 class Origin(NamedTuple):
     """The facts in the caches about a copy's source and rule, while no claim stands for the copy.
 
@@ -164,9 +172,9 @@ class Origin(NamedTuple):
     another rule claims it. `offered_at` is the resourceVersion of the source in the caches, 0 if it is not there.
     `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
     `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy. For a copy of a rule,
-    `source_rule` is the state of that rule at its owner; None for another copy. `moved` means that the rule
-    makes another copy of the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the
-    source, and no answer that the source exists.
+    `source_rule` is the state of that rule at its owner; None for another copy. `move` is whether the rule gives the
+    source another place now, `moved_to` that place. `saw_match` means that this daemon has seen the rule, as it is now,
+    match the source, and no answer that the source exists.
     """
 
     rule: str = ""
@@ -177,7 +185,8 @@ class Origin(NamedTuple):
     rule_state: RuleState = RuleState.SILENT
     deletes_unwanted: bool = False
     source_rule: RuleState | None = None
-    moved: bool = False
+    move: Move = Move.NONE
+    moved_to: Target | None = None
     saw_match: bool = False
 
 

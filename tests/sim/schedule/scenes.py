@@ -188,7 +188,27 @@ def _everything(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _moved_in_vain(chance: random.Random, names: str) -> list[Step]:
+    """A rule gives its copies other names that cannot be made for a while; the source changes or goes meanwhile."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    then = "drops" if chance.random() < 0.3 else "puts"
+    return [
+        Step(
+            0.0,
+            "rules",
+            here,
+            (f"{kind.lower()}s-1", (kind, "plain", "labels", chance.choice(("", "Delete")), "stays")),
+        ),
+        *(Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        Step(3.0, "moves copies in vain", here, (0, chance.choice(("no namespace", "taken", "refused")), 40.0)),
+        Step(3.0, then, owner, (places[0], f"v{chance.randrange(10**6)}", "sync")[: 1 if then == "drops" else 3]),
+        Step(chance.choice((0.0, 40.0)), chance.choice(("restarts", "is killed")), here),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
-    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything,
+    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, _moved_in_vain,
 )  # fmt: skip
