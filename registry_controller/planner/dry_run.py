@@ -124,7 +124,7 @@ class DryRun:
         return await self._plan_moves([task.result() for task in tasks])
 
     async def _plan_moves(self, planned: Sequence[PlannedResult]) -> Sequence[PlannedResult]:
-        """Plan the copies that wait for a new copy again, as if what the plan makes were here."""
+        """Plan the copies that wait for a new copy again, as if the planned objects were here."""
         made = [one.target for one in planned if one.error is None and isinstance(one.result.decision, Apply)]
         self.engine.states.origins.planned = frozenset(made)
         waits = Reason.NEW_COPY_MISSING

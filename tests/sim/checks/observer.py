@@ -371,8 +371,8 @@ class Observer:
                 break
             if undone is None or undone.change.kind.kind in kinds:
                 yield self.history.world_before(count)
-        key = ObjectKey("", rule)
-        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
+        key, at_s = ObjectKey("", rule), max(since_s, entry.at - WINDOW_S)
+        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=at_s):
             yield self.history.world_where(entry.cluster, "ResourceSyncRule", key, found)
         for rebuild in self.history.rebuilds:
             if rebuild.former == owner and rebuild.at >= entry.at - WINDOW_S:
