@@ -225,6 +225,8 @@ class SelectionStream(EventHandler):
 
     Every object that its server stored up to `revision` was received, or comes with the present list. `generation` is
     that of the cache's rules at the start of the last list, `listed` at the start of the last complete list, -1 before.
+    `list_revision` is that of the last complete list. While a list is read, `outdated` collects its objects that are
+    older than what is known.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
@@ -235,10 +237,13 @@ class SelectionStream(EventHandler):
         self.is_complete = False
         self.error: RegistryError | None = None
         self.revision = 0
+        self.list_revision = 0
+        self.outdated: dict[ObjectKey, PartialObject] | None = None
         self._cache = cache
 
     def on_list(self) -> None:
         """Note that a list begins."""
+        self.outdated = {}
         self._cache.on_stream_listing(self)
 
     def on_object(self, obj: PartialObject) -> None:
@@ -255,9 +260,11 @@ class SelectionStream(EventHandler):
     def on_synced(self, revision: int) -> None:
         """Note that every object that existed at a revision was received."""
         self.revision = max(self.revision, revision)
+        self.list_revision = revision
         self.is_complete = True
         self.error = None
         self._cache.on_stream_synced(self)
+        self.outdated = None
 
     def on_error(self, error: RegistryError) -> None:
         """Note why the stream is not current."""
@@ -268,6 +275,7 @@ class SelectionStream(EventHandler):
         """Note that the objects may be out of date: the next events replace them, also with older revisions."""
         self.is_complete = False
         self.revision = 0
+        self.outdated = None
         self._cache.on_stream_reset(self)
 
     def refused(self, error: InvalidObject) -> None:
