@@ -209,7 +209,7 @@ def _moved_in_vain(chance: random.Random, names: str) -> list[Step]:
 
 
 def _restored(chance: random.Random, names: str) -> list[Step]:
-    """The etcd of a cluster with copies is put back, and what it loses are states of a source, and an edit of a rule."""
+    """The etcd of a cluster with copies is put back: states of sources are lost, or of copies, and an edit of a rule."""
     here, owner, _ = _three(chance, names)
     kind = chance.choice(("ConfigMap", "Widget"))
     places = [(kind, "default", name) for name in "xy"]
